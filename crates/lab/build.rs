@@ -1,15 +1,15 @@
-//! Gives the laboratory a name for exactly this code, for [`experiment::build`].
+//! Computes an identifier of exactly this code, for [`experiment::build`].
 //!
-//! Rows that are measured on several machines, or kept for a later run, belong together only if the
-//! same code has measured them. The version alone does not tell: it stays the same between commits.
-//! The name has a digest of every source file of this crate and of those below it.
+//! Rows that are measured on several machines, or kept for a later run, belong together only if the same code has
+//! measured them. The version alone is not enough, because it stays the same between commits. The identifier contains a
+//! digest of every source file of this crate and of those that it depends on.
 //!
 //! [`experiment::build`]: ../src/experiment/version.rs
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Not part of what an experiment measures: the command line, and what only serves it.
+/// The crates that do not affect an experiment's measurements: the command line, and its libraries.
 const ABOVE: &[&str] = &["capi", "python", "sinew"];
 
 fn main() {
@@ -30,7 +30,7 @@ fn main() {
     for file in &files {
         let name = file.strip_prefix(&crates).unwrap_or(file);
         digest.add(name.to_string_lossy().as_bytes());
-        // A file that has gone meanwhile is one of another build.
+        // A file that has disappeared in the meantime belongs to another build.
         digest.add(&fs::read(file).unwrap_or_default());
     }
     // Floating-point functions of the system differ between targets.
@@ -38,7 +38,7 @@ fn main() {
     println!("cargo:rustc-env=LAB_SOURCES={:016x}", digest.0);
 }
 
-/// What is in a folder, in the order of the names.
+/// Returns the entries of a folder, in the order of their names.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
@@ -60,11 +60,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// FNV-1a: it tells apart, and protects against nobody.
+/// FNV-1a: it distinguishes contents, but does not protect against forgery.
 struct Fnv(u64);
 
 impl Fnv {
-    /// The bytes, and where they end.
+    /// Adds bytes and an end mark.
     fn add(&mut self, bytes: &[u8]) {
         for byte in bytes.iter().chain(&[0xff]) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

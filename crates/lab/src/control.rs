@@ -1,4 +1,4 @@
-//! Asking a node for its state, by its operator's socket: one line of JSON each way.
+//! Requests to a node through its operator's socket: one line of JSON each way.
 
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Write};
@@ -6,15 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A node that lives answers in milliseconds; one that does not is not waited for.
+/// How long a request waits: a running node answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Everything about the node whose operator's socket is at `path`.
+/// Returns everything about the node whose operator's socket is at `path`.
 pub(crate) fn snapshot(path: &Path) -> io::Result<Value> {
     ask(path, &serde_json::json!({"cmd": "snapshot"}))
 }
 
-/// What the node whose operator's socket is at `path` answers.
+/// Returns the answer of the node whose operator's socket is at `path`.
 pub(crate) fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -29,14 +29,14 @@ pub(crate) fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     }
 }
 
-/// True if every link of the node is up, and there are `links` of them.
+/// Returns whether all links of the node are up, and it has `links` of them.
 pub(crate) fn links_up(status: &Value, links: usize) -> bool {
     let up = |link: &Value| link["state"] == "up";
     let all = status["snapshot"]["links"].as_array();
     all.is_some_and(|all| all.len() == links && all.iter().all(up))
 }
 
-/// How many links of the node are up.
+/// Returns the number of links of the node that are up.
 pub(crate) fn links_up_count(status: &Value) -> usize {
     let all = status["snapshot"]["links"].as_array();
     all.map_or(0, |all| {
@@ -44,15 +44,15 @@ pub(crate) fn links_up_count(status: &Value) -> usize {
     })
 }
 
-/// True if the node has a route to `address` by the metric of least expected latency.
+/// Returns whether the node has a route to `address` by the metric of least expected latency.
 pub(crate) fn has_route(status: &Value, address: &str) -> bool {
     let leads = |route: &Value| route["to"] == address && route["metric"] == "expected-latency";
     let routes = status["snapshot"]["routes"].as_array();
     routes.is_some_and(|routes| routes.iter().any(leads))
 }
 
-/// Bytes of sealed datagrams that the node has sent to its neighbours: first and repeated
-/// transmissions of data, coded repair, and control.
+/// Returns the bytes of sealed datagrams that the node has sent to its neighbours: first transmissions and
+/// retransmissions of data, coded repair, and control.
 pub(crate) fn bytes_out(status: &Value) -> u64 {
     let links = status["snapshot"]["links"]
         .as_array()

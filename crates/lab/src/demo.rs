@@ -6,8 +6,8 @@
 //!     └───────── UDP ───────── emulator: 50 ms, the same loss ──────── UDP ────────┘   direct
 //! ```
 //!
-//! Six processes, five links, two ways, one clock. `--long` is the same with another layout: one
-//! link of 60 ms, and two overlays, one without protection (`layout.rs`). Life cycle of a run:
+//! The demo has six processes, five links, two paths and one clock. `--long` uses another layout: one link of 60 ms,
+//! and two overlays, one without protection (`layout.rs`). Life cycle of a run:
 //!
 //! ```text
 //!   check options, speech, folder ─> chains are up ─> calls ─> nodes end ─> judge ─> write files
@@ -49,20 +49,19 @@ use tools::quality::Call;
 use voice::call::{Altered, Original};
 use voice::frames::FRAME_SAMPLES;
 
-/// From the threads' start to the first packet.
+/// Time from the threads' start to the first packet.
 const LEAD: Duration = Duration::from_millis(50);
-/// From the last packet until nobody waits any more, in deadlines: late packets count as late and
-/// not as lost.
+/// How long the receivers wait after the last packet, in deadlines: late packets count as late and not as lost.
 const TAIL_DEADLINES: u64 = 5;
-/// How often the bar is drawn and the nodes are looked after.
+/// How often the progress bar is drawn and the nodes are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// A sender that is later than this on 1 % of its packets measures the machine, not the paths.
+/// If a sender is later than this on 1 % of its packets, the run measures the machine and not the paths.
 const BEHIND_MAX_US: u64 = 5_000;
 
 /// Runs the demonstration and writes its files.
 ///
 /// # Errors
-/// [`DemoError`]; whatever was started has ended then.
+/// [`DemoError`]; then everything that was started has ended.
 pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     options.check()?;
     let (progress, layout) = (options.progress, options.layout());
@@ -107,7 +106,7 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     Ok(result)
 }
 
-/// Judges what arrived, way by way.
+/// Evaluates what arrived, path by path.
 fn listen(
     said: &Said,
     ways: Vec<(Vec<Call>, &Vec<Altered>)>,
@@ -154,15 +153,15 @@ fn scenario(options: &DemoOptions, said: &Said) -> Scenario {
     }
 }
 
-/// What came out of the calls.
+/// The results of the calls.
 struct Calls {
-    /// The calls of each way.
+    /// The calls of each path.
     delays: Vec<Vec<Call>>,
-    /// What of them came otherwise than it was sent.
+    /// The payloads of these calls that arrived altered.
     altered: Vec<Vec<Altered>>,
-    /// What the phones handed over, RTP headers included, once per packet.
+    /// Bytes that the phones sent, RTP headers included, once per packet.
     payload_bytes: u64,
-    /// Bytes on one hop of each way.
+    /// Bytes on one hop of each path.
     wire_bytes: Vec<f64>,
     behind_p99_us: u64,
     restarts: u32,
@@ -273,19 +272,19 @@ fn start_chains(options: &DemoOptions, interrupt: &Interrupt) -> Result<Vec<Chai
     layout.overlays().iter().map(start).collect()
 }
 
-/// Bytes that the nodes of each overlay have sent to each other.
+/// Returns the bytes that the nodes of each overlay have sent to each other.
 fn bytes_out(chains: &[Chain]) -> Result<Vec<u64>, DemoError> {
     chains.iter().map(Chain::bytes_out).collect()
 }
 
-/// The 99th percentile, by nearest rank.
+/// Returns the 99th percentile, by nearest rank.
 fn p99(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     let rank = (values.len() * 99).div_ceil(100).saturating_sub(1);
     values.get(rank).copied().unwrap_or(0)
 }
 
-/// Waits for the end of the calls, tells how far they are, and starts killed nodes again.
+/// Waits for the end of the calls, reports their progress, and restarts killed nodes.
 fn attend(
     (layout, chains): (&Layout, &mut [Chain]),
     live: &Live,
@@ -315,8 +314,8 @@ fn attend(
     Ok(())
 }
 
-/// Ctrl-C on a terminal reaches the nodes too, perhaps a moment earlier: that they ended is no
-/// failure then.
+/// Replaces an error after Ctrl-C: Ctrl-C on a terminal also reaches the nodes, perhaps a moment earlier, and then
+/// their end is no failure.
 fn unless_interrupted<T>(
     result: Result<T, DemoError>,
     interrupt: &Interrupt,
@@ -335,7 +334,7 @@ struct Talking {
 }
 
 impl Talking {
-    /// Ends the threads: when packets were sent, and when they arrived.
+    /// Ends the threads. Returns when packets were sent, and when they arrived.
     fn finish(mut self) -> Result<(Times, Times), DemoError> {
         self.live.stop.store(true, Ordering::Release);
         let (speaker, listener) = (self.speaker.take(), self.listener.take());
@@ -350,7 +349,7 @@ impl Drop for Talking {
             .into_iter()
             .flatten()
         {
-            // The first error is already on its way up.
+            // The caller already has the first error.
             let _ = thread.join();
         }
     }
@@ -371,7 +370,7 @@ fn join(thread: Option<JoinHandle<io::Result<Times>>>) -> io::Result<Times> {
     times
 }
 
-/// The losses of the direct path are different in every run, as those of the links are.
+/// Draws a seed. The losses of the direct path differ in every run, as those of the links do.
 fn seed() -> io::Result<u64> {
     let entropy = net::sched::entropy()?;
     let (bytes, _) = entropy.split_first_chunk().expect("there are 32");

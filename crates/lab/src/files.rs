@@ -1,21 +1,22 @@
-//! Folders that disappear again, and files that are written whole or not at all.
+//! Folders that are removed automatically, and files that are written completely or not at all.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A socket's path has at most 107 bytes; this leaves 40 for the folder's name and the file's.
+/// Longest path of the base folder. A socket's path has at most 107 bytes; this leaves 40 for the folder's name and the
+/// file's.
 const BASE_BYTES_MAX: usize = 67;
 
-/// Writes a secret: its owner alone may read it, and a node takes no other key.
+/// Writes a secret. Only its owner may read it; a node accepts no other key file.
 pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// A folder of our own, for the owner alone, removed with everything in it when dropped.
+/// A private folder, accessible to its owner only. Dropping it removes it with everything in it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -33,7 +34,8 @@ impl Scratch {
             let path = base.join(format!("sinew-{name}-{process}-{attempt}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch { path }),
-                // Left by a process of the same number, or another one's of this process.
+                // The folder was left by an earlier process of the same number, or belongs to another part of this
+                // process.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {
                     attempt += 1;
                 }
@@ -46,7 +48,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Leaves the folder where it is.
+    /// Keeps the folder where it is.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -54,12 +56,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing better can be done than to leave it to the system's own cleaning.
+        // If this fails, the folder is left to the system's own cleaning.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Writes a file so that there is the old content or the new; a full disk leaves the old.
+/// Writes a file so that it has either the old or the new content; a full disk leaves the old one.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
@@ -101,7 +103,7 @@ mod tests {
             assert_eq!(fs::read(&file).unwrap(), text);
         }
         assert!(write(&dir.path().join("missing/file"), b"x").is_err());
-        // A folder in the way: nothing is left beside it.
+        // A folder has the file's name: nothing is left beside it.
         fs::create_dir(dir.path().join("folder")).unwrap();
         assert!(write(&dir.path().join("folder"), b"x").is_err());
         assert!(!dir.path().join("folder.new").exists());

@@ -1,5 +1,5 @@
-//! The laboratory: experiments that run the production code, scenarios, reports. Nothing of the
-//! product rests on it: only the commands that are laboratory themselves use it.
+//! The laboratory: experiments that run the production code, scenarios, reports. No part of the product depends on it:
+//! only the laboratory's own commands use it.
 //!
 //! ```text
 //!   demo ──> chain (six node processes) ──┐
@@ -11,14 +11,14 @@
 //!
 //! - [`demo::run`] takes [`demo::DemoOptions`] and gives a [`demo::DemoResult`], which prints as the
 //!   table (`Display`) and as the documented JSON ([`demo::DemoResult::json`]).
-//! - [`scenario::Scenario::load`] reads a scenario file, [`scenario::simulate`] runs it in virtual time
-//!   and gives a [`scenario::Report`], in the same two forms; [`scenario::snapshot_of`] is what its
-//!   nodes would come to know of the network.
-//! - [`worlds::run`] takes [`worlds::Options`], lives random histories of whole networks, and gives a
+//! - [`scenario::Scenario::load`] reads a scenario file, [`scenario::simulate`] runs it in virtual time and gives a
+//!   [`scenario::Report`], in the same two forms; [`scenario::snapshot_of`] returns what its nodes would learn about
+//!   the network.
+//! - [`worlds::run`] takes [`worlds::Options`], simulates random histories of whole networks, and gives a
 //!   [`worlds::Report`].
-//! - [`live::up`] runs the same with real nodes, [`live::down`] ends those that were left running.
-//! - All take over SIGINT and SIGTERM while they run: the demo fails with `Interrupted` when
-//!   everything that it started has ended.
+//! - [`live::up`] runs a scenario with real nodes, [`live::down`] ends those that were left running.
+//! - All of them handle SIGINT and SIGTERM while they run: the demo fails with `Interrupted` when everything that it
+//!   started has ended.
 #![forbid(unsafe_code)]
 
 pub mod bench;

@@ -6,12 +6,12 @@
 //!   Report ◀─ meters ◀─ clients send and receive, faults happen at their times ◀─┘
 //! ```
 //!
-//! What a link is like is emulated in the nodes at both of its ends, as `sinew link set` does; the
-//! paths of direct flows by [`tools::emulator`]. A crash kills a process, a partition takes the links
-//! between its groups down, a stall stops a process and the ends of flows beside it. Times are the machine's: two runs are alike, not equal.
+//! The nodes at both ends of a link emulate its impairments, as `sinew link set` does; [`tools::emulator`] emulates the
+//! paths of direct flows. A crash kills a process, a partition takes down the links between its groups, a stall stops a
+//! process and the ends of its direct flows. Times are the machine's: two runs are similar, not equal.
 //!
-//! [`up`] ends what it started, whatever happens, unless it is to keep the nodes; then a state file
-//! in the folder says which they are, and [`down`] ends exactly those.
+//! [`up`] ends everything that it started, whatever happens, unless the nodes are to be kept; then a state file in the
+//! folder lists them, and [`down`] ends exactly those.
 
 mod check;
 mod end;
@@ -38,52 +38,52 @@ use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 use traffic::Traffic;
 
-/// How long what is under way may take to arrive after the end.
+/// How long packets under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How often it is looked whether the nodes are still there, and whether to stop.
+/// How often the run checks that the nodes are still there, and whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What to run.
+/// Options of a live run.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// The scenario's file.
     pub file: PathBuf,
-    /// Ends it earlier.
+    /// Ends the run earlier.
     pub seconds: Option<f64>,
-    /// Where the nodes' files and the report go; none for a folder that disappears again.
+    /// Where the nodes' files and the report are written; `None` for a folder that is removed again.
     pub out: Option<PathBuf>,
-    /// Leaves the nodes running at the end. Without flows they are left running in any case.
+    /// Leaves the nodes running at the end. Without flows they are always left running.
     pub keep: bool,
-    /// Run as `PROGRAM node --config FILE`.
+    /// The program, run as `PROGRAM node --config FILE`.
     pub program: PathBuf,
 }
 
-/// What a live run has come to.
+/// The result of a live run.
 #[derive(Clone, Debug)]
 pub struct LiveResult {
-    /// As of a simulation, if there was traffic.
+    /// The report, in the form of a simulation's, if there was traffic.
     pub report: Option<Report>,
-    /// The nodes that are left running.
+    /// The nodes that are still running.
     pub kept: Option<Kept>,
 }
 
-/// Why a live run did not come to its end.
+/// Why a live run did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The scenario cannot be used.
+    /// The scenario is not valid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The scenario has something that only the simulator does.
+    /// The scenario uses something that only the simulator supports.
     #[error("{file}: {key}: {what}")]
     NotLive {
         /// The scenario's file.
         file: String,
-        /// Which key of what.
+        /// The key and the item that it belongs to.
         key: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         what: String,
     },
-    /// An option that cannot be; the command was misused.
+    /// An option is invalid; the command was misused.
     #[error("{0}")]
     Option(String),
     /// A node could not be started, or has ended.
@@ -92,15 +92,15 @@ pub enum LiveError {
     /// A file or folder could not be used.
     #[error("{}: {error}", path.display())]
     At {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel refused something else.
+    /// Another operation failed in the kernel.
     #[error("the live run failed: {0}")]
     Io(#[from] io::Error),
-    /// Ctrl-C, or the system asked to end.
+    /// Ctrl-C, or the system requested the end.
     #[error("interrupted: all nodes have been ended")]
     Interrupted,
 }
@@ -118,7 +118,7 @@ impl From<BenchError> for LiveError {
 /// Runs a scenario with real nodes.
 ///
 /// # Errors
-/// [`LiveError`]; whatever was started has ended then.
+/// [`LiveError`]; then everything that was started has ended.
 pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveError> {
     let scenario = Scenario::load(&options.file)?;
     let scenario = match options.seconds {
@@ -171,8 +171,7 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
     Ok(LiveResult { report, kept })
 }
 
-/// What a scenario with flows comes to with real nodes. Somebody else in this process watches for
-/// signals.
+/// Returns the report of a scenario with flows that runs with real nodes. The caller must handle signals.
 pub(crate) fn report_of(scenario: &Scenario, program: &Path) -> Result<Report, LiveError> {
     check::can_run(scenario).map_err(|(key, what)| LiveError::NotLive {
         file: scenario.name.clone(),
@@ -187,7 +186,7 @@ pub(crate) fn report_of(scenario: &Scenario, program: &Path) -> Result<Report, L
     run(scenario, &mut network, &interrupt, Progress::Silent)
 }
 
-/// From the scenario's zero to its end.
+/// Runs the scenario from its zero to its end.
 fn run(
     scenario: &Scenario,
     network: &mut Network<'_>,
@@ -217,7 +216,7 @@ fn run(
         let share = clock.now().since(zero).as_secs_f64() / scenario.duration.as_secs_f64();
         progress.draw(share.min(1.0), &scenario.name);
     }
-    // Stalls last no longer than the scenario.
+    // Stalls end with the scenario at the latest.
     traffic.resume();
     network.resume(Time::FAR)?;
     traffic.stop_sending()?;
@@ -248,7 +247,7 @@ fn happen(
         FaultKind::Set(Place::Link(link), path) | FaultKind::Follow(link, path) => {
             network.set_path(*link, path);
         }
-        // Refused before anything is started.
+        // The check before the start has refused these.
         FaultKind::Down(Place::Second(_))
         | FaultKind::Up(Place::Second(_))
         | FaultKind::Set(Place::Second(_), _) => {}
@@ -267,7 +266,7 @@ fn happen(
     Ok(())
 }
 
-/// A report without what only the simulator knows.
+/// Returns a report without the values that only the simulator has.
 fn json(report: &Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
@@ -280,7 +279,8 @@ fn json(report: &Report) -> Value {
 }
 
 impl LiveResult {
-    /// The documented JSON: a simulation's without what only the simulator knows, and `nodes_left`.
+    /// Returns the documented JSON: a simulation's without the values that only the simulator has, and with
+    /// `nodes_left`.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut value = match &self.report {

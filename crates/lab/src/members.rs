@@ -1,5 +1,4 @@
-//! A simulated network's members: keys and certificates drawn from a seed, and what each node is
-//! told at its start.
+//! A simulated network's members: keys and certificates drawn from a seed, and the configuration of each node.
 
 mod memo;
 
@@ -8,15 +7,15 @@ use overlay::{Config, Neighbor, Settings};
 use secure::{Authority, Changes, Identity, Keys, Network, Validity};
 use std::sync::Arc;
 
-/// Wall time at a world's beginning: any will do that is always the same.
+/// Wall time at a world's beginning: any fixed value is possible.
 pub(crate) const UNIX_START_S: u64 = 1_800_000_000;
-/// Certificates hold for as long as a world can last: a year.
+/// Certificates are valid for as long as a world can last: a year.
 pub(crate) const VALIDITY: Validity = Validity {
     not_before_s: 0,
     not_after_s: UNIX_START_S + 365 * 86_400,
 };
 
-/// Who is in a network. Equal generators make equal members.
+/// The members of a network. Equal generators make equal members.
 pub(crate) struct Members {
     authority: Authority,
     network: Network,
@@ -24,8 +23,8 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// A network whose members share what they have found of signatures; without `sealing`, one
-    /// that has no secrets.
+    /// Creates a network whose members share the results of signature checks. Without `sealing`, the network has no
+    /// secrets.
     pub(crate) fn new(rng: &mut Rng, sealing: bool) -> Members {
         let mut root = [0; 32];
         rng.fill(&mut root);
@@ -43,7 +42,7 @@ impl Members {
         }
     }
 
-    /// Lets a node in; panics if its name or address is taken or none that can be certified.
+    /// Adds a node; panics if its name or address is taken or cannot be certified.
     pub(crate) fn add(&mut self, rng: &mut Rng, name: &str, address: NodeAddr) {
         let mut entropy = [0; 64];
         rng.fill(&mut entropy);
@@ -57,7 +56,7 @@ impl Members {
             .push(identity.expect("the certificate was issued for these keys"));
     }
 
-    /// The `i`-th node may set no groups: its certificate says so from now on.
+    /// Takes the right to set groups from the `i`-th node: its certificate excludes it from now on.
     pub(crate) fn disentitle(&mut self, i: usize) {
         let identity = &self.identities[i];
         let certificate = identity.certificate();
@@ -71,17 +70,17 @@ impl Members {
         self.identities[i] = Identity::new(keys, renewed).expect("it is for the same keys");
     }
 
-    /// Keys and certificate of the `i`-th node.
+    /// Returns the keys and certificate of the `i`-th node.
     pub(crate) fn identity(&self, i: usize) -> &Identity {
         &self.identities[i]
     }
 
-    /// The network as its members know it.
+    /// Returns the network as its members know it.
     pub(crate) fn network(&self) -> &Network {
         &self.network
     }
 
-    /// What the `i`-th node is told at a start that draws its entropy from `rng`.
+    /// Returns the configuration of the `i`-th node for a start that draws its entropy from `rng`.
     pub(crate) fn config(
         &self,
         i: usize,

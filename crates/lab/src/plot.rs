@@ -1,7 +1,6 @@
-//! Small plots as inline SVG: axes, lines, dots, and a legend. No script, no font, nothing to load.
+//! Small plots as inline SVG: axes, lines, dots, and a legend. They need no script, no font, and no other file.
 //!
-//! Colours are classes (`s0`, `s1`, …), so that the page's style decides about them, also for dark
-//! screens.
+//! Colours are classes (`s0`, `s1`, …), so that the page's style defines them, also for dark screens.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,11 +14,11 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
 const LEGEND_ROW: f64 = 18.0;
 const BOTTOM: f64 = 44.0;
-/// What is drawn on the frame, such as a line of zeros, is not cut in half.
+/// Margin that keeps marks on the frame, such as a line of zeros, from being cut in half.
 const FRAME: f64 = 3.0;
-/// Lines of no more points than this have a mark at each: more would hide the line.
+/// Lines of at most this many points have a mark at each: more marks would hide the line.
 const MARKED_MAX: usize = 32;
-/// Farther outside nothing is placed: renderers compute with 32 bits.
+/// No point is placed farther outside than this: renderers compute with 32 bits.
 const FAR: f64 = 1e5;
 
 /// How a series is drawn.
@@ -31,7 +30,7 @@ pub(crate) enum Mark {
     Steps,
     /// Points alone.
     Dots,
-    /// Pairs of points, each joined by an upright stroke: from where to where a value may be.
+    /// Pairs of points, each joined by a vertical stroke: the range in which a value may lie.
     Bars,
 }
 
@@ -39,13 +38,13 @@ pub(crate) enum Mark {
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: Cow<'static, str>,
-    /// Which of the page's colours.
+    /// The index of one of the page's colours.
     pub(crate) color: u8,
     pub(crate) mark: Mark,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// One axis. What is outside its range is cut off at the frame.
+/// One axis. The frame clips values outside its range.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) label: Cow<'static, str>,
@@ -63,7 +62,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// The plot as an `<svg>` element. Its frame needs an id that no other drawing of the page has.
+    /// Returns the plot as an `<svg>` element. Its frame needs an id that is unique within the page.
     pub(crate) fn svg(&self, id: &str) -> String {
         let id: String = id
             .chars()
@@ -149,7 +148,7 @@ impl Chart {
             let _ = writeln!(out, "<path class=\"bars s{color}\" d=\"{bars}\"/>");
             return;
         }
-        // One path of strokes without length: round caps make them dots.
+        // The dots are one path of strokes without length: round caps make them dots.
         let dots = || -> String {
             let places = series
                 .points
@@ -167,7 +166,7 @@ impl Chart {
         for point in &series.points {
             let (x, y) = place(point);
             let _ = match (is_known(point), is_joined, series.mark) {
-                // What is not known interrupts the line: its neighbours have nothing between them.
+                // An unknown value interrupts the line: its neighbours are not joined.
                 (false, ..) => Ok(()),
                 (true, false, _) => write!(path, "M{x:.1} {y:.1}"),
                 (true, true, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
@@ -191,7 +190,7 @@ impl Chart {
             let mut left = LEFT;
             let y = TOP + LEGEND_ROW * row as f64 + 4.0;
             for series in entries {
-                // As the series itself is drawn, so that a line and dots of one colour differ.
+                // The legend uses the mark of the series, so that a line and dots of one colour differ.
                 let (class, mark) = match series.mark {
                     Mark::Dots => ("dots", "M{x} {y}h0m7 0h0m7 0h0"),
                     Mark::Bars => ("bars", "M{x} {y}m7 -6v12"),
@@ -213,7 +212,7 @@ impl Chart {
         }
     }
 
-    /// The series that have a name, in rows that fit.
+    /// Returns the series that have a name, in rows that fit.
     fn legend(&self) -> Vec<Vec<&Series>> {
         let mut rows: Vec<Vec<&Series>> = Vec::new();
         let mut left = WIDTH;
@@ -230,12 +229,12 @@ impl Chart {
         rows
     }
 
-    /// Where the plot begins.
+    /// Returns where the plot begins.
     fn top(&self) -> f64 {
         TOP + LEGEND_ROW * self.legend().len() as f64
     }
 
-    /// The legend's rows make the drawing higher, not the plot smaller.
+    /// Returns the height: the legend's rows make the drawing higher, not the plot smaller.
     fn height(&self) -> f64 {
         HEIGHT + self.top() - TOP
     }
@@ -249,7 +248,7 @@ impl Chart {
     }
 }
 
-/// Some 6.5 units per letter at the legend's size, and the mark.
+/// Returns the width of a legend entry: some 6.5 units per letter at the legend's size, and the mark.
 fn entry_width(series: &Series) -> f64 {
     6.5 * series.name.chars().count() as f64 + 36.0
 }
@@ -265,10 +264,10 @@ impl Axis {
     }
 }
 
-/// About `wanted` round numbers from `min` to `max`: multiples of 1, 2 or 5 times a power of ten.
+/// Returns about `wanted` round numbers from `min` to `max`: multiples of 1, 2 or 5 times a power of ten.
 pub(crate) fn ticks(min: f64, max: f64, wanted: usize) -> Vec<f64> {
     let span = max - min;
-    // Also false for what is no number.
+    // The condition is also false if the span is not a number.
     if !(span > 0.0 && span.is_finite()) {
         return vec![min];
     }
@@ -290,8 +289,8 @@ pub(crate) fn ticks(min: f64, max: f64, wanted: usize) -> Vec<f64> {
     ticks
 }
 
-/// A distribution: for each distinct value, rounded up to `step`, the percentage of `total` that
-/// does not exceed it. What is not among the values (lost packets) keeps it below 100.
+/// Returns a distribution: for each distinct value, rounded up to `step`, the percentage of `total` that does not
+/// exceed it. Missing values (lost packets) keep it below 100.
 pub(crate) fn distribution(values: &[f64], total: usize, step: f64) -> Vec<(f64, f64)> {
     let mut cells: Vec<u64> = values
         .iter()
@@ -310,14 +309,14 @@ pub(crate) fn distribution(values: &[f64], total: usize, step: f64) -> Vec<(f64,
     points
 }
 
-/// A tick's number, without the noise of binary fractions.
+/// Formats a tick's number, without the noise of binary fractions.
 fn number(value: f64) -> String {
     let rounded = (value * 1e6).round() / 1e6;
-    // Minus zero is zero.
+    // Minus zero becomes zero.
     format!("{}", rounded + 0.0)
 }
 
-/// Text for HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Ports for nodes that a run starts. A node takes a UDP port for packets, and the TCP port of the
-//! same number for bulk data, so both must be free.
+//! Ports for nodes that a run starts. A node uses a UDP port for packets, and the TCP port of the same number for bulk
+//! data, so both must be free.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 
-/// A port that is free on `ip` now, for UDP and TCP. This process gets each port once, and other
-/// processes begin their search elsewhere.
+/// Finds a port that is free on `ip` now, for UDP and TCP. This process gets each port once, and other processes begin
+/// their search elsewhere.
 pub(crate) fn free(ip: IpAddr) -> io::Result<SocketAddr> {
     static SEARCHED: AtomicU32 = AtomicU32::new(0);
     // Fibonacci hashing: neighbouring process ids begin far from each other.
@@ -41,7 +41,7 @@ mod tests {
     fn a_port_is_free_for_both_protocols_and_given_once() {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let first = free(ip).unwrap();
-        // The next in line are taken, one for UDP and one for TCP.
+        // The next two ports are taken, one for UDP and one for TCP.
         let after = |n: u16| SocketAddr::new(ip, first.port() + n);
         let held = (UdpSocket::bind(after(1)), TcpListener::bind(after(2)));
         let next = free(ip).unwrap();

@@ -1,4 +1,4 @@
-//! Scenarios: a network, its traffic and its mishaps as a TOML file, to be simulated or run.
+//! Scenarios: a network, its traffic and its faults as a TOML file, to be simulated or run.
 //!
 //! ```text
 //!   file.toml ──load──▶ Scenario ──simulate(seed)──▶ Report ──▶ table, JSON
@@ -6,8 +6,8 @@
 //!                          └──▶ the same with real nodes and emulated links
 //! ```
 //!
-//! A [`Scenario`] is valid: names are resolved to places, models are checked, everything is
-//! bounded. `docs/scenario.md` has the schema, `examples/` some files.
+//! A [`Scenario`] is valid: names are resolved to places, models are checked, all sizes are limited. `docs/scenario.md`
+//! has the schema, `examples/` some files.
 //!
 //! Time in a scenario begins when the network has settled: nodes start [`Scenario::settle`] before
 //! its zero, so that links are up and routes known when the first packet is sent.
@@ -55,47 +55,47 @@ use sim::traffic::Pattern;
 use std::path::Path;
 use wire::groups::Ways;
 
-/// Nodes of a scenario: what the simulator is measured at.
+/// Most nodes of a scenario: the size for which the simulator is measured.
 pub const NODES_MAX: usize = 1_000;
-/// Links: four per node.
+/// Most links: four per node.
 pub const LINKS_MAX: usize = 4_000;
-/// Flows, each of `count` counted: as many as one node has sockets.
+/// Most flows, where a flow counts `count` times: the number of sockets of one node.
 pub const FLOWS_MAX: usize = overlay::sockets::MAX_SOCKETS;
-/// Faults, repeated ones counted as often: one per second for most of three hours.
+/// Most faults, where each repetition counts: one per second for most of three hours.
 pub const FAULTS_MAX: usize = 10_000;
-/// A day.
+/// Longest duration: a day.
 pub const DURATION_MAX: Duration = Duration::from_secs(86_400);
-/// Packets that all flows send together: 100 calls for an hour are 18 million. Each costs 4 bytes
-/// of memory for its delay and a bit for its fate, 83 MB in all.
+/// Most packets of all flows together: 100 calls for an hour are 18 million. Each costs 4 bytes of memory for its delay
+/// and a bit for its fate, 83 MB in total.
 pub const PACKETS_MAX: u64 = 20_000_000;
-/// Nodes and ends of links times seconds, which is what hellos cost: 1000 nodes with 4000 links
-/// for an hour and more.
+/// Largest number of nodes and link ends, times seconds, which determines the cost of hellos: 1000 nodes with 4000
+/// links for an hour and more.
 pub const NODE_SECONDS_MAX: u64 = 36_000_000;
-/// A scenario file: 1000 nodes, 4000 links and 4096 flows of 200 bytes each.
+/// Longest scenario file: 1000 nodes, 4000 links and 4096 flows of 200 bytes each.
 pub const FILE_BYTES_MAX: usize = 2 << 20;
-/// Bytes of payload for a packet's number, flow and time.
+/// Least payload, for a packet's number, flow and time.
 pub const PACKET_BYTES_MIN: usize = 16;
 
-/// A network, its traffic and its mishaps.
+/// A network, its traffic and its faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What it is called.
+    /// The scenario's name.
     pub name: String,
-    /// What a reader should know of it.
+    /// A description for the reader.
     pub about: String,
-    /// The seed if no other is asked for.
+    /// The seed, unless a caller gives another one.
     pub seed: u64,
-    /// How long it lasts, from when the network has settled.
+    /// How long it lasts after the network has settled.
     pub duration: Duration,
     /// How long nodes run before the scenario's time begins.
     pub settle: Duration,
     /// The nodes' timers and thresholds.
     pub profile: Profile,
-    /// Numbers that differ from the profile's, by key. [`Settings::set`] takes each.
+    /// Settings that differ from the profile's, by key. [`Settings::set`] accepts each.
     pub settings: Vec<(String, String)>,
-    /// What the nodes' reliable links do, where that differs from the profile's.
+    /// Settings of the nodes' reliable links that differ from the profile's.
     pub reliable: ReliableLinks,
-    /// Whether nodes seal and sign what they say, as they do in earnest.
+    /// Whether nodes seal and sign their messages, as real nodes do.
     pub sealing: bool,
     /// The nodes.
     pub nodes: Vec<Node>,
@@ -103,22 +103,22 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// The traffic.
     pub flows: Vec<Flow>,
-    /// What happens, in order of time.
+    /// The faults, in order of time.
     pub faults: Vec<Fault>,
-    /// What is reported.
+    /// The contents of the report.
     pub measure: Measure,
-    /// The files that the text names, as they were read.
+    /// The contents of the files that the text names.
     pub files: Texts,
 }
 
-/// What reliable links do, where that differs from the profile's.
+/// Settings of reliable links that differ from the profile's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReliableLinks {
     /// Their congestion control.
     pub congestion: Option<Family>,
-    /// As how many flows one behaves at most.
+    /// The largest number of flows that one link behaves like.
     pub flows: Option<usize>,
-    /// Whether a loss that is no congestion leaves the window as it is.
+    /// Whether a loss that is not congestion leaves the window unchanged.
     pub spares_random_losses: Option<bool>,
 }
 
@@ -141,14 +141,14 @@ pub struct Node {
     pub address: NodeAddr,
     /// How far its clock is ahead at its start.
     pub clock_ahead: Duration,
-    /// How fast its clock is.
+    /// How many parts in a million its clock is fast.
     pub clock_drift_ppm: i32,
 }
 
 /// A link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// The node that dials, by its place.
+    /// The node that dials, by its index.
     pub a: usize,
     /// The other node.
     pub b: usize,
@@ -161,9 +161,9 @@ pub struct Link {
 /// A path in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BothWays {
-    /// From the first end to the second.
+    /// The direction from the first end to the second.
     pub there: Model,
-    /// From the second end to the first.
+    /// The direction from the second end to the first.
     pub back: Model,
 }
 
@@ -172,40 +172,40 @@ pub struct BothWays {
 pub struct Flow {
     /// Its name.
     pub name: String,
-    /// The sending node, by its place.
+    /// The sending node, by its index.
     pub from: usize,
     /// The receiving node.
     pub to: usize,
-    /// Further receiving nodes: then they and `to` are the members of a group, to which it is sent.
+    /// Further receiving nodes. If there are any, they and `to` are the members of a group to which the flow sends.
     pub also: Vec<usize>,
-    /// How many ways its packets take to each member of the group, if the source's node is to say that.
+    /// The number of paths to each member of the group, if the source's node decides it.
     pub ways: Option<Ways>,
-    /// Its packets are messages of a reliable stream.
+    /// Whether its packets are messages of a reliable stream.
     pub is_stream: bool,
-    /// They are given up after the deadline.
+    /// Whether messages are given up after the deadline.
     pub expires: bool,
-    /// What carries it.
+    /// The carrier of the flow.
     pub carrier: Carrier,
-    /// Its sender writes as much as is taken; then the pattern says nothing.
+    /// Whether its sender writes as much as the stream accepts; then the pattern has no effect.
     pub is_bulk: bool,
-    /// Each message is sent back, and its delay is the time until it has come back.
+    /// Whether each message is sent back. Its delay then is the time until it has returned.
     pub is_answered: bool,
     /// When packets are sent.
     pub pattern: Pattern,
-    /// Bytes of payload in each.
+    /// Bytes of payload in each packet.
     pub packet: usize,
-    /// How many streams like this there are, their phases spread evenly over an interval.
+    /// How many such streams there are, with phases spread evenly over an interval.
     pub count: usize,
     /// When it begins.
     pub start: Duration,
     /// When it ends.
     pub stop: Duration,
-    /// When a packet is too late.
+    /// The time after which a packet is too late.
     pub deadline: Option<Duration>,
 }
 
 impl Flow {
-    /// How the packets of a reliable stream are carried: their deadline gives them up only if they expire.
+    /// Returns the options of a reliable stream: the deadline limits its packets only if they expire.
     pub(crate) fn stream_options(&self, options: Options) -> Options {
         Options {
             deadline: self.deadline.filter(|_| self.expires),
@@ -213,86 +213,86 @@ impl Flow {
         }
     }
 
-    /// From when until when its packets are judged, if those before `from` are not.
+    /// Returns the span in which packets are judged, if those before `from` are not.
     pub(crate) fn judged(&self, from: Duration) -> (Duration, Duration) {
         (self.start.max(from), self.stop)
     }
 
-    /// The receiving nodes: one, or the members of its group.
+    /// Returns the receiving nodes: one, or the members of its group.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = usize> + '_ {
         [self.to].into_iter().chain(self.also.iter().copied())
     }
 }
 
-/// What carries a flow.
+/// The carrier of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carrier {
-    /// The overlay, in this class.
+    /// The overlay, in this service class.
     Overlay(Options),
-    /// UDP over a path of its own, beside the overlay.
+    /// UDP over a separate path, outside the overlay.
     Direct(Box<BothWays>),
-    /// The simulator's TCP, beside the overlay.
+    /// The simulator's TCP, outside the overlay.
     Tcp(Family, Way),
 }
 
-/// Where TCP goes.
+/// The path of a TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Way {
-    /// Over a path of its own.
+    /// A separate path.
     Own(Box<BothWays>),
-    /// Over the path of a link, by its place: through the same rate, queue and losses.
+    /// The path of a link, by its index: TCP shares its rate, queue and losses.
     Link(usize),
 }
 
-/// Something that happens at a moment.
+/// An event at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// When.
+    /// When it happens.
     pub at: Duration,
-    /// What.
+    /// What happens.
     pub kind: FaultKind,
 }
 
-/// What happens.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
     /// A path goes down, in both directions.
     Down(Place),
-    /// A path is up again.
+    /// A path comes up again.
     Up(Place),
-    /// A path becomes another.
+    /// A path gets another model.
     Set(Place, Box<BothWays>),
-    /// A link, by its place, goes on as a measured one did.
+    /// A link, by its index, follows the course of a measured one.
     Follow(usize, Box<BothWays>),
-    /// A node ends without a word, and forgets everything.
+    /// A node ends without a notice, and loses its state.
     Crash(usize),
-    /// A node starts, anew if it runs.
+    /// A node starts, and is restarted if it runs.
     Restart(usize),
-    /// A node's machine is busy with something else for so long: nothing there is scheduled.
+    /// A node's machine is busy with other work for this long: nothing there is scheduled.
     Stall(usize, Duration),
-    /// Sets of nodes are cut from each other, and from all others.
+    /// Sets of nodes are cut off from each other, and from all other nodes.
     Partition(Vec<Vec<usize>>),
     /// All partitions end.
     Heal,
 }
 
-/// A path that something happens to.
+/// The path that an event affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A link, by its place.
+    /// A link, by its index.
     Link(usize),
-    /// The second path of a link, by its place.
+    /// The second path of a link, by the link's index.
     Second(usize),
-    /// The path of a direct flow, by its place.
+    /// The path of a direct flow, by the flow's index.
     Flow(usize),
 }
 
-/// What is reported.
+/// The contents of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     /// Packets sent before this moment are not judged.
     pub from: Duration,
-    /// A row of missed packets this long is a gap.
+    /// The least length of a run of missed packets that counts as a gap.
     pub gap: Duration,
     /// The columns of the table.
     pub columns: Vec<Column>,
@@ -303,26 +303,26 @@ pub struct Measure {
 pub enum Column {
     /// Packets sent.
     Sent,
-    /// Share that never came.
+    /// Share of packets that never arrived.
     Lost,
-    /// Share that came after the deadline.
+    /// Share of packets that arrived after the deadline.
     Late,
     /// One-way delay: mean and percentiles.
     Delay,
     /// Interarrival jitter.
     Jitter,
-    /// Packets that came again.
+    /// Packets that arrived again.
     Duplicates,
-    /// Packets that came behind later ones.
+    /// Packets that arrived after later ones.
     Reordered,
-    /// Rows of missed packets.
+    /// Runs of missed packets.
     Gaps,
-    /// Payload that came, per second.
+    /// Payload that arrived, per second.
     Rate,
 }
 
 impl Column {
-    /// All of them, with the words for them.
+    /// All columns, with their names.
     pub const ALL: [(&'static str, Column); 9] = [
         ("sent", Column::Sent),
         ("lost", Column::Lost),
@@ -337,7 +337,7 @@ impl Column {
 }
 
 impl Scenario {
-    /// The nodes' timers and thresholds: the profile's, but for what the file sets.
+    /// Returns the nodes' timers and thresholds: the profile's, with the changes of the file.
     #[must_use]
     pub fn node_settings(&self) -> Settings {
         let mut settings = match self.profile {
@@ -360,7 +360,7 @@ impl Scenario {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ScenarioError`] with file, line, key and what was expected.
+    /// [`ScenarioError`] with file, line, key and the expected value.
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Read {
             path: path.to_owned(),
@@ -369,24 +369,24 @@ impl Scenario {
         Ok(Scenario::parse(&path.display().to_string(), &text)?)
     }
 
-    /// Reads and checks a text; `file` is what errors call it.
+    /// Reads and checks a text; errors refer to it as `file`.
     ///
     /// # Errors
-    /// [`Mistake`] for the first thing that is wrong.
+    /// [`Mistake`] for the first error.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         Scenario::parse_with(file, text, &Files::Beside(folder.to_owned()))
     }
 
-    /// The same, with the files that it names.
+    /// Reads and checks a text, with the files that it names.
     ///
     /// # Errors
-    /// [`Mistake`] for the first thing that is wrong.
+    /// [`Mistake`] for the first error.
     pub fn parse_with(file: &str, text: &str, files: &Files) -> Result<Scenario, Mistake> {
         parse::scenario(table::Text { file, text }, files)
     }
 
-    /// The same, but over after `duration` if that is earlier.
+    /// Returns the scenario, shortened to `duration` if it is longer.
     #[must_use]
     pub fn shortened(mut self, duration: Duration) -> Scenario {
         self.duration = self.duration.min(duration);

@@ -1,12 +1,12 @@
 //! Statistics of measured numbers, for experiments and benches.
 //!
-//! What was not measured is NaN here, and NaN is never lost: the largest of numbers of which one is unknown is
-//! unknown, and so is the mean of nothing. `f64::max` and `all` would be content with both, and a claim would
-//! hold that nobody tested. Reports of benches, which judge nothing, write 0 for what they did not measure.
+//! A value that was not measured is NaN here, and NaN is never lost: the largest of several numbers is unknown if one
+//! is unknown, and so is the mean of an empty set. `f64::max` and `all` would ignore both, and a claim would hold that
+//! nobody tested. Reports of benches, which judge nothing, write 0 for values that were not measured.
 
 use std::borrow::Borrow;
 
-/// The mean; NaN of nothing.
+/// Returns the mean; NaN if there are no values.
 pub(crate) fn mean<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> f64 {
     let add = |(sum, count): (f64, f64), x: N| (sum + number(&x), count + 1.0);
     let (sum, count) = values.into_iter().fold((0.0, 0.0), add);
@@ -15,35 +15,35 @@ pub(crate) fn mean<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> f64 {
     if mean.is_nan() { f64::NAN } else { mean }
 }
 
-/// The deviation of a sample; NaN of fewer than two.
+/// Returns the standard deviation of a sample; NaN if it has fewer than two values.
 pub(crate) fn deviation(values: &[f64]) -> f64 {
     (squares(values) / (values.len() as f64 - 1.0)).sqrt()
 }
 
-/// The standard error of the mean; none of fewer than two.
+/// Returns the standard error of the mean; `None` if there are fewer than two values.
 pub(crate) fn standard_error(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     (values.len() > 1).then(|| (squares(values) / (n - 1.0) / n).sqrt())
 }
 
-/// The mean and its standard error, which is NaN of fewer than two.
+/// Returns the mean and its standard error, which is NaN if there are fewer than two values.
 pub(crate) fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let error = standard_error(values).unwrap_or(f64::NAN);
     (mean(values), error)
 }
 
-/// The smallest of ascending values that a share does not exceed (nearest rank); none of nothing.
+/// Returns the smallest of ascending values that a share does not exceed (nearest rank); `None` if there are no values.
 pub(crate) fn ranked<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
 
-/// The same of numbers; NaN of nothing.
+/// Returns the same quantile of numbers; NaN if there are none.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     ranked(sorted, share).unwrap_or(f64::NAN)
 }
 
-/// The middle one by size, the upper of two in the middle; none of nothing, and NaN if one is.
+/// Returns the median, the upper of two in the middle; `None` if there are no values, and NaN if one is NaN.
 pub(crate) fn median<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> Option<f64> {
     let values = values.into_iter();
     let mut values: Vec<f64> = values.map(|value| number(&value)).collect();
@@ -52,17 +52,17 @@ pub(crate) fn median<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> Opt
     unknown.or_else(|| values.get(values.len() / 2).copied())
 }
 
-/// The largest; NaN of nothing, or if one is.
+/// Returns the largest value; NaN if there are none, or one is NaN.
 pub(crate) fn most<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> f64 {
     known(values, f64::max)
 }
 
-/// The smallest; NaN of nothing, or if one is.
+/// Returns the smallest value; NaN if there are none, or one is NaN.
 pub(crate) fn least<N: Borrow<f64>>(values: impl IntoIterator<Item = N>) -> f64 {
     known(values, f64::min)
 }
 
-/// Whether something is true for all of some things, of which there must be one.
+/// Returns whether a condition is true for all items, of which there must be at least one.
 pub(crate) fn every<T>(
     things: impl IntoIterator<Item = T>,
     mut holds: impl FnMut(T) -> bool,

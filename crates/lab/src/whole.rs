@@ -1,4 +1,4 @@
-//! Whether a simulated network is whole: every node knows the same, and reaches every other.
+//! Checks whether a simulated network is complete: every node has the same records, and reaches every other node.
 
 use base::{Engine, NodeAddr};
 use graph::Metric;
@@ -6,9 +6,9 @@ use host::station::Station;
 use overlay::Node;
 use sim::{HostId, World};
 
-/// An engine that is a node, or has one in it.
+/// An engine that is a node, or contains one.
 pub(crate) trait Noded: Engine {
-    /// The node.
+    /// Returns the node.
     fn node(&self) -> &Node;
 }
 
@@ -24,18 +24,18 @@ impl Noded for Station {
     }
 }
 
-/// The overlay address of the `i`-th node.
+/// Returns the overlay address of the `i`-th node.
 pub(crate) fn address(i: usize) -> NodeAddr {
     NodeAddr(0x0a07_0001 + i as u32)
 }
 
-/// Why the nodes on these hosts are not a whole network, or nothing. The `i`-th has the `i`-th
-/// address; those that are down do not count.
+/// Returns why the nodes on these hosts are not a complete network, or `None`. The `i`-th node has the `i`-th address;
+/// nodes that are down do not count.
 pub(crate) fn complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     views_complaint(world, hosts).or_else(|| routes_complaint(world, hosts))
 }
 
-/// Two nodes that know different records.
+/// Finds two nodes that have different records.
 fn views_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     let mut running = nodes(world, hosts);
     let (first, node) = running.next()?;
@@ -44,12 +44,12 @@ fn views_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<Strin
     Some(format!("nodes {first} and {other} know different records"))
 }
 
-/// A node without a route to another, or a route that leads in a circle, by any metric.
+/// Finds a node without a route to another, or a route that leads in a circle, by any metric.
 pub(crate) fn routes_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     let running: Vec<(usize, &Node)> = nodes(world, hosts).collect();
     for metric in Metric::ALL {
         for &(to, _) in &running {
-            // Whether a packet that is at a node arrives.
+            // For each node, whether a packet at that node arrives.
             let mut arrives = vec![false; hosts.len()];
             arrives[to] = true;
             for &(from, _) in &running {

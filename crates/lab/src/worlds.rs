@@ -1,4 +1,4 @@
-//! Worlds: random histories of the whole overlay, one per seed, and what must hold in all of them.
+//! Worlds: random histories of the whole overlay, one per seed, and the conditions that must hold in all of them.
 //!
 //! ```text
 //!   seed ─▶ plan: 2 to 50 nodes, paths, streams, an intruder or none
@@ -10,24 +10,23 @@
 //!   farther than its time to live, in order, no panic           arrives           is back
 //! ```
 //!
-//! Reliable streams open again what a restart has ended; each of their bytes is checked, and once all
-//! has healed everything that was written comes, and its end.
+//! Programs reopen the reliable streams that a restart has ended. Each of their bytes is checked, and after all faults
+//! have ended, everything that was written arrives, including the end of the stream.
 //!
-//! Three of four worlds have groups, of which link state or Scribe builds the trees; members join and
-//! leave as long as there are troubles, and some operators change who builds. Each member gets each
-//! packet at most once, nobody who has left gets any, and once all has healed each tree is whole and
-//! brings every packet to every member.
+//! Three of four worlds have groups, whose trees are built by link state or Scribe. Members join and leave as long as
+//! there are faults, and some operators change which of the two builds a tree. Each member gets each packet at most
+//! once, a node that has left gets none, and after all faults have ended each tree is complete and delivers every
+//! packet to every member.
 //!
-//! Nodes are the production engine with keys and certificates, sealing what they say. Their paths
-//! lose, delay, reorder and duplicate; half of the worlds have somebody on the way who replays and
-//! forges handshakes and datagrams. After the last trouble every path works again, losing up to
-//! 10 %; then every node must know the same records and have routes to every other without a circle.
-//! Some worlds are lived twice, once with datagrams handed over in bursts and once one by one, and
-//! must deliver the same packets at the same moments.
+//! Nodes are the production engine with keys and certificates, and seal their messages. Their paths lose, delay,
+//! reorder and duplicate packets; half of the worlds have an attacker on the path who replays and forges handshakes and
+//! datagrams. After the last fault every path works again, with up to 10 % loss; then every node must have the same
+//! records and loop-free routes to every other node. Some worlds run twice, once with datagrams handed over in bursts
+//! and once one by one, and must deliver the same packets at the same moments.
 //!
-//! Messy and hostile worlds are other ones, in modules of their own (`messy`, `hostile`).
+//! Messy and hostile worlds are different; they have modules of their own (`messy`, `hostile`).
 //!
-//! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
+//! One number identifies a world that fails: `sinew sim world --seed N --trace FILE` runs it again.
 
 mod groups;
 mod history;
@@ -61,120 +60,120 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Seeds whose failures are told at most.
+/// Most seeds whose failures are reported.
 const FAILURES_MAX: usize = 100;
-/// Threads at most.
+/// Most threads.
 pub const JOBS_MAX: usize = 256;
 
-/// Which worlds.
+/// Which worlds to run, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The first seed.
     pub first: u64,
-    /// How many.
+    /// The number of seeds.
     pub seeds: u64,
-    /// On how many threads; as many as there are processors if not said.
+    /// The number of threads; by default, the number of processors.
     pub jobs: Option<usize>,
-    /// Where every packet of the world is written, if it is one.
+    /// Where every packet of the world is written, if only one is run.
     pub trace: Option<PathBuf>,
-    /// What happened is kept in words, if it is one.
+    /// Whether events are also recorded as text, if only one world is run.
     pub tell: bool,
-    /// Messy worlds, in which flows are held against twins by plain UDP.
+    /// Whether worlds are messy: their flows are compared with twins over plain UDP.
     pub messy: bool,
-    /// Hostile worlds, in which a member lies, forges, floods or swallows.
+    /// Whether worlds are hostile: a member lies, forges, floods or discards packets.
     pub hostile: bool,
-    /// How often a messy or hostile world that fails is lived again, each time with other losses and delays of the same
+    /// How often a messy or hostile world that fails is run again, each time with other losses and delays of the same
     /// paths.
     pub again: u64,
 }
 
-/// Why worlds were not lived to their end.
+/// Why worlds did not run to their end.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldsError {
-    /// An option that cannot be.
+    /// An option is invalid.
     #[error("{0}")]
     Option(String),
     /// The trace could not be written.
     #[error("cannot write the trace {path}: {error}", path = path.display())]
     Trace {
-        /// Its file.
+        /// The trace's file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel refused something else.
+    /// Another operation failed in the kernel.
     #[error("the worlds failed: {0}")]
     Io(#[from] io::Error),
-    /// Ctrl-C, or the system asked to end.
+    /// Ctrl-C, or the system requested the end.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What the worlds came to. The keys of its JSON are a contract; docs/scenario.md defines each.
+/// The results of the worlds. The keys of its JSON are a contract; docs/scenario.md defines each.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The first seed.
     pub first: u64,
-    /// How many worlds were lived.
+    /// How many worlds were run.
     pub seeds: u64,
-    /// How many of them something happened in that must not.
+    /// In how many of them a condition was violated.
     pub failures: u64,
-    /// The first of those.
+    /// The first worlds that failed.
     pub failed: Vec<Failed>,
     /// How many hostile worlds failed by faults of each kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
-    /// Nodes of all worlds together.
+    /// Number of nodes of all worlds together.
     pub nodes: u64,
-    /// Time that passed in them.
+    /// Simulated time of all worlds together.
     pub simulated_s: f64,
-    /// Things that happened: timers, arrivals, requests.
+    /// Wake-ups: timers, arrivals, requests.
     pub events: u64,
     /// Packets that clients sent.
     pub sent: u64,
     /// Packets that clients received.
     pub received: u64,
-    /// Bytes that reliable streams have brought, each checked.
+    /// Bytes that reliable streams have delivered, each checked.
     pub stream_bytes: u64,
-    /// Reliable streams that ended before their time and were opened again.
+    /// Reliable streams that ended early and were reopened.
     pub stream_resets: u64,
     /// Packets that clients sent to groups.
     pub group_sent: u64,
-    /// Copies of them that members received.
+    /// Copies of these packets that members received.
     pub group_received: u64,
-    /// Flows that were held against a twin by plain UDP.
+    /// Flows that were compared with a twin over plain UDP.
     pub compared: u64,
     /// Datagrams that were replayed or forged.
     pub forged: u64,
-    /// The longest from when all had healed until the network was whole.
+    /// The longest time from the end of all faults until the network was complete.
     pub whole_after_s: f64,
     /// The seed of that world.
     pub slowest_seed: u64,
-    /// A number made of every arrival of every world: equal runs have equal ones.
+    /// A hash of every arrival of every world: equal runs have equal hashes.
     pub trace_hash: String,
-    /// What happened, in words.
+    /// The events as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<String>,
 }
 
-/// A world in which something happened that must not.
+/// A world in which a condition was violated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
     /// Its seed.
     pub seed: u64,
-    /// What.
+    /// Why it failed.
     pub why: String,
-    /// The command that lives it again.
+    /// The command that runs it again.
     pub replay: String,
     /// The world as a scenario file, if it is messy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scene: Option<String>,
-    /// How many of the times that it was lived again failed too. What seldom fails is chance.
+    /// How many of the repetitions also failed. A rare failure is a matter of chance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<u64>,
 }
 
-/// Lives the worlds.
+/// Runs the worlds.
 ///
 /// # Errors
 /// [`WorldsError`]; worlds that fail are part of the report.
@@ -261,7 +260,7 @@ fn trace_error(path: &std::path::Path, error: io::Error) -> WorldsError {
     }
 }
 
-/// A world that was lived, or why not to its end; and what happened in it.
+/// The result of a world: its history, or why it did not complete; and its events.
 struct Lived {
     seed: u64,
     past: Result<Past, Worse>,
@@ -302,7 +301,7 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     }
 }
 
-/// A panic is a failure like any other.
+/// Runs a world. A panic is a failure like any other.
 fn guarded(
     seed: u64,
     options: &Options,
@@ -327,9 +326,9 @@ struct Worse {
     why: String,
     /// The world as a scenario file, if it is messy.
     scene: Option<String>,
-    /// How often it failed when it was lived again.
+    /// How many of its repetitions failed.
     again: Option<u64>,
-    /// What it comes from, if it is hostile.
+    /// The causes, if the world is hostile.
     kinds: Vec<&'static str>,
 }
 
@@ -423,8 +422,8 @@ impl Report {
         }
     }
 
-    /// What happened in the one world that was asked for, or the first that failed as a scenario file. Its lines are as
-    /// long as they are, so that the file can be run.
+    /// Returns the events of the single requested world, or the first failed world as a scenario file. Lines are not
+    /// wrapped, so that the file can be run.
     #[must_use]
     pub fn story(&self) -> Option<String> {
         if !self.told.is_empty() {
@@ -434,7 +433,7 @@ impl Report {
         scene.map(|scene| format!("the first that failed, as a scenario file:\n\n{scene}"))
     }
 
-    /// Whether nothing happened that must not.
+    /// Returns whether all conditions held.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.failed.is_empty()

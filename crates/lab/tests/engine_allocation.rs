@@ -1,4 +1,4 @@
-//! Forwarding by the engine allocates nothing once it is warm.
+//! Checks that forwarding by the engine allocates nothing after a warm-up.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use lab::bench::engine::{How, Replay};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts what the calling thread allocates.
+/// Counts the allocations of the calling thread.
 struct Counting;
 
 thread_local! {
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Turns in which the middle engine allocated, and how much, out of `turns`.
+/// Returns the number of turns in which the middle engine allocated, and the number of allocations, out of `turns`.
 fn allocating_turns(replay: &mut Replay, turns: usize) -> (usize, u64) {
     let mut seen = (0, 0);
     for _ in 0..turns {
@@ -64,12 +64,13 @@ fn packets_are_forwarded_without_allocation() {
         (160, 1, how(false, true)),
         (160, 16, how(false, true)),
     ] {
-        // Fast in virtual time, so that it is warm after few packets; slow enough for debug builds.
+        // The rate is high in virtual time, so that the engine is warm after few packets, but low enough for debug
+        // builds.
         let rate_pps = 100_000;
         let mut replay = Replay::new(how, payload, burst, 10, rate_pps).unwrap();
         let per_turn = 32 * burst;
-        // Windows double until half of each lasts for half a second. What is measured then lies between two
-        // rounds of housekeeping, which come once per second and may allocate.
+        // Windows double until half of each lasts for half a second. The measurement then lies between two rounds of
+        // housekeeping, which run once per second and may allocate.
         allocating_turns(&mut replay, rate_pps as usize * 5 / 2 / per_turn);
         let turns = rate_pps as usize / 4 / per_turn;
         let (allocating, allocations) = allocating_turns(&mut replay, turns);

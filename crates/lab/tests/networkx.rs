@@ -1,9 +1,9 @@
-//! The graph algorithms against networkx as it is installed here, on graphs beyond those whose results
-//! are stored (crates/graph/tests/networkx.rs).
+//! Compares the graph algorithms with the installed networkx, on graphs beyond those whose results are stored
+//! (crates/graph/tests/networkx.rs).
 //!
-//! `SINEW_PYTHON` names the Python (default `python3`), `SINEW_NETWORKX_GRAPHS` how many graphs it
-//! computes (default 100); `SINEW_NETWORKX_GRAPHS=10000 cargo test -p lab --release --test networkx`
-//! does it for all that are stored.
+//! `SINEW_PYTHON` names the Python (default `python3`), `SINEW_NETWORKX_GRAPHS` the number of graphs to compute
+//! (default 100); `SINEW_NETWORKX_GRAPHS=10000 cargo test -p lab --release --test networkx` does it for all stored
+//! ones.
 
 #[path = "../../graph/tests/networkx/compare.rs"]
 mod compare;
@@ -14,9 +14,9 @@ use std::process::Command;
 
 const LIVE: &str = "100";
 
-/// Says it where it is seen even when the test passes.
+/// Prints a text that is visible even if the test passes.
 fn say(text: &str) {
-    // Nobody can be told that standard error is gone.
+    // An error of standard error cannot be reported.
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -34,7 +34,7 @@ fn networkx_says_the_same_today_where_it_is_installed() {
         ));
         return;
     }
-    // Beyond the stored ones, unless all are asked for.
+    // The graphs are beyond the stored ones, unless all are requested.
     let first = if count == LIVE {
         GRAPHS.to_string()
     } else {

@@ -1,4 +1,4 @@
-//! Random histories of whole networks, as `sinew sim world` lives them.
+//! Random histories of whole networks, as `sinew sim world` runs them.
 #![allow(clippy::unwrap_used)]
 
 use lab::worlds::{Options, Report, WorldsError, run};
@@ -18,13 +18,13 @@ fn lived(first: u64, seeds: u64, tell: bool) -> Report {
     run(&options, Progress::Silent).unwrap()
 }
 
-/// All in one test: worlds take over the signals of the process while they are lived.
+/// All worlds are in one test, because they handle the signals of the process while they run.
 #[test]
 fn nothing_happens_in_500_worlds_that_must_not() {
     let report = lived(0, 500, false);
     assert!(report.is_clean(), "{report}");
     assert!(report.nodes > 2_000 && report.forged > 10_000, "{report}");
-    // What chaos leaves of the packets; in peace all come.
+    // This is the part of the packets that arrives with faults; without faults, all arrive.
     assert!(report.received * 2 > report.sent, "{report}");
 
     let again = lived(7, 1, true);
@@ -49,7 +49,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
     std::fs::remove_file(&path).unwrap();
     assert!(trace.lines().count() as u64 > traced.sent);
 
-    // None of the first 200 messy worlds is worse than its twins, but by chance: most lives of it are not.
+    // None of the first 200 messy worlds is worse than its twins except by chance: most repetitions of it are not.
     let messy = Options {
         first: 0,
         seeds: 200,
@@ -66,7 +66,8 @@ fn nothing_happens_in_500_worlds_that_must_not() {
     );
     assert!(messy.failed.len() <= 2 && messy.compared > 400, "{messy}");
 
-    // A hostile member does no harm but what docs/security.md tells as open, and much that could be harm.
+    // A hostile member does no harm except what docs/security.md lists as open, though it does much that could be
+    // harmful.
     let hostile = Options {
         first: 0,
         seeds: 36,

@@ -1,24 +1,23 @@
-//! How datagrams that arrive at one moment are put together, as a kernel does before a program
-//! sees them.
+//! How the world merges datagrams that arrive at one moment, as a kernel does before a program sees them.
 
 use base::pool::LARGE_BYTES;
 use base::{Burst, Pool};
 
-/// Most datagrams in a burst that arrives: what the kernel merges at most (UDP_GRO_CNT_MAX).
+/// Most datagrams in one arriving burst: the kernel merges no more (UDP_GRO_CNT_MAX).
 const MERGED_MAX: usize = 64;
 
 /// How datagrams that arrive together are handed to an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Datagrams of one sender that arrive at the same moment, one behind the other and of equal
-    /// size (the last may be short), are one burst, as with GRO.
+    /// Consecutive datagrams of one sender that arrive at the same moment and have equal size (the last may be shorter)
+    /// form one burst, as with GRO.
     #[default]
     Bursts,
-    /// Each alone, as without GRO.
+    /// Each datagram is handed over alone, as without GRO.
     Single,
 }
 
-/// Both as one burst, or both back if they differ in size, are too many, or no slot is free.
+/// Returns both bursts as one, or both unchanged if they differ in size, are too many, or no slot is free.
 pub(crate) fn merged(pool: &Pool, mut first: Burst, next: Burst) -> Result<Burst, (Burst, Burst)> {
     let (stride, len) = (first.stride(), first.len());
     let uniform = len.is_multiple_of(stride.max(1))

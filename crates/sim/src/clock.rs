@@ -1,10 +1,9 @@
-//! What a host's clock shows while the world's time runs: ahead by a constant, and fast or slow by
-//! so many parts in a million. Whole numbers only, so that a drift rounds the same everywhere.
+//! What a host's clock shows while the world's time runs: it is ahead by a constant, and fast or slow by some parts in
+//! a million. It calculates with whole numbers only, so that a drift rounds the same on every machine.
 
 use base::{Duration, Time};
 
-/// Fastest and slowest clock: 1000 ppm are 86 s per day. Quartz is within 100 ppm, and what NTP
-/// slews at most is 500.
+/// Fastest and slowest clock: 1000 ppm are 86 s per day. Quartz is within 100 ppm, and NTP slews by at most 500.
 pub const DRIFT_PPM_MAX: i32 = 1_000;
 
 const MILLION: i128 = 1_000_000;
@@ -17,8 +16,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is `ahead` at the world's beginning and gains `drift_ppm` microseconds per
-    /// second; negative for one that loses. More than [`DRIFT_PPM_MAX`] counts as that.
+    /// Creates a clock that is `ahead` at the world's beginning and gains `drift_ppm` microseconds per second; a clock
+    /// with a negative value loses time. Values beyond [`DRIFT_PPM_MAX`] are limited to it.
     pub fn new(ahead: Duration, drift_ppm: i32) -> Clock {
         Clock {
             ahead,
@@ -26,7 +25,7 @@ impl Clock {
         }
     }
 
-    /// What the clock shows at the world's `now`.
+    /// Returns what the clock shows at the world's `now`.
     pub fn shows(&self, now: Time) -> Time {
         if self.drift_ppm == 0 {
             return now + self.ahead;
@@ -36,15 +35,15 @@ impl Clock {
         Time::from_nanos(saturated(ns + gained)) + self.ahead
     }
 
-    /// The world's first moment at which the clock shows `at` or more.
+    /// Returns the world's first moment at which the clock shows `at` or more.
     pub fn reaches(&self, at: Time) -> Time {
         let shown = at - self.ahead;
         if self.drift_ppm == 0 || at == Time::FAR {
             return shown;
         }
         let ns = i128::from(shown.as_nanos());
-        // At a drift of at most a thousandth the division is off by one at most; what is shown
-        // never runs backwards, so the first moment is found by stepping.
+        // At a drift of at most a thousandth, the division is off by at most one. The shown time never runs backwards,
+        // so stepping finds the first moment.
         let mut first = saturated(ns * MILLION / (MILLION + i128::from(self.drift_ppm)));
         while self.shows(Time::from_nanos(first)) < at {
             first += 1;

@@ -1,20 +1,20 @@
-//! Two kinds of engine in one world: overlay nodes beside plain UDP hosts, for example. For three
-//! kinds, an `Either` in an `Either`.
+//! Two kinds of engine in one world: overlay nodes and plain UDP hosts, for example. For three kinds, put an `Either`
+//! into an `Either`.
 
 use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
 use core::marker::PhantomData;
 
-/// One or the other: an engine, and what engines take and give.
+/// One of two kinds: of an engine, or of its requests, replies and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
-    /// Of the first kind.
+    /// The first kind.
     A(A),
-    /// Of the second kind.
+    /// The second kind.
     B(B),
 }
 
 impl<A, B> Either<A, B> {
-    /// The first kind, if it is that.
+    /// Returns the value of the first kind, if it is one.
     pub fn a(&self) -> Option<&A> {
         match self {
             Either::A(a) => Some(a),
@@ -22,7 +22,7 @@ impl<A, B> Either<A, B> {
         }
     }
 
-    /// The second kind, if it is that.
+    /// Returns the value of the second kind, if it is one.
     pub fn b(&self) -> Option<&B> {
         match self {
             Either::A(_) => None,
@@ -31,7 +31,7 @@ impl<A, B> Either<A, B> {
     }
 }
 
-/// A request of one kind to a host of the other.
+/// The panic message for a request of one kind to a host of the other.
 const MISDIRECTED: &str = "a request goes to an engine of its kind";
 
 impl<A: Engine, B: Engine> Engine for Either<A, B> {
@@ -39,7 +39,8 @@ impl<A: Engine, B: Engine> Engine for Either<A, B> {
     type Reply = Either<A::Reply, B::Reply>;
     type Event = Either<A::Event, B::Event>;
 
-    /// Panics when the request is for an engine of the other kind: a mistake of the world's user.
+    /// Handles an input. Panics if a request is for an engine of the other kind, which is a mistake of the world's
+    /// user.
     fn handle(&mut self, now: Time, input: Input<Self::Request>, out: &mut impl Outbox<Self>) {
         match self {
             Either::A(engine) => {
@@ -86,9 +87,9 @@ fn narrowed<R, S>(input: Input<R>, request_of: impl FnOnce(R) -> S) -> Input<S> 
     }
 }
 
-/// The outbox of both as one of the first kind sees it.
+/// The common outbox as an engine of the first kind sees it.
 struct OutOfA<'a, O, B>(&'a mut O, PhantomData<B>);
-/// The same for the second kind.
+/// The common outbox as an engine of the second kind sees it.
 struct OutOfB<'a, O, A>(&'a mut O, PhantomData<A>);
 
 impl<A: Engine, B: Engine, O: Outbox<Either<A, B>>> Outbox<A> for OutOfA<'_, O, B> {

@@ -14,7 +14,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub(crate) u32);
 
-/// The address that the `n`th host gets if it is not told another: 10.0.0.0 + n + 1, port 7000.
+/// Returns the default address of the `n`th host: 10.0.0.0 + n + 1, port 7000.
 pub fn underlay(n: u32) -> UnderlayAddr {
     let mut ip = [0; 16];
     ip[10..12].fill(0xff);
@@ -27,8 +27,8 @@ pub fn underlay(n: u32) -> UnderlayAddr {
     }
 }
 
-/// The address of a host's `n`th attachment to the network below, as it is called through the own socket of that number:
-/// the first is the host's address.
+/// Returns the address of a host's `n`th attachment to the underlay, used through the sender's own socket of the same
+/// number. The first attachment has the host's address.
 pub fn attachment(addr: UnderlayAddr, n: u8) -> UnderlayAddr {
     let mut at = UnderlayAddr { socket: n, ..addr };
     at.ip[12] = at.ip[12].wrapping_add(n);
@@ -57,13 +57,13 @@ pub(crate) struct Host<E> {
     pub(crate) clock: Clock,
     /// The wire to each address.
     pub(crate) wires: Map<UnderlayAddr, u32>,
-    /// When its timer is queued; [`Time::FAR`] if it is not.
+    /// The time for which its timer is queued; [`Time::FAR`] if none is queued.
     pub(crate) wake_at: Time,
-    /// Whether it has had inputs since it was last flushed.
+    /// Whether it has had inputs since its last flush.
     pub(crate) dirty: bool,
-    /// Until it is scheduled again, what waits for it.
+    /// The stall, with the datagrams that wait for its end.
     pub(crate) stall: Option<Box<Stall>>,
-    /// Its own packet buffers; none if it takes them from the world's, which hardly end.
+    /// Its own packet buffers. `None` if it uses the world's, which hardly ever run out.
     pub(crate) pool: Option<Pool>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Wire {
     pub(crate) line: Line<Burst>,
     pub(crate) from: HostId,
     pub(crate) to: HostId,
-    /// Where its datagrams come from, as the far end calls it.
+    /// The source address of its datagrams, as the receiving end sees it.
     pub(crate) seen: UnderlayAddr,
     /// The wire whose rate, queue and losses it shares, if it has none of its own.
     pub(crate) through: Option<u32>,
@@ -80,7 +80,7 @@ pub(crate) struct Wire {
     pub(crate) cut: bool,
     /// Bytes of all datagrams that were handed in, without what UDP and IP add.
     pub(crate) bytes: u64,
-    /// When its next arrival is queued; [`Time::FAR`] if none is.
+    /// The time for which its next arrival is queued; [`Time::FAR`] if none is.
     pub(crate) queued: Time,
 }
 
@@ -105,13 +105,13 @@ pub(crate) struct Desk<'a, E: Engine> {
     pub(crate) wires: &'a mut [Wire],
     pub(crate) queue: &'a mut Queue,
     pub(crate) journal: &'a mut Journal<E>,
-    /// The host's.
+    /// The host's pool.
     pub(crate) pool: &'a Pool,
-    /// The world's: what is under way is in it.
+    /// The world's pool, which holds packets under way.
     pub(crate) under_way: &'a Pool,
 }
 
-/// The burst in a buffer of another pool, if that is another one: it leaves its host.
+/// Moves a burst into a buffer of the pool `to`, unless both pools are the same: the burst leaves its host.
 fn moved(burst: Burst, from: &Pool, to: &Pool) -> Option<Burst> {
     match from.is_same(to) {
         true => Some(burst),
@@ -123,8 +123,8 @@ fn moved(burst: Burst, from: &Pool, to: &Pool) -> Option<Burst> {
     }
 }
 
-/// What has come to a host, in a buffer of its own pool as a receive call fills it: a short datagram in
-/// a small slot, anything else in a large one. `None` when there is none.
+/// Copies an arriving burst into a buffer of the host's own pool, as a receive call fills it: a short datagram into a
+/// small slot, anything else into a large one. Returns `None` if no slot is free.
 pub(crate) fn received(burst: &Burst, pool: &Pool) -> Option<Burst> {
     let short = burst.segments() == 1 && burst.len() <= COPY_BYTES_MAX;
     let copy = short.then(|| pool.copy_of(0, burst.bytes())).flatten();
@@ -146,7 +146,7 @@ impl<E: Engine> Desk<'_, E> {
         self.journal.trace_all(self.now, self.addr, to, burst, fate);
     }
 
-    /// Lends a wire the pipe of the one whose bottleneck it shares, or gives it back.
+    /// Lends a wire the pipe of the wire whose bottleneck it shares, or returns that pipe.
     fn swap_pipes(&mut self, id: u32, through: Option<u32>) {
         if let Some(other) = through
             && let Ok([mine, its]) = self.wires.get_disjoint_mut([id as usize, other as usize])

@@ -1,22 +1,21 @@
-//! What a world remembers: counters, what engines reported, what clients were told, and a digest
-//! of everything that arrived.
+//! The records of a world: counters, reports of engines, replies to clients, and a digest of everything that arrived.
 
 use crate::host::HostId;
 use crate::trace::{Fate, Packet, Trace};
 use base::{Burst, ClientId, Engine, Time, UnderlayAddr};
 use core::fmt;
 
-/// Events and replies kept until they are taken: 4 million of each. Later ones are counted.
+/// Number of events and of replies kept until they are taken: 4 million of each. Later ones are only counted.
 pub const RECORDS_MAX: usize = 1 << 22;
 
-/// Something that an engine reported.
+/// An event that an engine reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<T> {
     /// The world's time.
     pub at: Time,
-    /// Whose engine.
+    /// The host whose engine reported it.
     pub host: HostId,
-    /// What it reported.
+    /// The event.
     pub event: T,
 }
 
@@ -25,53 +24,53 @@ pub struct Report<T> {
 pub struct Answer<T> {
     /// The world's time.
     pub at: Time,
-    /// Whose engine.
+    /// The host whose engine replied.
     pub host: HostId,
-    /// Which client of that host.
+    /// The client of that host that gets the reply.
     pub client: ClientId,
-    /// What the client is told.
+    /// The reply.
     pub reply: T,
 }
 
-/// What has happened so far, in datagrams where nothing else is said.
+/// What has happened so far. The unit is datagrams if a field does not say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Handed to an outbox.
+    /// Datagrams that engines handed to an outbox.
     pub sent: u64,
-    /// Handed to an engine.
+    /// Datagrams handed to an engine.
     pub delivered: u64,
-    /// Dropped: no link leads from the host to that address.
+    /// Datagrams dropped because no link leads from the host to the address.
     pub no_path: u64,
-    /// Dropped: a partition lies between.
+    /// Datagrams dropped because of a partition.
     pub cut: u64,
-    /// Dropped: the receiving host was down.
+    /// Datagrams dropped because the receiving host was down.
     pub host_down: u64,
-    /// Dropped: the receiving host was stalled and its socket buffer full.
+    /// Datagrams dropped because the receiving host was stalled and its socket buffer was full.
     pub buffer_full: u64,
-    /// Dropped: all packet buffers of the host were in use.
+    /// Datagrams dropped because all packet buffers of the host were in use.
     pub no_slot: u64,
-    /// Inputs by which they were handed over, each a burst or a single datagram.
+    /// Inputs that handed over the delivered datagrams. Each is a burst or a single datagram.
     pub inputs: u64,
     /// Requests to a host that was down.
     pub requests_lost: u64,
-    /// Events and replies that came on top of [`RECORDS_MAX`].
+    /// Events and replies beyond [`RECORDS_MAX`], which were not kept.
     pub unrecorded: u64,
-    /// Things that happened: timers, arrivals, requests.
+    /// Wake-ups: timers, arrivals, requests.
     pub events: u64,
 }
 
-/// Packet buffers that did not come back.
+/// Packet buffers that were not returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leak {
-    /// Large ones.
+    /// Large buffers.
     pub large: usize,
-    /// Small ones.
+    /// Small buffers.
     pub small: usize,
-    /// Bytes in memory of their own.
+    /// Bytes in memory outside the pools' slots.
     pub kept_bytes: usize,
 }
 
-/// What a world remembers of the past.
+/// The records of a world.
 pub(crate) struct Journal<E: Engine> {
     pub(crate) counters: Counters,
     pub(crate) reports: Vec<Report<E::Event>>,
@@ -107,7 +106,7 @@ impl<E: Engine> Journal<E> {
         }
     }
 
-    /// Tells the trace, if there is one, of each datagram of a burst.
+    /// Reports each datagram of a burst to the trace, if there is one.
     pub(crate) fn trace_all(
         &mut self,
         at: Time,
@@ -134,7 +133,7 @@ impl<E: Engine> Journal<E> {
             now.as_nanos(),
             u64::from(wire) << 32 | burst.len() as u64,
             word(burst.bytes().first_chunk(), burst.bytes()),
-            // In a sealed datagram this is half the tag, which depends on every byte.
+            // In a sealed datagram these bytes are half of the tag, which depends on every byte.
             word(burst.bytes().last_chunk(), burst.bytes()),
         ];
         for word in words {
@@ -146,7 +145,7 @@ impl<E: Engine> Journal<E> {
     }
 }
 
-/// Eight bytes of a datagram, or all of a shorter one.
+/// Returns eight bytes of a datagram as a number, or all bytes of a shorter one.
 fn word(eight: Option<&[u8; 8]>, all: &[u8]) -> u64 {
     match eight {
         Some(eight) => u64::from_be_bytes(*eight),

@@ -8,21 +8,21 @@
 //!            └───────────── Input::Timeout ◀─────────────┘
 //! ```
 //!
-//! A [`World`] has hosts, each with one engine, an address and a [`Clock`] of its own; directed
-//! lines between them; and one queue of what happens next, ordered by time and then by the order
-//! in which it was scheduled. All inputs of one moment are handled before any host is flushed, as a
-//! host's event loop does with what its sockets hold.
+//! A [`World`] has hosts, each with one engine, an address and a [`Clock`] of its own; directed lines between the
+//! hosts; and one queue of future wake-ups, ordered by time and then by the order in which they were scheduled. The
+//! world handles all inputs of one moment before it flushes any host, as the event loop of a real node does with
+//! everything that its sockets hold.
 //!
-//! - What a line does to packets is `base::impair`'s: rate, queue, delay, jitter, order, copies,
-//!   loss, outages. On top of it a world has partitions, crashes and restarts.
-//! - [`Either`] puts engines of two kinds into one world; [`UdpHost`] is one without an overlay.
+//! - `base::impair` defines what a line does to packets: rate, queue, delay, jitter, order, copies, loss, outages. A
+//!   world adds partitions, crashes and restarts.
+//! - [`Either`] puts engines of two kinds into one world; [`UdpHost`] is a host without an overlay.
 //! - [`tcp`] is TCP with ns-2's semantics, on hosts and routers.
-//! - [`traffic`] says when applications send.
-//! - [`trace`] tells of every packet.
+//! - [`traffic`] decides when applications send.
+//! - [`trace`] reports every packet.
 //!
-//! Everything random comes from one seed: each line draws from a generator made of the seed and
-//! its two ends, so that adding a host or a line changes nothing for the others. Equal seed and
-//! equal calls give an equal [`World::digest`].
+//! All randomness comes from one seed. Each line draws from a generator made of the seed and the line's two ends, so
+//! that adding a host or a line changes nothing for the other lines. Equal seeds and equal calls give an equal
+//! [`World::digest`].
 #![forbid(unsafe_code)]
 
 mod arrival;

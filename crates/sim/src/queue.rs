@@ -1,10 +1,10 @@
-//! What happens next: a heap ordered by time, then by the order of scheduling.
+//! Future wake-ups: a heap ordered by time, then by the order of scheduling.
 
 use base::Time;
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who is woken.
+/// What is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wake {
     /// A host's timer.
@@ -13,16 +13,16 @@ pub(crate) enum Wake {
     Wire(u32),
     /// A client's request.
     Request(u32),
-    /// A datagram that no wire has carried.
+    /// Datagrams that no wire has carried.
     Forged(u32),
 }
 
-/// Wake-ups to come.
+/// Future wake-ups.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<(Time, u64, Wake)>>,
-    /// Wake-ups scheduled so far. It makes each entry unique, so no entry is ever compared by
-    /// whom it wakes.
+    /// Number of wake-ups scheduled so far. It makes each entry unique, so the order never depends on what an entry
+    /// wakes.
     scheduled: u64,
 }
 

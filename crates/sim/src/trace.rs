@@ -1,12 +1,12 @@
-//! Every datagram of a world, told to a sink as it is sent, lost, or arrives.
+//! Reports every datagram of a world to a sink when it is sent, is lost, or arrives.
 //!
 //! ```text
 //!   outbox ──▶ sent(arrives at ..) ──────────▶ arrived │ host-down │ buffer-full
 //!         └──▶ dropped(loss, queue, outage, full, no-path, cut)
 //! ```
 //!
-//! The simulator opens no files: it hands each [`Packet`] to a [`Trace`], and whoever has files
-//! writes what [`json_line`] or [`pcap`] make of it. Equal seeds give equal traces, byte for byte.
+//! The simulator opens no files: it hands each [`Packet`] to a [`Trace`]. A caller that writes files writes the output
+//! of [`json_line`] or [`pcap`]. Equal seeds give equal traces, byte for byte.
 
 pub mod pcap;
 
@@ -14,9 +14,9 @@ use base::impair::Reason;
 use base::{Time, UnderlayAddr};
 use core::fmt::Write;
 
-/// Takes note of packets. Any closure that takes a [`Packet`] does.
+/// Receives the reports about packets. Any closure that takes a [`Packet`] is a `Trace`.
 pub trait Trace {
-    /// Something has become of a packet.
+    /// Takes a report: something happened to a packet.
     fn packet(&mut self, packet: &Packet<'_>);
 }
 
@@ -26,25 +26,25 @@ impl<F: FnMut(&Packet<'_>)> Trace for F {
     }
 }
 
-/// A datagram, and what has just become of it.
+/// A datagram, and what has just happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The world's time.
     pub at: Time,
-    /// Who sent it.
+    /// The sender's address.
     pub from: UnderlayAddr,
-    /// Whom it is for.
+    /// The destination address.
     pub to: UnderlayAddr,
-    /// The datagram without what UDP and IP add.
+    /// The datagram without UDP and IP headers.
     pub bytes: &'a [u8],
-    /// What has become of it.
+    /// What happened to it.
     pub fate: Fate,
 }
 
-/// What becomes of a datagram.
+/// What happens to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is under way.
+    /// It was sent and is under way.
     Sent {
         /// When it arrives.
         arrives: Time,
@@ -53,9 +53,9 @@ pub enum Fate {
     },
     /// The wire has dropped it.
     Dropped(Reason),
-    /// No wire leads to that address.
+    /// No wire leads to the destination address.
     NoPath,
-    /// A partition lies between.
+    /// A partition separates the two hosts.
     Cut,
     /// It has arrived.
     Arrived,
@@ -66,12 +66,12 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether this is the packet's beginning: true once for each datagram that was sent.
+    /// Returns whether this is the first report about the packet: true once for each datagram that was sent.
     pub fn is_first(self) -> bool {
         !matches!(self, Fate::Arrived | Fate::HostDown | Fate::BufferFull)
     }
 
-    /// Why the packet was dropped, if it was.
+    /// Returns why the packet was dropped, if it was.
     pub fn dropped(self) -> Option<&'static str> {
         match self {
             Fate::Sent { .. } | Fate::Arrived => None,

@@ -6,18 +6,18 @@
 //!              '- on -'   off    '-on-'  off
 //! ```
 //!
-//! A [`Source`] yields the moments of its packets after its start. It knows no clock and no socket:
-//! [`crate::UdpHost`] asks it, or whoever plays a client of an engine.
+//! A [`Source`] yields the moments of its packets after its start. It uses no clock and no socket: [`crate::UdpHost`]
+//! or the code that acts as a client of an engine asks it.
 
 mod span;
 
 use base::{Duration, Rng};
 
-/// Between two packets of 20 ms voice.
+/// Time between two packets of 20 ms voice.
 pub const VOICE_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of 20 ms of G.711.
 pub const VOICE_BYTES: usize = 160;
-/// Shortest interval: what 64 bytes take at 1 Tbit/s. Below that time would hardly pass.
+/// Shortest interval: 64 bytes take about this long at 1 Tbit/s. With shorter intervals time would hardly pass.
 pub const INTERVAL_MIN: Duration = Duration::from_nanos(1);
 
 /// When packets are sent.
@@ -25,16 +25,16 @@ pub const INTERVAL_MIN: Duration = Duration::from_nanos(1);
 pub enum Pattern {
     /// At a constant rate.
     Cbr {
-        /// Between two packets.
+        /// Time between two packets.
         interval: Duration,
     },
     /// At a constant rate during spurts, not at all between them.
     OnOff {
-        /// Between two packets of a spurt.
+        /// Time between two packets of a spurt.
         interval: Duration,
-        /// How long spurts are, in the mean.
+        /// Mean length of a spurt.
         on: Duration,
-        /// How long the silence between them is, in the mean.
+        /// Mean length of the silence between spurts.
         off: Duration,
         /// How the lengths of both are distributed.
         spread: Spread,
@@ -44,33 +44,33 @@ pub enum Pattern {
 /// How spans of time are distributed around their mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// Without memory.
+    /// An exponential distribution, which is memoryless.
     Exponential,
-    /// With a heavy tail: the chance to exceed x falls as x^-shape. Below 2 the variance is
-    /// infinite, and many such sources together are self-similar. Above 1, or there is no mean.
+    /// A heavy-tailed distribution: the probability to exceed x falls as x^-shape. Below a shape of 2 the variance is
+    /// infinite, and the sum of many such sources is self-similar. The shape must be above 1, or there is no mean.
     Pareto {
-        /// The exponent.
+        /// The exponent of the tail.
         shape: f64,
     },
 }
 
 impl Pattern {
-    /// A constant rate in packets of `bytes`.
+    /// Returns a constant rate in packets of `bytes`.
     pub fn cbr(rate_bps: u64, bytes: usize) -> Pattern {
         Pattern::Cbr {
             interval: interval(rate_bps, bytes),
         }
     }
 
-    /// A call whose speaker never pauses: a packet every 20 ms.
+    /// Returns the pattern of a call whose speaker never pauses: a packet every 20 ms.
     pub fn voice() -> Pattern {
         Pattern::Cbr {
             interval: VOICE_INTERVAL,
         }
     }
 
-    /// A call with silence suppression. Choice: the temporal parameters of ITU-T P.59 (Table 1),
-    /// talkspurts of 1.004 s and pauses of 1.587 s in the mean, exponential both.
+    /// Returns the pattern of a call with silence suppression. Choice: the temporal parameters of ITU-T P.59 (Table 1),
+    /// with mean talkspurts of 1.004 s and mean pauses of 1.587 s, both exponential.
     pub fn talkspurts() -> Pattern {
         Pattern::OnOff {
             interval: VOICE_INTERVAL,
@@ -80,9 +80,8 @@ impl Pattern {
         }
     }
 
-    /// [Papadimitriou06 §4.2] Pareto on/off with shape 1.5, means of 1.0 s on and 1.35 s off, and
-    /// the rate during spurts as ns-2's generator means it (there 64 kbit/s in packets of 160
-    /// bytes).
+    /// [Papadimitriou06 §4.2] Returns a Pareto on/off pattern with shape 1.5 and means of 1.0 s on and 1.35 s off. As
+    /// in ns-2's generator, the rate is that during spurts (in the paper 64 kbit/s in packets of 160 bytes).
     pub fn pareto(rate_bps: u64, bytes: usize) -> Pattern {
         Pattern::OnOff {
             interval: interval(rate_bps, bytes),
@@ -92,7 +91,7 @@ impl Pattern {
         }
     }
 
-    /// Packets per second in the mean. A spurt has one packet at least.
+    /// Returns the mean number of packets per second. A spurt has at least one packet.
     pub fn packets_per_s(&self) -> f64 {
         match self {
             Pattern::Cbr { interval } => 1.0 / (*interval).max(INTERVAL_MIN).as_secs_f64(),
@@ -107,7 +106,7 @@ impl Pattern {
     }
 }
 
-/// Between two packets of `bytes` at a rate, rounded to a nanosecond.
+/// Returns the time between two packets of `bytes` at a rate, rounded to a nanosecond.
 fn interval(rate_bps: u64, bytes: usize) -> Duration {
     let ns = (bytes as u128) * 8 * 1_000_000_000 / u128::from(rate_bps.max(1));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).max(INTERVAL_MIN)
@@ -124,10 +123,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source after `pattern`. Equal seeds give equal packets.
+    /// Creates a source with this pattern. Equal seeds give equal packets.
     ///
-    /// Choice: whether a source with pauses begins in a spurt is drawn by the share of time that it
-    /// is in one, so that many sources do not begin in step.
+    /// Choice: a source with pauses begins in a spurt with a probability that equals the share of time that it spends
+    /// in spurts, so that many sources do not begin in step.
     pub fn new(pattern: Pattern, mut rng: Rng) -> Source {
         let (mut next, mut spurt_end) = (Duration::ZERO, Duration::MAX);
         if let Pattern::OnOff {
@@ -148,7 +147,7 @@ impl Source {
         }
     }
 
-    /// When the next packet is sent.
+    /// Returns when the next packet is sent.
     pub fn peek(&self) -> Duration {
         self.next
     }
@@ -157,7 +156,7 @@ impl Source {
 impl Iterator for Source {
     type Item = Duration;
 
-    /// Never ends.
+    /// Returns the moment of the next packet. The iterator never ends.
     fn next(&mut self) -> Option<Duration> {
         let now = self.next;
         match self.pattern {
@@ -189,7 +188,7 @@ mod tests {
         Source::new(pattern, Rng::new(seed))
     }
 
-    /// Packets in the first `seconds`.
+    /// Counts the packets in the first `seconds`.
     fn count(pattern: Pattern, seed: u64, seconds: u64) -> usize {
         let end = Duration::from_secs(seconds);
         source(pattern, seed).take_while(|at| *at < end).count()

@@ -14,9 +14,9 @@ use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Time, UnderlayAddr}
 #[derive(Debug, Default)]
 pub struct UdpHost {
     sources: Vec<Flow>,
-    /// Who is given what arrives.
+    /// The client that gets what arrives.
     listener: Option<ClientId>,
-    /// Where everything that arrives is sent on.
+    /// The host to which everything that arrives is forwarded.
     next_hop: Option<UnderlayAddr>,
     received: Received,
     /// Datagrams that were not sent because all packet buffers were in use.
@@ -26,27 +26,27 @@ pub struct UdpHost {
 /// Datagrams that have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// How many.
+    /// Number of datagrams.
     pub datagrams: u64,
-    /// Their bytes without what UDP and IP add.
+    /// Their bytes without UDP and IP headers.
     pub bytes: u64,
 }
 
-/// "Send this datagram."
+/// The request to send a datagram.
 #[derive(Debug)]
 pub struct Send {
-    /// Whom to.
+    /// The destination.
     pub to: UnderlayAddr,
-    /// What.
+    /// The payload.
     pub payload: Burst,
 }
 
-/// "These datagrams have come."
+/// The reply with datagrams that have arrived.
 #[derive(Debug)]
 pub struct Arrived {
-    /// From whom.
+    /// The sender.
     pub from: UnderlayAddr,
-    /// Of equal size, the last may be short.
+    /// The datagrams, which have equal size; the last may be shorter.
     pub payload: Burst,
 }
 
@@ -55,7 +55,7 @@ struct Flow {
     to: UnderlayAddr,
     bytes: usize,
     source: Source,
-    /// When the host's first timeout came.
+    /// The time of the host's first timeout.
     began: Option<Time>,
     end: Duration,
 }
@@ -68,8 +68,7 @@ impl Flow {
 }
 
 impl UdpHost {
-    /// Sends what `source` says in datagrams of `bytes`, for so long after the host's start. The
-    /// payload is zero.
+    /// Sends datagrams of `bytes` when `source` says, for this long after the host's start. The payload is zero.
     #[must_use]
     pub fn sending(
         mut self,
@@ -88,26 +87,26 @@ impl UdpHost {
         self
     }
 
-    /// Hands what arrives to a client.
+    /// Hands arriving datagrams to a client.
     #[must_use]
     pub fn listening(mut self, client: ClientId) -> UdpHost {
         self.listener = Some(client);
         self
     }
 
-    /// Sends everything that arrives on to another host.
+    /// Forwards everything that arrives to another host.
     #[must_use]
     pub fn forwarding(mut self, to: UnderlayAddr) -> UdpHost {
         self.next_hop = Some(to);
         self
     }
 
-    /// What has arrived.
+    /// Returns what has arrived.
     pub fn received(&self) -> Received {
         self.received
     }
 
-    /// Datagrams that were not sent because all packet buffers were in use.
+    /// Returns the number of datagrams that were not sent because all packet buffers were in use.
     pub fn no_buffer(&self) -> u64 {
         self.no_buffer
     }

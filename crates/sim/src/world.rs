@@ -1,4 +1,4 @@
-//! The world: hosts, wires, faults, and what can be asked of them.
+//! The world: hosts, wires, faults, and the queries about them.
 
 mod run;
 mod stall;
@@ -13,11 +13,11 @@ use base::impair::{Counts, Line, LossRule, Model};
 use base::{Burst, ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
 pub(crate) use stall::Stall;
 
-/// Large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
+/// Number of large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
 pub const POOL_LARGE: usize = 4096;
-/// Small packet buffers of a world: 131 072 of 2 KiB are 256 MiB at most.
+/// Number of small packet buffers of a world: 131 072 of 2 KiB are 256 MiB at most.
 pub const POOL_SMALL: usize = 131_072;
-/// Wake-ups without time passing, after which the world is taken to stand still.
+/// Number of wake-ups without time passing, after which the world is considered to stand still.
 pub const INSTANT_EVENTS_MAX: u32 = 1 << 20;
 
 /// Hosts with engines, wires between them, and virtual time.
@@ -30,26 +30,26 @@ pub struct World<E: Engine> {
     hosts: Vec<Host<E>>,
     by_addr: Map<UnderlayAddr, HostId>,
     wires: Vec<Wire>,
-    /// Requests to come, by the number in their wake-up.
+    /// Future requests, by the number in their wake-up.
     requests: Map<u32, (HostId, ClientId, E::Request)>,
     requests_made: u32,
-    /// Datagrams from nowhere, by the number in their wake-up.
+    /// Forged datagrams that no wire carries, by the number in their wake-up.
     forged: Map<u32, (UnderlayAddr, HostId, Burst)>,
     forged_made: u32,
     /// Hosts that have had inputs since they were last flushed, in order of the first one.
     dirty: Vec<HostId>,
-    /// Wake-ups since time last passed.
+    /// Number of wake-ups since time last passed.
     events_now: u32,
     journal: Journal<E>,
 }
 
 impl<E: Engine> World<E> {
-    /// An empty world at time zero.
+    /// Creates an empty world at time zero.
     pub fn new(seed: u64) -> World<E> {
         World::with_pool(seed, Pool::new(POOL_LARGE, POOL_SMALL))
     }
 
-    /// An empty world whose engines take their packet buffers from `pool`.
+    /// Creates an empty world whose engines take their packet buffers from `pool`.
     pub fn with_pool(seed: u64, pool: Pool) -> World<E> {
         World {
             now: Time::ZERO,
@@ -75,8 +75,8 @@ impl<E: Engine> World<E> {
         self.arrivals = arrivals;
     }
 
-    /// Adds a host with the address [`underlay`]`(n)`, n hosts being there before it, and a clock
-    /// that shows the world's time. Its engine gets a first timeout when time next runs.
+    /// Adds a host with the address [`underlay`]`(n)`, where n is the number of hosts before it, and a clock that shows
+    /// the world's time. Its engine gets a first timeout when time next runs.
     pub fn add_host(&mut self, engine: E) -> HostId {
         let addr = underlay(self.hosts.len() as u32);
         self.add_host_at(addr, Duration::ZERO, engine)
@@ -103,27 +103,28 @@ impl<E: Engine> World<E> {
         id
     }
 
-    /// Gives a host packet buffers of its own, which can end as a real node's do: what it sends, and what
-    /// comes, is copied. What its engine has told clients stays in them until [`World::take_replies`].
+    /// Gives a host packet buffers of its own, which can run out as a real node's can: packets that it sends or
+    /// receives are copied between its pool and the world's. Replies that its engine gave to clients stay in its
+    /// buffers until [`World::take_replies`].
     pub fn set_pool(&mut self, host: HostId, pool: Pool) {
         self.hosts[host.place()].pool = Some(pool);
     }
 
-    /// Where a host's packet buffers come from.
+    /// Returns the pool that a host takes its packet buffers from.
     pub fn pool_of(&self, host: HostId) -> &Pool {
         self.hosts[host.place()].pool.as_ref().unwrap_or(&self.pool)
     }
 
-    /// Gives a host another clock: its time jumps to what that one shows.
+    /// Gives a host another clock: the host's time jumps to the time that the new clock shows.
     pub fn set_clock(&mut self, host: HostId, clock: Clock) {
         let h = &mut self.hosts[host.place()];
         h.clock = clock;
-        // Of the timer that is queued nobody knows any more whether it is early or late.
+        // The queued timer may now be early or late, so the host is woken at once to set it anew.
         h.wake_at = self.now;
         self.queue.push(self.now, Wake::Timer(host.0));
     }
 
-    /// Tells `trace` of every packet from now on.
+    /// Reports every packet to `trace` from now on.
     pub fn set_trace(&mut self, trace: impl Trace + 'static) {
         self.journal.trace = Some(Box::new(trace));
     }
@@ -134,7 +135,8 @@ impl<E: Engine> World<E> {
         self.link_one_way(b, a, model.clone());
     }
 
-    /// Has the path from `from` to `to`, if there is one, become this one bit by bit: what waits goes on waiting.
+    /// Changes the path from `from` to `to`, if there is one, to `model` without a restart: waiting packets go on
+    /// waiting.
     pub fn follow_one_way(&mut self, from: HostId, to: HostId, model: Model) {
         if let Some(id) = self.wire_id(from, to) {
             self.wires[id as usize].line.follow(model);
@@ -152,8 +154,9 @@ impl<E: Engine> World<E> {
         self.add_wire((from, to), ends, Line::new(model, rng));
     }
 
-    /// Makes a further path from one host to another like `model`, or changes it: what the first sends to `called`
-    /// arrives as if it came from `seen`. Hosts with several attachments have such paths, each with its own fate.
+    /// Adds another path from one host to another like `model`, or changes it: what the first host sends to `called`
+    /// arrives as if it came from `seen`. Hosts with several attachments have such paths, and each path has its own
+    /// impairments.
     pub fn link_by(
         &mut self,
         (from, to): (HostId, HostId),
@@ -169,21 +172,21 @@ impl<E: Engine> World<E> {
         self.add_wire((from, to), (called, seen), Line::new(model, rng));
     }
 
-    /// Takes down what a host sends to `called`, or brings it up again.
+    /// Takes down the path of a host to `called`, or brings it up again.
     pub fn set_outage_by(&mut self, from: HostId, called: UnderlayAddr, outage: bool) {
         if let Some(id) = self.wire_to(from, called) {
             self.wires[id as usize].line.set_outage(outage);
         }
     }
 
-    /// What became of the datagrams that a host has sent to `called`.
+    /// Returns what happened to the datagrams that a host has sent to `called`.
     pub fn counts_by(&self, from: HostId, called: UnderlayAddr) -> Counts {
         self.wire_to(from, called)
             .map(|id| self.wires[id as usize].line.pipe().counts())
             .unwrap_or_default()
     }
 
-    /// Bytes of all datagrams that a host has sent to `called`, as [`World::bytes`] counts them.
+    /// Returns the bytes of all datagrams that a host has sent to `called`, counted as in [`World::bytes`].
     pub fn bytes_by(&self, from: HostId, called: UnderlayAddr) -> u64 {
         self.wire_to(from, called)
             .map(|id| self.wires[id as usize].bytes)
@@ -210,7 +213,7 @@ impl<E: Engine> World<E> {
         self.hosts[from.place()].wires.insert(called, id);
     }
 
-    /// Loses packets on the path from `from` to `to`, if there is one, by a rule of the caller's; see
+    /// Loses packets on the path from `from` to `to`, if there is one, by a rule of the caller; see
     /// [`base::impair::Pipe::set_loss_rule`].
     pub fn set_loss_rule(&mut self, from: HostId, to: HostId, rule: LossRule) {
         if let Some(id) = self.wire_id(from, to) {
@@ -218,9 +221,8 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Links a host to another, in this direction, through the bottleneck of a link that exists: what
-    /// goes here and what goes there share its rate, queue and losses, and what happens to it. Panics if there
-    /// is no such link.
+    /// Links a host to another, in this direction, through the bottleneck of an existing link `of`: both share its
+    /// rate, queue, losses and faults. Panics if there is no such link.
     pub fn link_through(&mut self, from: HostId, to: HostId, of: (HostId, HostId)) {
         let through = self.wire_id(of.0, of.1);
         let through = through.expect("the link whose bottleneck is shared exists");
@@ -229,8 +231,8 @@ impl<E: Engine> World<E> {
         self.wires[id as usize].through = Some(through);
     }
 
-    /// A generator made of the world's seed and `words`, for a source of randomness that belongs
-    /// to the world: equal words, equal generator, whatever else the world contains.
+    /// Makes a generator of the world's seed and `words`, for a source of randomness that belongs to the world: equal
+    /// words give an equal generator, whatever else the world contains.
     pub fn rng_of(&self, words: &[u64]) -> Rng {
         let fold = |seed, word: &u64| Rng::new(seed ^ word).next_u64();
         Rng::new(words.iter().fold(Rng::new(self.seed).next_u64(), fold))
@@ -245,8 +247,8 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Cuts every path between the hosts of `island` and the others. Earlier partitions remain, so
-    /// several islands are cut one after the other.
+    /// Cuts every path between the hosts of `island` and all other hosts. Earlier partitions remain, so a caller cuts
+    /// several islands one after the other.
     pub fn partition(&mut self, island: &[HostId]) {
         for wire in &mut self.wires {
             wire.cut |= island.contains(&wire.from) != island.contains(&wire.to);
@@ -258,7 +260,7 @@ impl<E: Engine> World<E> {
         self.wires.iter_mut().for_each(|wire| wire.cut = false);
     }
 
-    /// Takes a host down: its engine is handed back, and what arrives for it is dropped.
+    /// Takes a host down and returns its engine. The world drops whatever arrives for the host.
     pub fn crash(&mut self, host: HostId) -> Option<E> {
         let host = &mut self.hosts[host.place()];
         host.wake_at = Time::FAR;
@@ -266,7 +268,7 @@ impl<E: Engine> World<E> {
         host.engine.take()
     }
 
-    /// Starts a host with a new engine, in place of the one that it may have.
+    /// Starts a host with a new engine. The new engine replaces an engine that still runs.
     pub fn restart(&mut self, host: HostId, engine: E) {
         let now = self.now;
         let h = &mut self.hosts[host.place()];
@@ -290,8 +292,8 @@ impl<E: Engine> World<E> {
         self.queue.push(at.max(self.now), Wake::Request(id));
     }
 
-    /// Lets datagrams arrive at a host at `at` that say they are from `from`, as whoever writes
-    /// what he likes into his packets can make them. No wire is asked.
+    /// Lets datagrams with the claimed sender `from` arrive at a host at `at`, as an attacker who forges source
+    /// addresses could send them. They pass over no wire.
     pub fn forge_at(&mut self, at: Time, from: UnderlayAddr, to: HostId, burst: Burst) {
         let id = self.forged_made;
         self.forged_made += 1;
@@ -299,85 +301,84 @@ impl<E: Engine> World<E> {
         self.queue.push(at.max(self.now), Wake::Forged(id));
     }
 
-    /// Lets everything happen up to and including `until`, which then is the present.
+    /// Runs the world up to and including `until`, which then is the present.
     pub fn run_until(&mut self, until: Time) {
         while self.step(until) {}
         self.now = self.now.max(until);
     }
 
-    /// Lets everything happen in the next `span`.
+    /// Runs the world for the next `span`.
     pub fn run_for(&mut self, span: Duration) {
         self.run_until(self.now + span);
     }
 
-    /// The present.
+    /// Returns the present time of the world.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// When something happens next.
+    /// Returns the time of the next wake-up.
     pub fn next_event(&self) -> Option<Time> {
         self.queue.next()
     }
 
-    /// The host's address.
+    /// Returns the host's address.
     pub fn addr(&self, host: HostId) -> UnderlayAddr {
         self.hosts[host.place()].addr
     }
 
-    /// The host's engine, unless it is down.
+    /// Returns the host's engine, unless the host is down.
     pub fn engine(&self, host: HostId) -> Option<&E> {
         self.hosts[host.place()].engine.as_ref()
     }
 
-    /// The hosts, in order of being added.
+    /// Returns the hosts, in the order in which they were added.
     pub fn hosts(&self) -> impl Iterator<Item = HostId> + use<E> {
         (0..self.hosts.len() as u32).map(HostId)
     }
 
-    /// Where packet buffers come from.
+    /// Returns the world's packet buffers.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// What has happened so far.
+    /// Returns what has happened so far.
     pub fn counters(&self) -> Counters {
         self.journal.counters
     }
 
-    /// What became of the datagrams that entered the path from one host to another.
+    /// Returns what happened to the datagrams that entered the path from one host to another.
     pub fn counts(&self, from: HostId, to: HostId) -> Counts {
         self.wire_id(from, to)
             .map(|id| self.wires[id as usize].line.pipe().counts())
             .unwrap_or_default()
     }
 
-    /// Bytes of all datagrams that entered the path from one host to another, without what UDP and
-    /// IP add; those that were dropped there count as well.
+    /// Returns the bytes of all datagrams that entered the path from one host to another, without UDP and IP headers.
+    /// Datagrams that were dropped there count as well.
     pub fn bytes(&self, from: HostId, to: HostId) -> u64 {
         self.wire_id(from, to)
             .map(|id| self.wires[id as usize].bytes)
             .unwrap_or_default()
     }
 
-    /// What engines have reported since this was last asked.
+    /// Returns what engines have reported since the last call.
     pub fn take_events(&mut self) -> Vec<Report<E::Event>> {
         core::mem::take(&mut self.journal.reports)
     }
 
-    /// What clients have been told since this was last asked.
+    /// Returns the replies to clients since the last call.
     pub fn take_replies(&mut self) -> Vec<Answer<E::Reply>> {
         core::mem::take(&mut self.journal.answers)
     }
 
-    /// A number made of every arrival so far: when, where, how long, and how it began. Two runs
-    /// with equal numbers went the same way.
+    /// Returns a hash of every arrival so far: its time, its wire, its length and its first and last bytes. Two runs
+    /// with equal digests had the same course.
     pub fn digest(&self) -> u64 {
         self.journal.digest
     }
 
-    /// Ends the world: drops engines, packets under way and records, and checks that every packet
-    /// buffer came back.
+    /// Ends the world: drops engines, packets under way and records, and checks that every packet buffer was returned.
     pub fn close(self) -> Result<Counters, Leak> {
         let own = self.hosts.iter().filter_map(|host| host.pool.clone());
         let pools: Vec<Pool> = own.chain([self.pool.clone()]).collect();

@@ -1,5 +1,5 @@
-//! BBR as a TCP host: it fills paths that lose at random, keeps queues short, and what it takes
-//! beside CUBIC and Reno.
+//! BBR as a TCP host: it fills paths with random losses and keeps queues short. The tests also measure its share beside
+//! CUBIC and Reno.
 //!
 //! `cargo test -p sim --test bbr -- --ignored --nocapture` prints the whole grid.
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use congestion::Family;
 use sim::tcp::{Flow, Network, Settings, Traffic};
 
 const WIRE_BYTES: u64 = 1_500;
-/// A hundred in a second are half a per cent of the slowest path.
+/// Size of the probes. A hundred per second are half a per cent of the slowest path.
 const PROBE_BYTES: u64 = 64;
 
 fn model(text: &str) -> Model {
@@ -26,16 +26,16 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// What one flow came to.
+/// The result of one flow.
 #[derive(Debug)]
 struct Came {
-    /// Of the link, headers counted.
+    /// Its share of the link, including headers.
     share: f64,
-    /// The average queue that small datagrams beside it found, in round trips of an empty path.
+    /// The average queue that small datagrams on the same link found, in round trips of an empty path.
     queue: f64,
 }
 
-/// One flow on a path with a buffer of one bandwidth-delay product.
+/// Runs one flow on a path with a buffer of one bandwidth-delay product.
 fn alone(mbit: u64, rtt_ms: u64, loss_pct: u64) -> Came {
     let queue = (mbit * rtt_ms * 1_000 / 8 / WIRE_BYTES).max(10);
     let half = rtt_ms as f64 / 2.0;
@@ -106,7 +106,7 @@ fn the_grid_of_paths() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// The share of the bottleneck that `ours` flows of a family take beside as many of another.
+/// Returns the share of the bottleneck that `each` flows of family `ours` take beside as many flows of `theirs`.
 fn beside(ours: Family, theirs: Family, each: usize, buffer: f64) -> f64 {
     let (mbit, rtt_ms) = (20, 40);
     let queue = (mbit as f64 * rtt_ms as f64 * 1e3 / 8.0 / WIRE_BYTES as f64 * buffer) as u64;

@@ -1,4 +1,4 @@
-//! Worlds of a toy engine that echoes: what it is sent comes back, and it says when.
+//! Worlds of a toy engine that echoes datagrams and reports when they arrive.
 
 use base::impair::{Model, Reason};
 use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Time, UnderlayAddr};
@@ -9,17 +9,17 @@ const MS: Duration = Duration::from_millis(1);
 const PING: u8 = 0;
 const PONG: u8 = 1;
 
-/// Answers pings, reports pongs, and pings a peer at an interval if told to.
+/// Answers pings, reports pongs, and optionally pings a peer at an interval.
 #[derive(Default)]
 struct Echo {
-    /// Whom to ping every so often, and when next.
+    /// The peer to ping, the interval, and the time of the next ping.
     beat: Option<(UnderlayAddr, Duration, Time)>,
-    /// A burst that is never let go.
+    /// A burst that is never released.
     hoard: Option<Burst>,
     hoards: bool,
 }
 
-/// "Send so many pings of so many bytes to this address."
+/// The request to send pings: address, number and size.
 struct Ping(UnderlayAddr, usize, usize);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn pings(world: &mut World<Echo>, from: HostId, to: HostId, count: usize) {
     world.request(from, ClientId(1), Ping(to, count, 100));
 }
 
-/// What was seen but flushes, with host and time.
+/// Returns what was seen, without flushes, with host and time.
 fn seen(world: &mut World<Echo>) -> Vec<(HostId, Time, Seen)> {
     world
         .take_events()

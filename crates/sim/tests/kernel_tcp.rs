@@ -1,11 +1,11 @@
-//! The simulator's TCPs beside the kernel's, on the same path: 10 Mbit/s and 50 packets each way, with
-//! losses one way, goodput from the 5th to the 40th second.
+//! The simulator's TCPs compared with the kernel's, on the same path: 10 Mbit/s and 50 packets each way, with losses in
+//! one direction, goodput from the 5th to the 40th second.
 //!
-//! The kernel's numbers are of Linux 6 through `sinew emulate`, the very code that impairs links here, one
-//! connection, sender, emulator and receiver with real-time priority: without, a busy machine adds
-//! milliseconds to each round trip and takes up to a third of the goodput. Means of two runs, of five at
-//! 10 ms and 1 % for Reno; they are within 10 % of each other. Westwood+ is no module of that kernel; it is
-//! held against its paper in the crate `congestion`.
+//! The kernel's numbers are of Linux 6 through `sinew emulate`, which uses the same code to impair links, with one
+//! connection. Sender, emulator and receiver ran with real-time priority: without it, a busy machine adds milliseconds
+//! to each round trip and takes up to a third of the goodput. The numbers are means of two runs, of five at 10 ms and 1
+//! % for Reno; they are within 10 % of each other. That kernel has no module for Westwood+; the crate `congestion`
+//! compares it with its paper.
 #![allow(clippy::unwrap_used)]
 #![allow(
     clippy::disallowed_macros,
@@ -32,7 +32,7 @@ fn at(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(seconds)
 }
 
-/// The mean goodput of so many seeds, in Mbit/s.
+/// Returns the mean goodput of `seeds` runs, in Mbit/s.
 fn simulated((family, delay_ms, loss_pct, _): Row, seeds: u64) -> f64 {
     let one = |seed| {
         let path = format!("rate=10mbit delay={delay_ms}ms queue=50");

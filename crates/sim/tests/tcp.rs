@@ -1,10 +1,9 @@
 //! The simulator's TCP against tables of what ns-2.35 measured with the same parameters.
 //!
-//! Both tables come from scripts for ns-2.35 with its one-way agents (`Agent/TCP`, `/Reno`,
-//! `/Newreno`, `/Sack1`, `/Fack`, `/Vegas`), no SYN, 960 bytes of data and 40 of header, DropTail
-//! queues of 50 packets, 10 Mbit/s, a `RandomVariable/Uniform` error model on the data's way.
-//! There are no fitted numbers in the simulator; what differs here is chance, because neither side
-//! ran for ever.
+//! Both tables come from scripts for ns-2.35 with its one-way agents (`Agent/TCP`, `/Reno`, `/Newreno`, `/Sack1`,
+//! `/Fack`, `/Vegas`), no SYN, 960 bytes of data and 40 of header, DropTail queues of 50 packets, 10 Mbit/s, a
+//! `RandomVariable/Uniform` error model in the direction of the data. The simulator has no fitted numbers; remaining
+//! differences are random, because both sides ran for a limited time.
 
 use base::impair::Model;
 use base::{Duration, Time};
@@ -65,7 +64,7 @@ fn a_stream_over_a_lossy_chain_is_as_late_as_in_ns2() {
                 "{family} {rto_min_ms}: {late:?} {ns2:?}"
             );
         }
-        // Timeouts come in series: 600 s have a few of them.
+        // Timeouts occur in series: 600 s have a few of them.
         assert!(
             late[2] < 2.0 * ns2[2],
             "{family} {rto_min_ms}: {late:?} {ns2:?}"
@@ -73,29 +72,29 @@ fn a_stream_over_a_lossy_chain_is_as_late_as_in_ns2() {
     }
 }
 
-/// What of the chain carries a stream of 960 bytes at this rate.
+/// The part of the chain that carries a stream of 960 bytes at this rate.
 #[derive(Clone, Copy, PartialEq)]
 enum Over {
-    /// Five connections, by relays that hand on as it comes.
+    /// Five connections, joined by relays that forward in the order of arrival.
     AllHops,
-    /// One connection over the hop with the losses, which `tests/tcp_trace.rs` holds against ns-2's.
+    /// One connection over the hop with the losses. `tests/tcp_trace.rs` compares it with ns-2's.
     LossyHop,
 }
 
-/// What came of it.
+/// The result of such a run.
 #[derive(Debug)]
 struct ByHops {
     mean_ms: f64,
-    /// The share of what the lossy hop sent that it had sent before.
+    /// The share of the lossy hop's transmissions that were retransmissions.
     again_pct: f64,
-    /// Segments that clean hops sent again.
+    /// Segments that clean hops retransmitted.
     again_elsewhere: u64,
 }
 
-/// A clean hop: 10 ms, and 0.832 ms for a segment at 10 Mbit/s.
+/// The delay of a clean hop: 10 ms, and 0.832 ms for a segment at 10 Mbit/s.
 const CLEAN_HOP_MS: f64 = 10.832;
 
-/// ns-2's defaults, but for the stream.
+/// Runs with ns-2's defaults, except for the stream.
 fn hop_by_hop(family: Family, kbps: u64, loss: f64, over: Over, seconds: u64) -> ByHops {
     let mut network = Network::default();
     let hosts: Vec<_> = (0..6).map(|_| network.host()).collect();
@@ -160,8 +159,8 @@ fn a_relayed_stream_is_as_late_as_its_lossy_hop() {
     }
 }
 
-/// Means that ns-2.35 gave for five FACK connections in a row, in ms. The record has no more of
-/// them, and of NewReno and SACK none: for those the lossy hop alone has to tell.
+/// Means of ns-2.35 for five FACK connections in a row, in ms. The record has no other values of FACK, and none of
+/// NewReno and SACK: for those only the lossy hop alone is compared.
 const RELAYED_FACK: [(u64, f64, f64); 2] = [(500, 1.0, 55.12), (1000, 2.0, 56.8)];
 
 #[test]
@@ -178,7 +177,7 @@ fn fack_hop_by_hop_is_as_late_as_in_ns2() {
 fn over_5000_seconds_it_is_as_late_within_a_few_percent() {
     const SEEDS: [u64; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
     for (family, rto_min_ms, ns2) in CHAIN {
-        // Of one run the standard error is 5 %: timeouts come in series.
+        // The standard error of one run is 5 %: timeouts occur in series.
         let runs = SEEDS.map(|seed| late_pct(family, rto_min_ms, 5_000, seed));
         let late = [0, 1].map(|n| runs.iter().map(|run| run[n]).sum::<f64>() / runs.len() as f64);
         for (n, tolerance) in [(0, 0.05), (1, 0.06)] {

@@ -1,5 +1,5 @@
-//! TCP-Real beside others: what it gains where losses are errors, and what it leaves where they are
-//! congestion. [Papadimitriou06 §3.1]
+//! TCP-Real beside other families: its gain where losses are errors, and its share where they are congestion.
+//! [Papadimitriou06 §3.1]
 
 use base::impair::Model;
 use base::{Duration, Time};
@@ -11,7 +11,7 @@ fn model(text: &str) -> Model {
     text.parse().expect("a model")
 }
 
-/// Files over one link of 50 ms one way.
+/// Runs files over one link of 50 ms one way.
 fn share(
     families: &[Family],
     window: u32,
@@ -39,7 +39,7 @@ fn share(
     (world, flows)
 }
 
-/// What each of them delivered, over some seeds.
+/// Returns what each of them delivered, over some seeds.
 fn delivered(families: &[Family], window: u32, link: &str) -> Vec<f64> {
     let mut all = vec![0.0; families.len()];
     for seed in 1..=3 {

@@ -1,24 +1,24 @@
-//! The simulator's TCP against ns-2.35 where nothing is left to chance: the same packets are lost, or
-//! none but by a full queue, so the two have to agree to the segment.
+//! The simulator's TCP compared with ns-2.35 without randomness: the same packets are lost, or only a full queue drops
+//! packets, so the two must agree to the segment.
 //!
-//! Parameters that no other comparison uses. ns-2.35 with its one-way agents, 1000 bytes of data and 40
-//! of header, its default initial window, clock tick, least timeout and limited transmit. Vegas has
-//! 960 bytes of data here: ns-2's counts no headers.
+//! No other comparison uses these parameters: ns-2.35 with its one-way agents, 1000 bytes of data and 40 of header, its
+//! default initial window, clock tick, least timeout and limited transmit. Vegas has 960 bytes of data here, because
+//! ns-2's Vegas counts no headers.
 
 use base::impair::{LossModel, Model};
 use base::{Duration, Time};
 use congestion::Family;
 use sim::tcp::{Flow, Network, Settings, Traffic};
 
-/// Packets of the data's way that are lost, counted from 0: one, pairs, bursts of up to five, every
-/// other, and some among those sent again.
+/// The lost packets in the direction of the data, counted from 0: single ones, pairs, bursts of up to five, every other
+/// packet, and some retransmissions.
 const LOST: [usize; 25] = [
     30, 31, 90, 200, 203, 204, 205, 400, 401, 402, 403, 404, 700, 702, 704, 706, 900, 1000, 1001,
     1300, 1310, 1600, 1602, 1603, 2000,
 ];
 
-/// What ns-2 delivered in 30 s over 10 Mbit/s and 20 ms, and sent again: with an acknowledgement for
-/// each segment, and with delayed ones (100 ms).
+/// The number of segments that ns-2 delivered in 30 s over 10 Mbit/s and 20 ms, and the number that it retransmitted:
+/// with an acknowledgement for each segment, and with delayed ones (100 ms).
 const ONE_FLOW: [(Family, [(u64, u64); 2]); 5] = [
     (Family::Tahoe, [(19_198, 43), (16_478, 43)]),
     (Family::Reno, [(17_443, 35), (14_473, 33)]),
@@ -28,8 +28,8 @@ const ONE_FLOW: [(Family, [(u64, u64); 2]); 5] = [
 ];
 const VEGAS: [(u64, u64); 2] = [(18_423, 31), (16_569, 30)];
 
-/// What ns-2 delivered of each of four files that began 350 ms after each other, in 100 s over 5
-/// Mbit/s and 15 ms with a queue of 25: some 900 packets were dropped by it.
+/// The number of segments that ns-2 delivered of each of four files that began 350 ms apart, in 100 s over 5 Mbit/s and
+/// 15 ms with a queue of 25. The queue dropped some 900 packets.
 const FOUR_FLOWS: [(Family, [u64; 4]); 4] = [
     (Family::Tahoe, [10_698, 18_195, 10_650, 18_180]),
     (Family::NewReno, [15_345, 14_893, 14_875, 14_752]),
@@ -73,7 +73,7 @@ fn the_same_losses_have_the_same_consequences_to_the_segment() {
     }
     for (wait, ns2) in waits.into_iter().zip(VEGAS) {
         let (delivered, again) = one_flow(Family::Vegas, wait);
-        // One duplicate is counted otherwise in 30 s.
+        // One duplicate in 30 s is counted differently.
         let off = delivered as f64 / ns2.0 as f64 - 1.0;
         assert!(off.abs() < 0.005, "{delivered} {ns2:?}");
         assert!(again.abs_diff(ns2.1) <= 1, "{again} {ns2:?}");
@@ -106,15 +106,14 @@ fn four_flows_share_a_full_queue_as_in_ns2_to_the_segment() {
     }
 }
 
-/// Places that are lost of a stream of 62.5 segments a second over 10 Mbit/s and 50 ms: four in a
-/// row, and most of what is sent again.
+/// The lost packets of a stream of 62.5 segments a second over 10 Mbit/s and 50 ms: four in a row, and most of the
+/// retransmissions.
 const LOST_UNTIL_TIMEOUT: [usize; 12] =
     [200, 201, 202, 203, 210, 211, 212, 213, 214, 215, 216, 217];
 
-/// After the timeout ns-2's Vegas ends a round trip by an acknowledgement that comes 0.8 ms after the
-/// last one, takes that for the shortest round trip, and sees queues ever after: its window stays at
-/// 11/3 until 30 s and beyond, where the stream needs 6.3. It is rare, and decides a mean delay when
-/// it happens.
+/// After the timeout, ns-2's Vegas ends a round trip with an acknowledgement that arrives 0.8 ms after the last one. It
+/// takes this time for the shortest round trip, and sees queues from then on: its window stays at 11/3 until 30 s and
+/// beyond, while the stream needs 6.3. This is rare, and has a large effect on a mean delay when it happens.
 #[test]
 fn vegas_may_mistake_the_time_between_two_acknowledgements_for_a_round_trip_as_in_ns2() {
     let clean: Model = "rate=10mbit delay=50ms queue=49".parse().expect("a model");

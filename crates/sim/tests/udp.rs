@@ -1,5 +1,4 @@
-//! Worlds of plain UDP hosts: a path of its own, traces, clocks that drift, and two kinds of
-//! engine beside each other.
+//! Worlds of plain UDP hosts: a direct path, traces, clocks that drift, and two kinds of engine in one world.
 
 use base::impair::Model;
 use base::{ClientId, Duration, Engine, Input, Outbox, Time};
@@ -16,7 +15,7 @@ fn model(text: &str) -> Model {
     text.parse().expect("a model")
 }
 
-/// `hops` links in a row; the first host sends voice to the last, the others pass it on.
+/// Builds `hops` links in a row; the first host sends voice to the last, the others forward it.
 fn chain(seed: u64, hops: u32, link: &str) -> (World<UdpHost>, Vec<HostId>) {
     let mut world = World::new(seed);
     let voice = Source::new(Pattern::voice(), world.rng_of(&[0]));
@@ -37,7 +36,7 @@ fn chain(seed: u64, hops: u32, link: &str) -> (World<UdpHost>, Vec<HostId>) {
     (world, hosts)
 }
 
-/// What a trace has become after a run.
+/// Returns the trace of a run.
 fn traced(seed: u64, link: &str) -> (String, Vec<u8>) {
     let (mut world, hosts) = chain(seed, 3, link);
     let written = Rc::new(RefCell::new((String::new(), pcap::header().to_vec())));
@@ -69,7 +68,7 @@ fn a_chain_passes_packets_on() {
     assert_eq!(world.bytes(hosts[1], hosts[0]), 0);
     let counters = world.close().expect("every buffer is back");
     assert_eq!((counters.sent, counters.delivered), (250, 250));
-    // 51 timers of the source, one first timeout of each other host, and the arrivals.
+    // The events are 51 timers of the source, one first timeout of each other host, and the arrivals.
     assert!((300..320).contains(&counters.events), "{counters:?}");
 }
 
@@ -92,8 +91,8 @@ fn equal_seeds_leave_equal_traces_byte_for_byte() {
     assert_ne!(traced(1, link).0, traced(2, link).0);
 }
 
-/// A change of this number is a change of what every seed means. It is the same in every build and
-/// on every machine.
+/// A change of this number is a change of the meaning of every seed. The number is the same in every build and on every
+/// machine.
 #[test]
 fn a_run_is_pinned() {
     let mut world = World::new(7);
@@ -120,8 +119,8 @@ fn a_run_is_pinned() {
 fn a_trace_tells_of_each_packet_what_became_of_it() {
     let (json, pcap) = traced(1, "delay=10ms");
     let count = |part: &str| json.matches(part).count();
-    // Of 50 packets 21 go all the way, up to the one at 400 ms; 10 are cut off on the first link,
-    // and the last host is down for 19.
+    // Of 50 packets, 21 arrive at the end, up to the one at 400 ms; 10 are cut off on the first link, and the last host
+    // is down for 19.
     assert_eq!(count("\"why\":\"cut\""), 10);
     assert_eq!(count("\"why\":\"host-down\""), 19);
     assert_eq!(count("\"event\":\"sent\""), 40 * 3);
@@ -186,7 +185,7 @@ fn several_islands_are_cut_from_each_other() {
     assert_eq!(reached(&mut world).len(), 20);
 }
 
-/// Answers every datagram by its length, and counts flushes.
+/// Answers every datagram with its length, and counts flushes.
 #[derive(Default)]
 struct Counting(u32);
 

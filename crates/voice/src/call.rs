@@ -1,4 +1,4 @@
-//! One call, judged: what arrived when, what was heard, and how good it was.
+//! The evaluation of one call: when packets arrived, what the listener heard, and how good it was.
 //!
 //! ```text
 //!   Original (speech, law)     prepared once: packets, PESQ references, scores without loss
@@ -7,11 +7,11 @@
 //!   Evaluation                 loss and delay, E-model, PESQ, the PCM that was heard
 //! ```
 //!
-//! The same original serves any number of calls. A segment that a call delivered whole has the
-//! loss-free score, which is computed once: PESQ is run only where something was missed.
+//! One original serves any number of calls. If a call delivers a segment completely, the segment has the loss-free
+//! score, which is computed once: PESQ runs only on segments with missed packets.
 //!
-//! Two judgements stand side by side. PESQ hears what was lost but not how long it took; the
-//! E-model counts both, from numbers alone. Their scales differ and are named.
+//! The evaluation has two measures. PESQ takes account of the lost sound but not of its delay; the E-model counts both,
+//! from numbers alone. Their scales differ, and each has its name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,28 +31,28 @@ pub const CONCEALMENT_US: u64 = plc::DELAY as u64 * 1_000_000 / crate::SAMPLE_RA
 /// Why a call cannot be evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The arrivals are not those of this speech.
+    /// The arrivals do not belong to this speech.
     #[error("the call has {expected} packets but {given} arrivals were given: give one per packet")]
     Arrivals {
-        /// Packets of the original.
+        /// Number of packets of the original.
         expected: usize,
-        /// Entries given.
+        /// Number of entries given.
         given: usize,
     },
-    /// The speech cannot be scored.
+    /// The speech is not suitable for a score.
     #[error(transparent)]
     Score(#[from] ScoreError),
 }
 
-/// The payloads of one call that did not arrive as they were sent, by their packets. Almost none do, so the others
-/// are not kept.
+/// The payloads of one call that arrived altered, by packet number. Almost none do, so the map does not keep the
+/// unaltered ones.
 pub type Altered = BTreeMap<u32, [u8; FRAME_SAMPLES]>;
 
 /// Speech prepared for calls that carry it.
 pub struct Original {
     law: Law,
     packets: Vec<[u8; FRAME_SAMPLES]>,
-    /// What a call without loss plays.
+    /// The samples that a call without loss plays.
     lossless: Vec<i16>,
     reference: Reference,
     ceiling: Vec<OnceLock<RawPesq>>,
@@ -73,7 +73,7 @@ impl Original {
     /// Prepares 8 kHz mono speech.
     ///
     /// # Errors
-    /// When the speech is too short or silent, so that PESQ has nothing to compare.
+    /// Fails if the speech is too short or silent, so that PESQ has nothing to compare.
     pub fn new(pcm: &[i16], law: Law) -> Result<Self, CallError> {
         let reference = Reference::new(pcm)?;
         let packets = frames::encode(law, pcm);
@@ -87,19 +87,19 @@ impl Original {
         })
     }
 
-    /// The companding law of the calls.
+    /// Returns the companding law of the calls.
     #[must_use]
     pub fn law(&self) -> Law {
         self.law
     }
 
-    /// The payloads to send, one every 20 ms.
+    /// Returns the payloads to send, one every 20 ms.
     #[must_use]
     pub fn packets(&self) -> &[[u8; FRAME_SAMPLES]] {
         &self.packets
     }
 
-    /// The scores of a call without loss: no call over this codec can be better.
+    /// Returns the scores of a call without loss: no call with this codec can be better.
     #[must_use]
     pub fn ceiling(&self) -> Scores {
         Scores(
@@ -109,7 +109,7 @@ impl Original {
         )
     }
 
-    /// Judges a call whose packets arrived as they were sent, or never: see [`Original::evaluate_heard`].
+    /// Evaluates a call whose packets arrived unaltered or not at all: see [`Original::evaluate_heard`].
     ///
     /// # Errors
     /// [`CallError::Arrivals`] unless there is one entry per packet.
@@ -121,11 +121,11 @@ impl Original {
         self.evaluate_heard(delays_us, &Altered::new(), deadline_us)
     }
 
-    /// Judges a call from the one-way delay of each packet, `None` for what never arrived, and from the payloads
-    /// that are not those that were sent: what is heard, and scored, is what arrived.
+    /// Evaluates a call from the one-way delay of each packet, `None` if it never arrived, and from the payloads that
+    /// arrived altered: the sound and the score are those of the payloads that arrived.
     ///
-    /// With a deadline the receiver plays every packet `deadline_us` after it was sent and conceals
-    /// what is not there by then; without one it waits for everything.
+    /// With a deadline, the receiver plays every packet `deadline_us` after it was sent and conceals packets that have
+    /// not arrived by then; without one it waits for all packets.
     ///
     /// # Errors
     /// [`CallError::Arrivals`] unless there is one entry per packet.
@@ -139,7 +139,7 @@ impl Original {
         self.evaluate_frames(&playout, &self.heard(altered))
     }
 
-    /// What is played where all of it arrives.
+    /// Returns the payloads that are played if all of them arrive.
     fn heard(&self, altered: &Altered) -> Cow<'_, [[u8; FRAME_SAMPLES]]> {
         if altered.is_empty() {
             return Cow::Borrowed(&self.packets);
@@ -153,10 +153,10 @@ impl Original {
         Cow::Owned(frames)
     }
 
-    /// Judges a call from the playout buffer that received it, packets as they were sent.
+    /// Evaluates a call from the playout buffer that received it, with unaltered packets.
     ///
     /// # Errors
-    /// [`CallError::Arrivals`] unless the buffer is of this call's length.
+    /// [`CallError::Arrivals`] unless the buffer has the length of this call.
     pub fn evaluate_playout(&self, playout: &Playout) -> Result<Evaluation, CallError> {
         self.evaluate_frames(playout, &self.packets)
     }
@@ -198,7 +198,7 @@ impl Original {
         })
     }
 
-    /// PESQ by segment, taking over the loss-free score where nothing differs from it.
+    /// Returns PESQ by segment. Segments without a difference get the loss-free score.
     fn score(&self, received: &[i16]) -> Scores {
         let score_segment = |(index, range): (usize, core::ops::Range<usize>)| {
             if received.get(range.clone()) == self.lossless.get(range) {
@@ -226,7 +226,7 @@ impl Original {
     }
 }
 
-/// The judgement of one call.
+/// The evaluation of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
     /// Packets sent, played, late and lost.
@@ -237,78 +237,78 @@ pub struct Evaluation {
     pub jitter_us: u64,
     /// Burst ratio of the missed packets; 1 is random.
     pub burst_ratio: f64,
-    /// Delay from mouth to ear, as the E-model counts it.
+    /// Delay from mouth to ear, by the definition of the E-model.
     pub mouth_to_ear_us: u64,
     /// The E-model's rating and its terms.
     pub rating: Rating,
     /// PESQ by segment.
     pub scores: Scores,
-    /// What the listener heard: 8 kHz mono, sample by sample in step with the original.
+    /// The sound that the listener heard: 8 kHz mono, sample by sample in step with the original.
     pub received: Vec<i16>,
 }
 
 impl Evaluation {
-    /// Packets that never arrived.
+    /// Returns the number of packets that never arrived.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.totals.lost
     }
 
-    /// Packets that arrived after the deadline.
+    /// Returns the number of packets that arrived after the deadline.
     #[must_use]
     pub fn late(&self) -> u32 {
         self.totals.late
     }
 
-    /// The E-model's R, 0 to 100.
+    /// Returns the E-model's R, 0 to 100.
     #[must_use]
     pub fn r_factor(&self) -> f64 {
         self.rating.r
     }
 
-    /// The E-model's MOS, 1 to 4.5: a conversation's quality, delay included.
+    /// Returns the E-model's MOS, 1 to 4.5: a conversation's quality, including delay.
     #[must_use]
     pub fn mos(&self) -> f64 {
         self.rating.mos()
     }
 
-    /// Raw P.862 score, mean over the segments.
+    /// Returns the raw P.862 score, mean over the segments.
     #[must_use]
     pub fn pesq_raw_mean(&self) -> Option<RawPesq> {
         self.scores.raw_mean()
     }
 
-    /// Raw P.862 score, 5th percentile over the segments.
+    /// Returns the raw P.862 score, 5th percentile over the segments.
     #[must_use]
     pub fn pesq_raw_p5(&self) -> Option<RawPesq> {
         self.scores.raw_p5()
     }
 
-    /// P.862.1 score, mean over the segments.
+    /// Returns the P.862.1 score, mean over the segments.
     #[must_use]
     pub fn mos_lqo_mean(&self) -> Option<MosLqo> {
         self.scores.lqo_mean()
     }
 
-    /// P.862.1 score, 5th percentile over the segments.
+    /// Returns the P.862.1 score, 5th percentile over the segments.
     #[must_use]
     pub fn mos_lqo_p5(&self) -> Option<MosLqo> {
         self.scores.lqo_p5()
     }
 
-    /// Words for the delay from mouth to ear. [Papadimitriou06 Table II]
+    /// Describes the delay from mouth to ear. [Papadimitriou06 Table II]
     #[must_use]
     pub fn delay_class(&self) -> &'static str {
         emodel::delay_class(self.mouth_to_ear_us)
     }
 
-    /// Words for the jitter. [Papadimitriou06 Table III]
+    /// Describes the jitter. [Papadimitriou06 Table III]
     #[must_use]
     pub fn jitter_class(&self) -> &'static str {
         emodel::jitter_class(self.jitter_us)
     }
 
-    /// Words for R. [Papadimitriou06 Table IV]
+    /// Describes R. [Papadimitriou06 Table IV]
     #[must_use]
     pub fn satisfaction(&self) -> &'static str {
         emodel::satisfaction(self.rating.r)
@@ -329,7 +329,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// `None` when nothing arrived. Percentiles by nearest rank.
+    /// Computes the delays, percentiles by nearest rank. Returns `None` if nothing arrived.
     #[must_use]
     pub fn of(delays_us: &[Option<u64>]) -> Option<Self> {
         let mut sorted: Vec<u64> = delays_us.iter().copied().flatten().collect();
@@ -346,11 +346,11 @@ impl Delay {
     }
 }
 
-/// The interarrival jitter of RFC 3550 §6.4.1, in the order of arrival.
+/// Returns the interarrival jitter of RFC 3550 §6.4.1, in the order of arrival.
 ///
-/// `D` is the difference of two successive arrivals' one-way delays and `J += (|D| − J)/16`.
-/// Choice: the mean of J after each arrival, which is what receiver reports show over a call; its
-/// last value alone remembers only the last dozen packets.
+/// `D` is the difference of two successive arrivals' one-way delays and `J += (|D| − J)/16`. Choice: the result is the
+/// mean of J after each arrival, which is what receiver reports show over a call; the last value of J depends only on
+/// the last dozen packets.
 #[must_use]
 pub fn jitter_us(delays_us: &[Option<u64>]) -> u64 {
     let sent_us = (0..).step_by(FRAME_US as usize);
@@ -373,11 +373,11 @@ pub fn jitter_us(delays_us: &[Option<u64>]) -> u64 {
     }
 }
 
-/// `D = D_enc + D_pack + network + D_play` [Papadimitriou06 §4.1.1, eq. 4].
+/// Returns `D = D_enc + D_pack + network + D_play` [Papadimitriou06 §4.1.1, eq. 4].
 ///
-/// Filling a packet takes 20 ms and concealment 3.75 ms. With a fixed playout buffer the network
-/// and the buffer together take the deadline, whatever the network's share.
-/// Choice: without a deadline the buffer is taken to cover 99 % of the packets.
+/// Filling a packet takes 20 ms and concealment 3.75 ms. With a fixed playout buffer, network and buffer together take
+/// the whole deadline, whatever the network's share. Choice: without a deadline, the buffer is assumed to cover 99 % of
+/// the packets.
 fn mouth_to_ear_us(deadline_us: Option<u64>, delay: Option<Delay>) -> u64 {
     let network_and_buffer = deadline_us.or(delay.map(|d| d.p99_us)).unwrap_or(0);
     (FRAME_US + CONCEALMENT_US).saturating_add(network_and_buffer)

@@ -9,10 +9,9 @@
 //!      └ signal-to-noise ratio
 //! ```
 //!
-//! All formulas of the narrowband algorithm are here with the recommendation's default values, so
-//! that any of them can be varied; a packet call changes four (see [`Parameters::for_call`]).
-//! [Papadimitriou06 §4.3] uses the model; [`satisfaction`] and its siblings put the words of that
-//! paper's Tables II-IV beside a number.
+//! All formulas of the narrowband algorithm are here with the recommendation's default values, so that a caller can
+//! vary any of them; a packet call changes four (see [`Parameters::for_call`]). [Papadimitriou06 §4.3] uses the model;
+//! [`satisfaction`], [`delay_class`] and [`jitter_class`] describe a number in the words of that paper's Tables II-IV.
 
 mod codec;
 mod runs;
@@ -32,7 +31,7 @@ pub enum Concealment {
 }
 
 impl Concealment {
-    /// The packet-loss robustness factor Bpl.
+    /// Returns the packet-loss robustness factor Bpl.
     #[must_use]
     pub fn robustness(self) -> f64 {
         match self {
@@ -116,10 +115,10 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// A G.711 call over packets: `delay_us` from mouth to ear, `missed` the fraction of packets
-    /// that the decoder did not get in time.
+    /// Returns the parameters of a G.711 call over packets: `delay_us` is the delay from mouth to ear, `missed` the
+    /// fraction of packets that the decoder did not get in time.
     ///
-    /// The echo comes back over the same network, so T = Ta and Tr = 2·Ta.
+    /// The echo returns over the same network, so T = Ta and Tr = 2·Ta.
     #[must_use]
     pub fn for_call(
         delay_us: u64,
@@ -161,7 +160,7 @@ impl Parameters {
         }
     }
 
-    /// No: the sum of all noise at the 0 dBr point (G.107 §7.2).
+    /// Computes No: the sum of all noise at the 0 dBr point (G.107 §7.2).
     fn noise_dbm0p(&self) -> f64 {
         let overall_loudness = self.send_loudness_db + self.receive_loudness_db;
         let send_excess = self.send_room_noise_db - overall_loudness - self.send_d_value - 14.0;
@@ -176,7 +175,7 @@ impl Parameters {
         add_levels_db(&[self.circuit_noise_dbm0p, send_room, receive_room, floor])
     }
 
-    /// Is: impairments that come together with the voice (G.107 §7.3).
+    /// Computes Is: impairments that come together with the voice (G.107 §7.3).
     fn simultaneous(&self, noise: f64, signal_to_noise: f64) -> f64 {
         let overall_loudness = self.send_loudness_db + self.receive_loudness_db;
         let x = overall_loudness + 0.2 * (64.0 + noise - self.receive_loudness_db);
@@ -191,7 +190,7 @@ impl Parameters {
         too_loud + self.sidetone() + quantisation
     }
 
-    /// Ist: sidetone that is not optimal, with the early talker echo in it.
+    /// Computes Ist: sidetone that is not optimal, including the early talker echo.
     fn sidetone(&self) -> f64 {
         let echo = (-self.echo_delay_ms / 4.0).exp() * 10_f64.powf(-self.talker_echo_db / 10.0);
         let s = -10.0 * (10_f64.powf(-self.sidetone_db / 10.0) + echo).log10();
@@ -201,7 +200,7 @@ impl Parameters {
             + 29.0
     }
 
-    /// Idte: talker echo (G.107 §7.4).
+    /// Computes Idte: talker echo (G.107 §7.4).
     fn talker_echo(&self, noise: f64) -> f64 {
         let t = self.echo_delay_ms;
         if t < 1.0 {
@@ -224,14 +223,14 @@ impl Parameters {
         }
     }
 
-    /// Idle: listener echo (G.107 §7.4).
+    /// Computes Idle: listener echo (G.107 §7.4).
     fn listener_echo(&self, signal_to_noise: f64) -> f64 {
         let ratio = 10.5 * (self.echo_path_loss_db + 7.0) * (self.round_trip_ms + 1.0).powf(-0.25);
         let half = (signal_to_noise - ratio) / 2.0;
         half + (half * half + 169.0).sqrt()
     }
 
-    /// Idd: delay as such, which hurts conversation beyond 100 ms (G.107 §7.4).
+    /// Computes Idd: pure delay, which impairs conversation beyond 100 ms (G.107 §7.4).
     fn absolute_delay(&self) -> f64 {
         if self.absolute_delay_ms <= 100.0 {
             return 0.0;
@@ -241,7 +240,7 @@ impl Parameters {
         25.0 * (sixth_root(x) - 3.0 * sixth_root(x / 3.0) + 2.0)
     }
 
-    /// Ie,eff: codec and packet loss (G.107 §7.5).
+    /// Computes Ie,eff: codec and packet loss (G.107 §7.5).
     fn effective_equipment_impairment(&self) -> f64 {
         let ie = self.equipment_impairment;
         // The recommendation defines the burst ratio from 1 (random) to 8.
@@ -262,7 +261,7 @@ pub struct Rating {
     pub talker_echo: f64,
     /// Idle: listener echo.
     pub listener_echo: f64,
-    /// Idd: delay as such.
+    /// Idd: pure delay.
     pub absolute_delay: f64,
     /// Ie,eff: codec and packet loss.
     pub equipment: f64,
@@ -271,14 +270,14 @@ pub struct Rating {
 }
 
 impl Rating {
-    /// The mean opinion score that users would give in a conversation.
+    /// Returns the mean opinion score that users would give in a conversation.
     #[must_use]
     pub fn mos(&self) -> f64 {
         mos(self.r)
     }
 }
 
-/// The mean opinion score (MOS-CQE) for a rating, 1 to 4.5 (G.107 Annex B).
+/// Returns the mean opinion score (MOS-CQE) for a rating, 1 to 4.5 (G.107 Annex B).
 #[must_use]
 pub fn mos(r: f64) -> f64 {
     if r >= 100.0 {
@@ -289,10 +288,10 @@ pub fn mos(r: f64) -> f64 {
     (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0)
 }
 
-/// The burst ratio of a call: the mean length of the observed runs of missed packets over the mean
-/// length that independent losses of the same rate would make, 1/(1 − p) (G.107 §7.5).
+/// Returns the burst ratio of a call: the mean length of the observed runs of missed packets over the mean length 1/(1
+/// − p) of independent losses of the same rate (G.107 §7.5).
 ///
-/// 1 when nothing was missed or nothing arrived: there is no run to compare then.
+/// The result is 1 if nothing was missed or nothing arrived: then there is no run to compare.
 #[must_use]
 pub fn burst_ratio(missed: impl IntoIterator<Item = bool>) -> f64 {
     let mut runs = Runs::default();
@@ -300,7 +299,7 @@ pub fn burst_ratio(missed: impl IntoIterator<Item = bool>) -> f64 {
     runs.burst_ratio()
 }
 
-/// User perception by R. [Papadimitriou06 Table IV]
+/// Describes how users perceive R. [Papadimitriou06 Table IV]
 #[must_use]
 pub fn satisfaction(r: f64) -> &'static str {
     match r {
@@ -313,18 +312,18 @@ pub fn satisfaction(r: f64) -> &'static str {
     }
 }
 
-/// Perceived quality by end-to-end delay. [Papadimitriou06 Table II]
+/// Describes the perceived quality by end-to-end delay. [Papadimitriou06 Table II]
 #[must_use]
 pub fn delay_class(delay_us: u64) -> &'static str {
     match delay_us {
         ..150_000 => "not noticeable",
-        // Choice: the table begins its last class "over 250-300 ms"; the strict end is taken.
+        // Choice: the table begins its last class "over 250-300 ms"; this code uses the strict end.
         150_000..=250_000 => "acceptable, slight speech impairments",
         _ => "unacceptable, conversation is inefficient",
     }
 }
 
-/// Perceived quality by delay variation. [Papadimitriou06 Table III]
+/// Describes the perceived quality by delay variation. [Papadimitriou06 Table III]
 #[must_use]
 pub fn jitter_class(jitter_us: u64) -> &'static str {
     match jitter_us {

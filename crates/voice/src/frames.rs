@@ -2,18 +2,18 @@
 
 use crate::g711::Law;
 
-/// Samples of one packet, and its bytes under G.711.
+/// Number of samples of one packet, which is also its number of bytes under G.711.
 pub const FRAME_SAMPLES: usize = 160;
 /// Duration of one packet.
 pub const FRAME_US: u64 = 20_000;
 
-/// Number of packets that carry `samples` samples; the last may be partly silence.
+/// Returns the number of packets that carry `samples` samples; the last may be partly silence.
 #[must_use]
 pub fn count(samples: usize) -> usize {
     samples.div_ceil(FRAME_SAMPLES)
 }
 
-/// Cuts speech into packets' worth of samples; the last is filled up with silence.
+/// Cuts speech into the samples of each packet; the last packet is filled up with silence.
 pub fn split(pcm: &[i16]) -> impl ExactSizeIterator<Item = [i16; FRAME_SAMPLES]> + '_ {
     pcm.chunks(FRAME_SAMPLES).map(|chunk| {
         let mut frame = [0; FRAME_SAMPLES];
@@ -22,7 +22,7 @@ pub fn split(pcm: &[i16]) -> impl ExactSizeIterator<Item = [i16; FRAME_SAMPLES]>
     })
 }
 
-/// Cuts speech into packets and encodes them: the payloads of a call.
+/// Cuts speech into packets and encodes them. Returns the payloads of a call.
 #[must_use]
 pub fn encode(law: Law, pcm: &[i16]) -> Vec<[u8; FRAME_SAMPLES]> {
     split(pcm)

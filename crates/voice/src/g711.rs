@@ -1,7 +1,7 @@
 //! ITU-T G.711: 8-bit companded samples, µ-law and A-law.
 //!
-//! Both laws approximate a logarithm by eight segments per sign, each of 16 equal steps, and each
-//! segment twice as wide as the one before it:
+//! Both laws approximate a logarithm by eight segments per sign. Each segment has 16 equal steps and is twice as wide
+//! as the one before it:
 //!
 //! ```text
 //!  bit   7      6 5 4      3 2 1 0
@@ -10,12 +10,12 @@
 //!      +------+----------+-----------+
 //! ```
 //!
-//! Linear samples are 16 bits wide here. G.711 speaks of 14 bits (µ-law) and 13 bits (A-law): the
-//! lowest 2 or 3 bits of a sample do not take part in the decision.
+//! Linear samples are 16 bits wide here. G.711 uses 14 bits (µ-law) and 13 bits (A-law): the lowest 2 or 3 bits of a
+//! sample do not take part in the decision.
 //!
-//! Choice: a negative sample is taken as the one's complement of its magnitude, as the ITU's own
-//! software library (G.191) does, so that the two signs quantise as mirror images and −1 becomes
-//! zero. The often copied alternative shifts the two's complement first and turns −1 into −8.
+//! Choice: the magnitude of a negative sample is its one's complement, as in the ITU's own software library (G.191), so
+//! that the two signs quantise as mirror images and −1 becomes zero. The often copied alternative shifts the two's
+//! complement first and turns −1 into −8.
 
 /// Which of the two companding laws a call uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -58,7 +58,7 @@ impl Law {
         codes.iter().map(|&code| self.decode(code)).collect()
     }
 
-    /// The static RTP payload type of the law (RFC 3551 §6).
+    /// Returns the static RTP payload type of the law (RFC 3551 §6).
     #[must_use]
     pub fn payload_type(self) -> u8 {
         match self {
@@ -67,7 +67,7 @@ impl Law {
         }
     }
 
-    /// The encoding's name in SDP (RFC 3551 §6).
+    /// Returns the encoding's name in SDP (RFC 3551 §6).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ const fn mu_encode(sample: i16) -> u8 {
     } else {
         magnitude + MU_BIAS
     };
-    // The biased magnitude has 6 to 13 significant bits; the segment is that number less 6.
+    // The biased magnitude has 6 to 13 significant bits; the segment is that number minus 6.
     let segment = 32 - 6 - biased.leading_zeros() as i32;
     let step = (biased >> (segment + 1)) & 0x0f;
     let sign = if sample < 0 { 0x80 } else { 0 };
@@ -100,7 +100,7 @@ const fn mu_encode(sample: i16) -> u8 {
 const fn mu_decode(code: u8) -> i16 {
     let bits = !code as i32;
     let (segment, step) = ((bits >> 4) & 7, bits & 0x0f);
-    // The middle of the step, less the bias, back in 16-bit units.
+    // The value is the middle of the step, minus the bias, in 16-bit units.
     let magnitude = ((((2 * step + 33) << segment) - MU_BIAS) << 2) as i16;
     if bits & 0x80 != 0 {
         -magnitude
@@ -109,12 +109,12 @@ const fn mu_decode(code: u8) -> i16 {
     }
 }
 
-/// The line inverts every even bit, so that silence is not a run of zeros.
+/// On the line every even bit is inverted, so that silence is not a run of zeros.
 const A_TOGGLE: u8 = 0x55;
 
 const fn a_encode(sample: i16) -> u8 {
     let sample = sample as i32;
-    // 11 bits: the lowest step of the first two segments is 16 units of a 16-bit sample.
+    // The magnitude has 11 bits: the lowest step of the first two segments is 16 units of a 16-bit sample.
     let magnitude = if sample < 0 { !sample } else { sample } >> 4;
     let bits = if magnitude < 32 {
         // Segments 0 and 1 share one step width.
@@ -202,7 +202,7 @@ mod tests {
                 assert_eq!(Law::Mu.encode((decision * 4 - 1) as i16), code + 1);
             }
         }
-        // The ends of the scale: 8031 in the table, and everything beyond 8159 clips to it.
+        // At the ends of the scale, the table has 8031, and everything beyond 8159 clips to it.
         assert_eq!(Law::Mu.decode(0x80), 8031 * 4);
         assert_eq!(Law::Mu.encode(i16::MAX), 0x80);
         assert_eq!(Law::Mu.encode(i16::MIN), 0x00);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn golden_vectors() {
-        // 14-bit decision values are odd: 100 lies on one, and its mirror image is −101.
+        // 14-bit decision values are odd: 100 is one of them, and its mirror image is −101.
         let samples = [
             0, 8, -8, 100, -101, 1000, -1000, 10_000, -10_000, 32_767, -32_768,
         ];
@@ -271,8 +271,8 @@ mod tests {
                 let code = law.encode(sample);
                 assert_eq!(law.encode(!sample), code & 0x7f);
                 let error = (i32::from(law.decode(code)) - i32::from(sample)).abs();
-                // A step is at most 1/16 of the segment's start; the first steps are 8 and 16
-                // wide, and the last µ-law step also takes what clips (32 767 − 32 124).
+                // A step is at most 1/16 of the segment's start; the first steps are 8 and 16 wide, and the last µ-law
+                // step also contains the clipped samples (32 767 − 32 124).
                 let bound = (i32::from(sample) + 132) / 32 + 4;
                 assert!(
                     error <= bound.max(8) || sample > 32_635,

@@ -1,4 +1,4 @@
-//! Voice: what a call carries, what the listener hears of it, and how good that is.
+//! Voice: the packets of a call, the sound that the listener hears, and the quality of that sound.
 //!
 //! ```text
 //!  speech (wav, sample) ─> frames ─> g711 ──> packets ── the network, simulated or real ──┐
@@ -12,10 +12,9 @@
 //!                      rtp, rtcp, read in place ───────> live: loss, jitter, R and MOS as it goes
 //! ```
 //!
-//! Sans-IO: bytes and numbers in, samples and scores out. The measure is that of [Amir06 §II]:
-//! G.711 in 20 ms packets with packet-loss concealment, cut into 12 s intervals, each scored by
-//! PESQ against the original; beside it the E-model rating of [Papadimitriou06 §4.3], which also
-//! counts delay.
+//! Sans-IO: the input is bytes and numbers, the output is samples and scores. The measure is that of [Amir06 §II]:
+//! G.711 in 20 ms packets with packet-loss concealment, cut into 12 s intervals, each scored by PESQ against the
+//! original. The crate also computes the E-model rating of [Papadimitriou06 §4.3], which counts delay as well.
 #![forbid(unsafe_code)]
 
 pub mod call;
@@ -34,5 +33,5 @@ pub mod sdp;
 pub mod ts;
 pub mod wav;
 
-/// Samples per second of everything in this crate: telephone speech.
+/// Samples per second of all speech in this crate: telephone speech.
 pub const SAMPLE_RATE_HZ: u32 = 8000;

@@ -1,4 +1,4 @@
-//! Live quality: how one direction of one call is heard, from its RTP as it passes.
+//! Live quality: how a listener hears one direction of one call, computed from its RTP in transit.
 //!
 //! ```text
 //!   packet: header, arrival ──> Track: which sequence numbers came, in what order, in time or not
@@ -9,14 +9,13 @@
 //!   Window         Quality of each 5 s                 (E-model with the burst ratio)
 //! ```
 //!
-//! Nothing but RTP is needed; RTCP adds the round trip ([`RoundTrip`]) and what the end itself says
-//! ([`Reported`]). A packet is *late* when it
-//! took longer than the deadline, if its one-way delay is known, as it is at the overlay's egress;
-//! else when it came later than the playout delay after the quickest packet of the last half
-//! minute. Late packets are missed, as those that never came: the codec conceals both.
+//! RTP alone is enough; RTCP adds the round trip ([`RoundTrip`]) and the report of the receiving end ([`Reported`]). If
+//! the one-way delay of a packet is known, as it is at the overlay's egress, the packet is *late* when this delay
+//! exceeds the deadline. Otherwise it is late when it arrives later than the playout delay after the quickest packet of
+//! the last half minute. Late packets count as missed, as lost packets do: the codec conceals both.
 //!
-//! Memory is constant, about 1 kB a direction, whatever comes. A sequence number that is 128 behind
-//! the newest is settled: if it comes yet, it is a stray.
+//! Memory is constant, about 1 kB per direction, whatever arrives. A sequence number that is 128 behind the newest is
+//! settled: a packet that still arrives with it is a stray.
 
 mod clock;
 mod counts;
@@ -38,28 +37,27 @@ use clock::Clock;
 use counts::Spread;
 use track::{Place, Track};
 
-/// Length of a window: 250 packets of 20 ms, so that one lost packet shows as 0.4 %.
+/// Length of a window: 250 packets of 20 ms, so that one lost packet counts as 0.4 %.
 pub const WINDOW: Duration = Duration::from_secs(5);
 
-/// What is known of a direction beforehand.
+/// The known properties of a direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// The codec; `None` has no rating (video, or a codec without values).
+    /// The codec. With `None` there is no rating (video, or a codec without values).
     pub codec: Option<Codec>,
-    /// Ticks of the timestamps per second; 0 is taken as 8000.
+    /// Ticks of the timestamps per second; 0 means 8000.
     pub clock_hz: u32,
-    /// Length of a packet's speech.
+    /// Duration of the speech in a packet.
     pub frame: Duration,
     /// The call's deadline from entry to exit: later packets are not played.
     pub deadline: Duration,
-    /// What the receiver's buffer waits beyond the quickest packet, where one-way delays are not
-    /// known.
+    /// How long the receiver's buffer waits beyond the quickest packet, if one-way delays are not known.
     pub playout: Duration,
 }
 
 impl Default for Settings {
-    /// G.711 in packets of 20 ms, with the 100 ms from entry to exit of [Amir06 §II-C], and a
-    /// playout buffer of three packets.
+    /// Returns G.711 in packets of 20 ms, with the 100 ms from entry to exit of [Amir06 §II-C], and a playout buffer of
+    /// three packets.
     fn default() -> Self {
         Self {
             codec: Some(Codec::Pcmu),
@@ -72,7 +70,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The codec and the clock of a format, as a description names it.
+    /// Replaces the codec and the clock with those of a format in a description.
     #[must_use]
     pub fn with_format(self, format: &PayloadFormat<'_>) -> Self {
         Self {
@@ -83,22 +81,22 @@ impl Settings {
     }
 }
 
-/// How a packet came.
+/// How a packet arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrival {
-    /// The time it took from entry to exit, if that is known.
+    /// The time from entry to exit, if it is known.
     pub one_way: Option<Duration>,
-    /// It was lost on a hop and sent again there.
+    /// Whether it was lost on a hop and retransmitted there.
     pub recovered: bool,
 }
 
 /// The quality of one window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// When it began.
+    /// When the window began.
     pub start: Time,
-    /// Of what came within it. A packet that fills a gap of the window before counts here as
-    /// received, so what all windows expected and received is what the whole did.
+    /// The quality of the packets that arrived within the window. A packet that fills a gap of an earlier window counts
+    /// here as received, so the sums of expected and received packets over all windows are those of the whole.
     pub quality: Quality,
 }
 
@@ -112,11 +110,11 @@ pub struct Reception {
     round_trip: Option<Duration>,
     whole: Spread,
     window: Spread,
-    /// Where the window began, and what was counted until then.
+    /// When the window began, and the counts at that time.
     window_start: Option<Time>,
     before: Counts,
     last: Option<Time>,
-    /// The first packet of what may be another stream.
+    /// The first packet of a possible new stream.
     held: Option<Held>,
 }
 
@@ -128,7 +126,7 @@ struct Held {
 }
 
 impl Reception {
-    /// A direction in which nothing came yet.
+    /// Creates a direction in which nothing has arrived yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -146,7 +144,7 @@ impl Reception {
         }
     }
 
-    /// A packet came. Answers the window that ended before it, if one did.
+    /// Takes a packet. Returns the window that ended before it, if one did.
     pub fn on_packet(&mut self, now: Time, header: &Header, arrival: Arrival) -> Option<Window> {
         let ended = self.on_time(now);
         self.window_start.get_or_insert(now);
@@ -161,8 +159,8 @@ impl Reception {
         ended
     }
 
-    /// Time passed: answers the window that ended, if one did. Windows in which nothing came are
-    /// not reported.
+    /// Handles the passage of time. Returns the window that ended, if one did. Windows without any packet are not
+    /// reported.
     pub fn on_time(&mut self, now: Time) -> Option<Window> {
         let start = self.window_start?;
         let passed = now.since(start).as_nanos() / WINDOW.as_nanos();
@@ -179,23 +177,24 @@ impl Reception {
         (!is_empty).then_some(Window { start, quality })
     }
 
-    /// The quality since the beginning.
+    /// Returns the quality since the beginning.
     #[must_use]
     pub fn whole(&self) -> Quality {
         self.quality(self.counts(), &self.whole)
     }
 
-    /// RTCP told the round trip between the ends; it places the delay where nothing else does.
+    /// Sets the round trip between the ends, which RTCP reported. It gives the delay if nothing else does.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// The sender goes on in another format: the rating, of the whole too, is by its codec.
+    /// Switches to the format in which the sender continues. The rating, also of the whole call, uses its codec from
+    /// now on.
     pub fn set_format(&mut self, format: &PayloadFormat<'_>) {
         self.set_settings(self.settings.with_format(format));
     }
 
-    /// Something else is known of the direction now: the rating, of the whole too, is by it.
+    /// Replaces the known properties of the direction. The rating, also of the whole call, uses them from now on.
     pub fn set_settings(&mut self, settings: Settings) {
         if settings.clock_hz != self.settings.clock_hz {
             self.clock.restart();
@@ -203,26 +202,26 @@ impl Reception {
         self.settings = settings;
     }
 
-    /// When the last packet came: silence since then is no loss yet, and may be a pause in speech.
+    /// Returns when the last packet arrived: silence since then is no loss yet, and may be a pause in speech.
     #[must_use]
     pub fn last_packet(&self) -> Option<Time> {
         self.last
     }
 
-    /// The source of the stream.
+    /// Returns the source of the stream.
     #[must_use]
     pub fn ssrc(&self) -> Option<u32> {
         self.track.ssrc()
     }
 
-    /// The highest sequence number, with the times that it wrapped in the bits above 16.
+    /// Returns the highest sequence number, with the number of wraps in the bits above 16.
     #[must_use]
     pub fn highest_seq(&self) -> Option<u64> {
         self.track.highest()
     }
 
-    /// A packet that does not continue the stream. Two in a row that continue each other are a new
-    /// stream (RFC 3550 A.1): the sender began again, or another took over.
+    /// Handles a packet that does not continue the stream. Two such packets that continue each other are a new stream
+    /// (RFC 3550 A.1): the sender restarted, or another source took over.
     fn on_jump(&mut self, now: Time, header: &Header, arrival: Arrival) {
         let continued = self.held.take().filter(|held| {
             held.header.ssrc == header.ssrc && held.header.seq.wrapping_add(1) == header.seq
@@ -277,8 +276,8 @@ impl Reception {
 
     fn quality(&self, counts: Counts, spread: &Spread) -> Quality {
         let known = spread.budget().map(|_| self.settings.deadline);
-        // The playout buffer waits for the deadline. Where delays are not known: half a round
-        // trip, and the buffer.
+        // The playout buffer waits for the deadline. If delays are not known, the sum is half a round trip and the
+        // buffer.
         let network_and_buffer = known.unwrap_or_else(|| {
             let half = self.round_trip.unwrap_or(Duration::ZERO).div(2);
             half + self.settings.playout

@@ -1,4 +1,4 @@
-//! A call's media at a gateway: which port belongs to which call, and where each packet goes.
+//! A call's media at a gateway: the ports of each call, and the destination of each packet.
 //!
 //! ```text
 //!   Calls ── call ── stream (place in the description) ── two sides, each with a Leg per component
@@ -11,19 +11,19 @@
 //!                   └──> Drop, with its reason, counted
 //! ```
 //!
-//! Packets are never changed, and looked at no further than to tell RTP, RTCP and DTLS from what
-//! does not belong here.
+//! Packets are never changed. The gateway examines them only to tell RTP, RTCP and DTLS from packets that do not belong
+//! here.
 //!
-//! **Symmetric RTP.** A phone behind a translator of addresses names an address that cannot be
-//! reached; it is answered where it sends from. The address of the first valid packet is learned if
-//! its host is the one that was signalled or that signalling came from ([`Expected`]), and locked:
-//! other senders are dropped and counted.
-//! Only another description, by [`Calls::signal`], opens the lock; until media comes from the new
-//! place that from the old one passes, for [`MOVE_GRACE`].
+//! **Symmetric RTP.** A phone behind a NAT gives an address that cannot be reached. The gateway therefore sends to the
+//! address that the phone sends from. It learns the address of the first valid packet if its host is the one that was
+//! signalled or that the signalling came from ([`Expected`]). It then locks this address: it drops and counts packets
+//! of other senders.
+//! Only another description, by [`Calls::signal`], opens the lock. Until media arrives from the new address, media from
+//! the old one passes, for [`MOVE_GRACE`].
 //!
-//! **Ends.** [`Calls::close`] on BYE. Without it [`Calls::on_timeout`] ends calls that were never
-//! answered, whose media stopped, or whose dialog fell silent, and names them to the caller, who
-//! sends BYE. Ports rest as long as they can before they are leased again.
+//! **Ends.** [`Calls::close`] ends a call on BYE. Without a BYE, [`Calls::on_timeout`] ends calls that were never
+//! answered, whose media stopped, or whose dialog fell silent, and returns them to the caller, which sends BYE. Ports
+//! rest as long as possible before they are leased again.
 
 mod learn;
 mod leg;
@@ -45,62 +45,62 @@ use base::{Duration, Map, NodeAddr, Time, VirtualPort};
 use crate::sdp::{MEDIA_MAX, Side};
 use leg::{Call, Leg, Owner, Source, Stream, components, local_ports};
 
-/// Most calls at once. With two streams of two ports they take 16 000 of the 65 000 ports there
-/// are; at about 1 kB each, 4 MB of memory.
+/// Most calls at once. With two streams of two ports they take 16 000 of the 65 000 ports that exist; at about 1 kB
+/// each, 4 MB of memory.
 pub const CALLS_MAX: usize = 4096;
 
-/// A call that nobody answered: timer C of SIP, which ends the search for the callee, is 180 s at
-/// least (RFC 3261 §16.6), and 20 s for its answer.
+/// Limit for a call that nobody answers: timer C of SIP, which ends the search for the callee, is at least 180 s (RFC
+/// 3261 §16.6); 20 s more are for its answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(200);
 
-/// A call whose media should flow, and none came from either side: 3 intervals of comfort noise
-/// and RTCP at their slowest, 20 s.
+/// Limit for a call whose media should flow but arrives from neither side: 3 intervals of comfort noise and RTCP at
+/// their slowest, 20 s.
 pub const MEDIA_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A call on hold, in whose dialog nothing happened: three times the 1800 s after which SIP's
-/// session timers refresh (RFC 4028).
+/// Limit for a call on hold without any event in its dialog: three times the 1800 s after which SIP's session timers
+/// refresh (RFC 4028).
 pub const DIALOG_TIMEOUT: Duration = Duration::from_secs(5400);
 
-/// How long media from the old place passes after an end announced a new one: packets on the way,
-/// and a phone that goes on until its switch is done. 100 packets.
+/// How long media from the old address passes after an end announced a new one: this covers packets on the path, and a
+/// phone that continues until its switch is done. 100 packets.
 pub const MOVE_GRACE: Duration = Duration::from_secs(2);
 
-/// Why a call or a stream cannot be had.
+/// Why a call or a stream is not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum CallError {
-    /// [`CALLS_MAX`] are open.
+    /// [`CALLS_MAX`] calls are open.
     #[error("{CALLS_MAX} calls are open: refuse with 503")]
     TooManyCalls,
-    /// The call is open already.
+    /// The call is already open.
     #[error("call {0:?} is open already")]
     CallExists(CallId),
-    /// No such call.
+    /// There is no such call.
     #[error("call {0:?} is not open")]
     NoCall(CallId),
-    /// No such stream.
+    /// There is no such stream.
     #[error("the call has no stream {0}")]
     NoStream(u8),
-    /// A stream at a place that no description has.
+    /// The stream has a place that no description has.
     #[error("stream {0} is beyond the {MEDIA_MAX} that a description may have")]
     BadStream(u8),
-    /// The stream is there already.
+    /// The stream already exists.
     #[error("the call has stream {0} already")]
     StreamExists(u8),
-    /// A remote that is this gateway itself.
+    /// The remote is this gateway itself.
     #[error("the description leads media to this gateway's own ports: it would go round for ever")]
     Loop,
-    /// A remote of the overlay for a side of UDP, or the other way round.
+    /// The remote is in the overlay but the side uses UDP, or the other way round.
     #[error("the side is carried by {0:?}: end the stream and open it anew")]
     OtherCarrier(Carrier),
-    /// No port.
+    /// No port is free.
     #[error(transparent)]
     Ports(#[from] PortError),
 }
 
-/// Why a call ended by itself.
+/// Why a call ended without BYE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Expired {
-    /// Never answered, see [`ANSWER_TIMEOUT`].
+    /// Nobody answered it, see [`ANSWER_TIMEOUT`].
     NoAnswer,
     /// Media stopped, see [`MEDIA_TIMEOUT`].
     NoMedia,
@@ -108,12 +108,12 @@ pub enum Expired {
     NoDialog,
 }
 
-/// What a call had carried when it was closed.
+/// What a call had carried until it was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Carried {
-    /// Packets forwarded, by the side that they came from.
+    /// Packets forwarded, by the side from which they came.
     pub packets: [u64; 2],
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: [u64; 2],
     /// Packets dropped.
     pub dropped: u64,
@@ -125,9 +125,9 @@ pub struct Calls {
     udp: Ports,
     overlay: Ports,
     calls: Map<CallId, Call>,
-    /// Who has a port.
+    /// The owner of each port.
     owners: Map<(Carrier, u16), Owner>,
-    /// When each call is looked at next; moved on when its time comes, not with every packet.
+    /// When each call is checked next. The time moves only when it is reached, not with every packet.
     checks: BTreeSet<(Time, CallId)>,
     own: Own,
     drops: [u64; Drop::ALL.len()],
@@ -141,10 +141,10 @@ struct Own {
 }
 
 impl Calls {
-    /// No calls yet, and the ports that they will use: of the host, and of the gateway's node.
+    /// Creates an empty set of calls with the ports that they will use: of the host, and of the gateway's node.
     ///
     /// # Errors
-    /// When a range has no pair of ports.
+    /// Fails if a range has no pair of ports.
     pub fn new(udp: RangeInclusive<u16>, overlay: RangeInclusive<u16>) -> Result<Self, PortError> {
         Ok(Self {
             udp: Ports::new(udp)?,
@@ -157,8 +157,8 @@ impl Calls {
         })
     }
 
-    /// Says which addresses are this gateway's own. No description may lead media to its ports
-    /// there: two calls that name each other's would pass a packet round for ever.
+    /// Sets this gateway's own addresses. No description may direct media to its own ports: two calls with each other's
+    /// ports would pass a packet in a loop for ever.
     pub fn set_own(&mut self, ips: Vec<IpAddr>, node: Option<NodeAddr>) {
         self.own = Own { ips, node };
     }
@@ -166,7 +166,7 @@ impl Calls {
     /// Opens a call without streams.
     ///
     /// # Errors
-    /// When there are too many, or it is open.
+    /// Fails if there are too many calls, or the call is already open.
     pub fn open(&mut self, now: Time, id: CallId) -> Result<(), CallError> {
         if self.calls.contains_key(&id) {
             return Err(CallError::CallExists(id));
@@ -192,7 +192,7 @@ impl Calls {
     /// Leases ports for a new stream, for both sides.
     ///
     /// # Errors
-    /// When there are none left; nothing is kept then.
+    /// Fails if no ports are left. Then nothing stays leased.
     pub fn add_stream(
         &mut self,
         id: StreamId,
@@ -236,14 +236,14 @@ impl Calls {
         Ok(local)
     }
 
-    /// A description of one side: where to send, and whence to expect. Media learned before is
-    /// learned anew. The dialog is alive.
+    /// Takes a description of one side: the address to send to, and the addresses to expect media from. An address that
+    /// was learned before is learned anew. The call also counts this as activity of the dialog.
     ///
-    /// The first offer is signalled when it comes, since media may come before its answer; a later
-    /// one when it is answered, since a refusal leaves everything as it was.
+    /// Signal the first offer when it arrives, since media may arrive before its answer; a later offer when it is
+    /// answered, since a refusal leaves everything unchanged.
     ///
     /// # Errors
-    /// When there is no such stream, the side is carried otherwise, or the remote is this gateway.
+    /// Fails if there is no such stream, the side has another carrier, or the remote is this gateway.
     pub fn signal(
         &mut self,
         now: Time,
@@ -261,11 +261,11 @@ impl Calls {
         leg.signal(now, remote)
     }
 
-    /// What the last exchange says: the call is answered, and something of it flows or all is on
-    /// hold. The dialog is alive.
+    /// Notes the result of the last exchange: the call is answered, and either some media flows or all is on hold. The
+    /// call also counts this as activity of the dialog.
     ///
     /// # Errors
-    /// When there is no such call.
+    /// Fails if there is no such call.
     pub fn answered(&mut self, now: Time, id: CallId, flowing: bool) -> Result<(), CallError> {
         let call = self.call(id)?;
         call.last_dialog = now;
@@ -279,29 +279,29 @@ impl Calls {
         Ok(())
     }
 
-    /// Something happened in the dialog: a refresh, an OPTIONS, anything of its own.
+    /// Notes activity in the dialog: a refresh, an OPTIONS, or any other request of the dialog.
     ///
     /// # Errors
-    /// When there is no such call.
+    /// Fails if there is no such call.
     pub fn on_dialog(&mut self, now: Time, id: CallId) -> Result<(), CallError> {
         self.call(id)?.last_dialog = now;
         Ok(())
     }
 
-    /// Ends one stream and gives its ports back.
+    /// Ends one stream and releases its ports.
     ///
     /// # Errors
-    /// When there is no such stream.
+    /// Fails if there is no such stream.
     pub fn end_stream(&mut self, id: StreamId) -> Result<(), CallError> {
         let stream = self.call(id.call)?.streams.remove(&id.media);
         self.release(stream.ok_or(CallError::NoStream(id.media))?);
         Ok(())
     }
 
-    /// Ends a call and gives its ports back.
+    /// Ends a call and releases its ports.
     ///
     /// # Errors
-    /// When there is no such call.
+    /// Fails if there is no such call.
     pub fn close(&mut self, id: CallId) -> Result<Carried, CallError> {
         let call = self.calls.remove(&id).ok_or(CallError::NoCall(id))?;
         self.checks.remove(&(call.check, id));
@@ -311,10 +311,10 @@ impl Calls {
         Ok(call.carried)
     }
 
-    /// A datagram came over UDP at one of our ports.
+    /// Handles a datagram that arrived over UDP at one of the gateway's ports.
     ///
     /// # Errors
-    /// With the reason for which it does not pass; it is counted.
+    /// Returns the reason for which it does not pass; the drop is counted.
     pub fn on_udp(
         &mut self,
         now: Time,
@@ -326,10 +326,10 @@ impl Calls {
         self.on_packet(now, Carrier::Udp, port, source, datagram)
     }
 
-    /// A datagram came over the overlay at one of our virtual ports.
+    /// Handles a datagram that arrived over the overlay at one of the gateway's virtual ports.
     ///
     /// # Errors
-    /// With the reason for which it does not pass; it is counted.
+    /// Returns the reason for which it does not pass; the drop is counted.
     pub fn on_overlay(
         &mut self,
         now: Time,
@@ -341,13 +341,13 @@ impl Calls {
         self.on_packet(now, Carrier::Overlay, port.0, source, datagram)
     }
 
-    /// When [`Calls::on_timeout`] is wanted next.
+    /// Returns when [`Calls::on_timeout`] must be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         self.checks.first().map(|(at, _)| *at)
     }
 
-    /// Closes calls that ended by themselves, at most `max` of them, and names them.
+    /// Closes calls that ended without BYE, at most `max` of them, and returns them.
     pub fn on_timeout(&mut self, now: Time, max: usize) -> Vec<(CallId, Expired, Carried)> {
         let mut ended = Vec::new();
         while let Some(&(at, id)) = self.checks.first()
@@ -366,7 +366,7 @@ impl Calls {
         ended
     }
 
-    /// Calls with a side at this node of the overlay: they end when it is lost.
+    /// Returns the calls with a side at this node of the overlay: they end when it is lost.
     pub fn through(&self, lost: NodeAddr) -> impl Iterator<Item = CallId> + '_ {
         let is_through = move |call: &Call| {
             let mut legs = call.streams.values().flat_map(|stream| &stream.sides);
@@ -378,13 +378,13 @@ impl Calls {
             .map(|(id, _)| *id)
     }
 
-    /// Calls that are open.
+    /// Returns the number of open calls.
     #[must_use]
     pub fn count(&self) -> usize {
         self.calls.len()
     }
 
-    /// Ports of a carrier that are free.
+    /// Returns the number of free ports of a carrier.
     #[must_use]
     pub fn ports_free(&self, carrier: Carrier) -> usize {
         match carrier {
@@ -393,20 +393,20 @@ impl Calls {
         }
     }
 
-    /// What an open call has carried.
+    /// Returns what an open call has carried.
     #[must_use]
     pub fn carried(&self, id: CallId) -> Option<Carried> {
         self.calls.get(&id).map(|call| call.carried)
     }
 
-    /// The address that was learned for a side of UDP.
+    /// Returns the address that was learned for a side on UDP.
     #[must_use]
     pub fn learned(&self, id: StreamId, side: Side, component: Component) -> Option<SocketAddr> {
         let stream = self.calls.get(&id.call)?.streams.get(&id.media)?;
         stream.sides[side.index()].learned(component)
     }
 
-    /// Packets dropped for a reason, in all.
+    /// Returns the total number of packets dropped for a reason.
     #[must_use]
     pub fn dropped(&self, reason: Drop) -> u64 {
         self.drops[reason as usize]
@@ -485,11 +485,12 @@ impl Calls {
     }
 }
 
-/// A socket of both families writes IPv4 addresses as IPv6 ones; descriptions do not.
+/// Returns an address in the form of descriptions: a socket of both families writes IPv4 addresses as IPv6 ones;
+/// descriptions do not.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
-        // As it is, with the scope of a link-local address.
+        // Keep it unchanged, with the scope of a link-local address.
         IpAddr::V6(_) => address,
     }
 }

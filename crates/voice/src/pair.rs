@@ -1,14 +1,15 @@
-//! One stream of RTP over two ways (SMPTE ST 2022-7): what one loses, the other has.
+//! One stream of RTP over two paths (SMPTE ST 2022-7): a packet that one path loses may arrive by the other.
 //!
 //! ```text
 //!   leg 0 ──7 8 ─ 10──▶ ┐
 //!                       Merger ──7 8 9 10──▶   the first copy of each, in order, each once
 //!   leg 1 ───7 8 9 10─▶ ┘
 //! ```
-//! Both ways carry the same packets with the same sequence numbers. A packet whose turn it is goes on at once;
-//! one before which something is missing waits for that, at most the window: the difference of the two ways'
-//! delays that is bridged. Time passes only in [`Merger::on_timeout`]: whoever was not scheduled for a while first
-//! gives the merger what has come by both ways meanwhile. Sans-IO: packets and times in, packets out.
+//! Both paths carry the same packets with the same sequence numbers. The merger forwards the next packet in order at
+//! once. A packet after a gap waits for the missing ones, at most for the window: the largest difference of the two
+//! paths' delays that the merger can bridge. Time passes only in [`Merger::on_timeout`]: a program that was not
+//! scheduled for a while must first give the merger the packets that have arrived by both paths in the meantime.
+//! Sans-IO: packets and times in, packets out.
 
 #[cfg(test)]
 mod tests;
@@ -17,95 +18,95 @@ use crate::rtp::Packet;
 use base::{Duration, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The two ways.
+/// Number of paths.
 pub const LEGS: usize = 2;
-/// The window unless one is given. ST 2022-7 has classes of 10, 50 and 450 ms (its table 1). Choice: the one
-/// for moderate skew, two ways across a continent.
+/// The default window. ST 2022-7 has classes of 10, 50 and 450 ms (its table 1). Choice: the class for moderate skew,
+/// two paths across a continent.
 pub const WINDOW: Duration = Duration::from_millis(50);
-/// Packets that wait. Choice: 450 ms at 18 000 packets/s.
+/// Most waiting packets. Choice: 450 ms at 18 000 packets/s.
 const HELD_MAX: usize = 8_192;
-/// Bytes of them. Choice: 450 ms at 280 Mbit/s.
+/// Most bytes of waiting packets. Choice: 450 ms at 280 Mbit/s.
 const HELD_BYTES_MAX: usize = 16 << 20;
-/// Packets whose arrival is remembered, to know copies: twice what may wait.
+/// Number of packets whose arrival is remembered, to recognize copies: twice the number that may wait.
 const REMEMBERED: usize = 2 * HELD_MAX;
-/// Another stream, or another place in it, is taken when the one that is followed has brought nothing new for
-/// the window, and for so long at least. An encoder that restarts may repeat its old numbers.
+/// The merger switches to another stream, or to another place in the same one, only after the present stream has
+/// brought nothing new for the window, and at least for this time. An encoder that restarts may repeat its old numbers.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 
-/// What has come by one way.
+/// The counters of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leg {
-    /// Packets of the stream, copies among them.
+    /// Packets of the stream, including copies.
     pub received: u64,
-    /// Packets that this way has not brought, though it brought later ones.
+    /// Packets that did not arrive by this path, though later ones did.
     pub lost: u64,
-    /// Packets that went on from here: the other way had not brought them yet, or never did.
+    /// Packets that were forwarded from this path: the other path had not delivered them yet, or never did.
     pub first: u64,
-    /// Packets that came when their turn was over.
+    /// Packets that arrived after their turn.
     pub late: u64,
-    /// Datagrams that are no RTP, or of another stream.
+    /// Datagrams that are not RTP, or belong to another stream.
     pub foreign: u64,
-    /// How much later than by the other way its copies came, the last and the longest.
+    /// How much later its last copy arrived than the one by the other path.
     pub behind: Duration,
-    /// The longest of them.
+    /// The longest such difference.
     pub behind_max: Duration,
-    /// Where this way is.
+    /// The highest number that has arrived by this path.
     highest: Option<u64>,
-    /// Where it began.
+    /// The lowest number that has arrived by this path.
     lowest: u64,
-    /// What it has brought of the stream that is followed, each once.
+    /// Number of packets of the present stream that it has delivered, each counted once.
     unique: u64,
 }
 
-/// What has become of the stream.
+/// The counters of the merged stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Packets that went on.
+    /// Packets that were forwarded.
     pub sent: u64,
-    /// Packets that neither way has brought in time.
+    /// Packets that neither path delivered in time.
     pub lost: u64,
-    /// How often the stream began anew.
+    /// How often the stream restarted.
     pub restarts: u64,
 }
 
-/// Makes one stream of two.
+/// Merges the two copies into one stream.
 #[derive(Debug)]
 pub struct Merger {
     window: Duration,
     stream: Option<Stream>,
     held: BTreeMap<u64, Vec<u8>>,
     held_bytes: usize,
-    /// Those that are held, in the order in which they came, and when; others may be among them, not in front.
+    /// The numbers and arrival times of the held packets, in the order of arrival. Entries of packets that were already
+    /// sent may remain, but not at the front.
     waiting: VecDeque<(u64, Time)>,
-    /// Which packet has come when, by its number modulo the length.
+    /// When each packet arrived and by which paths, by its number modulo the length.
     arrived: Vec<Option<(u64, Time, u8)>>,
     legs: [Leg; LEGS],
-    /// What may be the first packet of numbers that begin anew, of each way.
+    /// For each path: a packet that may be the first after a restart of the numbers.
     again: [Option<Again>; LEGS],
     merged: Merged,
 }
 
-/// A packet that looks old or out of place, when nothing new has come for long.
+/// A packet that looks old or out of place, while nothing new has arrived for long.
 #[derive(Debug)]
 struct Again {
-    /// With this number the next one follows it.
+    /// The number that the next packet has if it continues this one.
     next: u16,
     packet: Vec<u8>,
 }
 
-/// The stream that is followed.
+/// The stream that the merger follows.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     ssrc: u32,
-    /// The number of the packet whose turn it is. Numbers do not wrap here.
+    /// The number of the next packet in order. Numbers do not wrap here.
     next: u64,
-    /// When a way was last further than before. Copies of old packets do not count: numbers that begin anew
-    /// look like them.
+    /// When a path last advanced. Copies of old packets do not count, because restarted numbers look like them.
     advanced: Time,
 }
 
 impl Merger {
-    /// Waits for a stream.
+    /// Creates a merger that waits for a stream.
     pub fn new(window: Duration) -> Merger {
         Merger {
             window,
@@ -120,28 +121,28 @@ impl Merger {
         }
     }
 
-    /// What each way has brought.
+    /// Returns the counters of both paths.
     pub fn legs(&self) -> &[Leg; LEGS] {
         &self.legs
     }
 
-    /// What has become of it.
+    /// Returns the counters of the merged stream.
     pub fn merged(&self) -> Merged {
         self.merged
     }
 
-    /// Packets that wait.
+    /// Returns the number of waiting packets.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// When a packet has waited for long enough.
+    /// Returns when the longest waiting packet has waited for the window.
     pub fn next_timeout(&self) -> Option<Time> {
         self.waiting.front().map(|(_, at)| *at + self.window)
     }
 
-    /// A datagram has come by a way; `out` gets what goes on. Gives nothing up, however late it is: the other
-    /// way's packets may be there too.
+    /// Handles a datagram that arrived by a path; `out` gets the packets to forward. This function gives no missing
+    /// packet up, however late it is: the other path's packets may still be unread.
     pub fn on_packet(
         &mut self,
         now: Time,
@@ -164,14 +165,14 @@ impl Merger {
         }
     }
 
-    /// Lets go what has waited for long enough.
+    /// Forwards packets that have waited for the window.
     pub fn on_timeout(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         while self.next_timeout().is_some_and(|at| at <= now) {
             self.give_up(out);
         }
     }
 
-    /// The number of a packet in the stream; `None` if it is of another one.
+    /// Returns the number of a packet in the stream; `None` if it belongs to another one.
     fn place(
         &mut self,
         now: Time,
@@ -180,7 +181,7 @@ impl Merger {
         (ssrc, seq): (u32, u16),
         out: &mut impl FnMut(&[u8]),
     ) -> Option<u64> {
-        // Far from zero, so that there is a number before the first.
+        // The number is far from zero, so that there is a number before the first.
         let begins_at = (1 << 32) | u64::from(seq);
         let Some(stream) = &mut self.stream else {
             self.begin(now, ssrc, begins_at);
@@ -190,12 +191,13 @@ impl Merger {
         let is_near = (-(HELD_MAX as i64)..HELD_MAX as i64).contains(&ahead);
         let is_here = ssrc == stream.ssrc && is_near;
         let number = is_here.then(|| stream.next.wrapping_add_signed(ahead));
-        // A way that has brought nothing yet is not behind by its first packet, but may be of another time.
+        // A path that has delivered nothing yet is not behind with its first packet, but that packet may be from
+        // another time.
         let before = self.legs[leg].highest.unwrap_or(stream.next - 1);
         let is_silent = now.since(stream.advanced) >= self.window.max(RESTART_AFTER);
         let first = self.again[leg].take();
         let first = first.filter(|first| is_silent && first.next == seq);
-        // What is new to both ways goes on, whatever came before it.
+        // A packet that is new to both paths is taken, whatever came before it.
         let goes_on = |number| number > before && (first.is_none() || number >= stream.next);
         if number.is_some_and(goes_on) {
             stream.advanced = now;
@@ -205,7 +207,7 @@ impl Merger {
             return number;
         }
         let is_other = ssrc != stream.ssrc;
-        // One alone may be a copy that is late; two in order are a stream (RFC 3550 appendix A.1).
+        // A single packet may be a late copy; two in order are a stream (RFC 3550 appendix A.1).
         if !is_other && first.is_none() {
             self.again[leg] = Some(Again {
                 next: seq.wrapping_add(1),
@@ -223,7 +225,7 @@ impl Merger {
         };
         let number = begins_at - 1;
         self.begin(now, ssrc, number);
-        // It was counted when it came.
+        // The packet was already counted on arrival.
         self.legs[leg].advance(number);
         self.arrived[(number % REMEMBERED as u64) as usize] = Some((number, now, 1 << leg));
         self.take(now, number, &first.packet, out);
@@ -243,7 +245,7 @@ impl Merger {
         }
     }
 
-    /// Counts a packet; true if it is the first copy, and its turn is not over.
+    /// Counts a packet. Returns true if it is the first copy, and its turn is not over.
     fn note(&mut self, now: Time, leg: usize, number: u64) -> bool {
         let next = self.stream.map_or(0, |stream| stream.next);
         let place = &mut self.arrived[(number % REMEMBERED as u64) as usize];
@@ -272,7 +274,7 @@ impl Merger {
         false
     }
 
-    /// Sends a packet whose turn it is, and those that waited for it; holds another.
+    /// Forwards a packet whose turn it is, and those that waited for it; otherwise holds the packet.
     fn take(&mut self, now: Time, number: u64, packet: &[u8], out: &mut impl FnMut(&[u8])) {
         let Some(stream) = &mut self.stream else {
             return;
@@ -291,7 +293,7 @@ impl Merger {
         }
     }
 
-    /// Sends what waits and whose turn it is.
+    /// Forwards the held packets whose turn it is.
     fn drain(&mut self, out: &mut impl FnMut(&[u8])) {
         let Some(stream) = &mut self.stream else {
             return;
@@ -309,7 +311,7 @@ impl Merger {
         }
     }
 
-    /// What is missing before the first that waits is waited for no more.
+    /// Gives up the packets that are missing before the first held one.
     fn give_up(&mut self, out: &mut impl FnMut(&[u8])) {
         if let (Some(stream), Some((&first, _))) = (&mut self.stream, self.held.first_key_value()) {
             self.merged.lost += first - stream.next;
@@ -320,7 +322,7 @@ impl Merger {
 }
 
 impl Leg {
-    /// A packet came that this way had not brought before.
+    /// Notes a packet that had not arrived by this path before.
     fn advance(&mut self, number: u64) {
         let before = self.missing();
         if self.highest.is_none() {
@@ -329,7 +331,7 @@ impl Leg {
         self.lowest = self.lowest.min(number);
         self.highest = self.highest.max(Some(number));
         self.unique += 1;
-        // What comes behind its successor was lost until now.
+        // A packet that arrives after its successor counted as lost until now.
         self.lost = (self.lost + self.missing()).saturating_sub(before);
     }
 

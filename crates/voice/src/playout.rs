@@ -1,7 +1,7 @@
 //! Playout: which packets of a call were heard, and what the listener heard.
 //!
-//! The receiver plays the packet sent at time `t` at `t + deadline`, for every packet: a fixed
-//! playout buffer. So a packet's fate is settled by its one-way delay alone:
+//! The receiver has a fixed playout buffer: it plays the packet sent at time `t` at `t + deadline`, for every packet.
+//! So the one-way delay of a packet alone decides its fate:
 //!
 //! ```text
 //!   delay ≤ deadline          played
@@ -10,7 +10,7 @@
 //!   missed = late + lost      what the listener's codec goes without [Amir06 §V-B]
 //! ```
 //!
-//! Without a deadline the receiver waits for everything, as a recording would.
+//! Without a deadline the receiver waits for all packets, as a recording would.
 //!
 //! Life cycle: [`Playout::new`] for a number of packets, [`Playout::arrive`] for each arrival in
 //! any order, then [`Playout::fates`], [`Playout::totals`] and [`decode`].
@@ -23,7 +23,7 @@ use crate::plc::{Concealer, DELAY, FRAME};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameSeq(pub u32);
 
-/// What became of one packet.
+/// The result for one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// Arrived after its playout time; concealed.
@@ -35,7 +35,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether the codec had to go without the packet.
+    /// Returns whether the codec had to do without the packet.
     #[must_use]
     pub fn is_missed(self) -> bool {
         self != Fate::Played
@@ -45,7 +45,7 @@ impl Fate {
 /// Why an arrival changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Ignored {
-    /// A copy that was not earlier than what had arrived.
+    /// A copy that was not earlier than the first arrival.
     #[error("packet {0:?} had arrived before: ignored")]
     Duplicate(FrameSeq),
     /// A sequence number that the call never sent.
@@ -71,13 +71,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Packets that the codec had to conceal: late and lost.
+    /// Returns the number of packets that the codec had to conceal: late and lost.
     #[must_use]
     pub fn missed(&self) -> u32 {
         self.late + self.lost
     }
 
-    /// The fraction of the sent packets that was missed.
+    /// Returns the fraction of the sent packets that was missed.
     #[must_use]
     pub fn missed_fraction(&self) -> f64 {
         if self.sent == 0 {
@@ -98,13 +98,13 @@ pub struct Playout {
 }
 
 impl Playout {
-    /// A call of `frames` packets that are played `deadline_us` after they were sent.
+    /// Creates a call of `frames` packets that are played `deadline_us` after they were sent.
     #[must_use]
     pub fn new(frames: u32, deadline_us: Option<u64>) -> Self {
         Self::from_delays(vec![None; frames as usize], deadline_us)
     }
 
-    /// A call whose arrivals are known: one-way delay by packet, `None` for what never arrived.
+    /// Creates a call with known arrivals: the one-way delay of each packet, `None` if it never arrived.
     #[must_use]
     pub fn from_delays(delays_us: Vec<Option<u64>>, deadline_us: Option<u64>) -> Self {
         Self {
@@ -115,10 +115,10 @@ impl Playout {
         }
     }
 
-    /// A packet arrived `delay_us` after it was sent. Of several copies the earliest counts.
+    /// Notes a packet that arrived `delay_us` after it was sent. If there are several copies, the earliest counts.
     ///
     /// # Errors
-    /// When the arrival changed nothing; it is counted in [`Totals`] too.
+    /// Fails if the arrival changed nothing; [`Totals`] counts it as well.
     pub fn arrive(&mut self, seq: FrameSeq, delay_us: u64) -> Result<Fate, Ignored> {
         let Some(slot) = self.delays_us.get_mut(seq.0 as usize) else {
             self.unknown = self.unknown.saturating_add(1);
@@ -137,24 +137,24 @@ impl Playout {
         }
     }
 
-    /// How long after its sending a packet is played, if not as late as it takes.
+    /// Returns how long after its sending a packet is played; `None` if the receiver waits for all packets.
     #[must_use]
     pub fn deadline_us(&self) -> Option<u64> {
         self.deadline_us
     }
 
-    /// One-way delay of each packet, `None` for what never arrived.
+    /// Returns the one-way delay of each packet, `None` if it never arrived.
     #[must_use]
     pub fn delays_us(&self) -> &[Option<u64>] {
         &self.delays_us
     }
 
-    /// What became of each packet, in the order of sending.
+    /// Returns the fate of each packet, in the order of sending.
     pub fn fates(&self) -> impl Iterator<Item = Fate> + '_ {
         self.delays_us.iter().map(|&delay| self.fate(delay))
     }
 
-    /// Counts over the call.
+    /// Returns the counts over the call.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
@@ -182,11 +182,10 @@ impl Playout {
     }
 }
 
-/// What the listener hears: the played packets decoded, the missed ones concealed.
+/// Returns what the listener hears: the played packets decoded, the missed ones concealed.
 ///
-/// The concealer's 30 samples of delay are taken out again, so sample `n` of the result is sample
-/// `n` of the call, and a call without loss is exactly the codec's output. Packets without a fate
-/// count as lost.
+/// The function removes the concealer's 30 samples of delay again, so sample `n` of the result is sample `n` of the
+/// call, and a call without loss is exactly the codec's output. Packets without a fate count as lost.
 #[must_use]
 pub fn decode(
     law: Law,
@@ -198,7 +197,7 @@ pub fn decode(
     let mut fates = fates.into_iter();
     for frame in frames {
         let missed = fates.next().is_none_or(Fate::is_missed);
-        // A packet is two of the concealer's frames.
+        // A packet is two frames of the concealer.
         for half in frame.as_chunks::<FRAME>().0 {
             pcm.extend(if missed {
                 concealer.lost()
@@ -272,7 +271,7 @@ mod tests {
     #[test]
     fn a_missed_packet_is_two_lost_frames() {
         let sent = frames::encode(Law::Mu, &[10_000; 1600]);
-        // Constant sound repeats as itself; only the gain of the second 10 ms shows.
+        // Constant sound repeats unchanged; only the gain of the second 10 ms shows.
         let heard = decode(
             Law::Mu,
             &sent,
@@ -287,7 +286,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Against a model that keeps every arrival and looks at the end.
+        /// Compares with a model that keeps every arrival and evaluates at the end.
         #[test]
         fn totals_agree_with_a_log(
             arrivals in prop::collection::vec((0_u32..12, 0_u64..300), 0..60),

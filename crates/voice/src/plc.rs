@@ -1,7 +1,7 @@
 //! Packet-loss concealment of ITU-T G.711 Appendix I.
 //!
-//! Speech is nearly periodic over a few tens of milliseconds. When a 10 ms frame is missing, the
-//! concealer finds the pitch period of what was heard last and repeats it:
+//! Speech is nearly periodic over a few tens of milliseconds. When a 10 ms frame is missing, the concealer finds the
+//! pitch period of the most recent sound and repeats it:
 //!
 //! ```text
 //!                      history (48.75 ms)                 | lost 1 | lost 2 | lost 3 | …
@@ -12,34 +12,33 @@
 //!   gain                                                   1        1 → 0.8  0.8→0.6 … 0 at 60 ms
 //! ```
 //!
-//! Repeating one period only would sound like a beep, hence two and three periods in the second
-//! and third frame. Seams are smoothed by overlap-adding a quarter of a period with triangular
-//! windows. The seam at the start of a loss lies in sound that would already have been played, so
-//! the output runs [`DELAY`] samples (3.75 ms) behind the input, always.
+//! Repeating only one period would sound like a beep, hence two and three periods in the second and third frame.
+//! Overlap-adding a quarter of a period with triangular windows smooths the seams. The seam at the start of a loss lies
+//! in sound that would already have been played, so the output is always [`DELAY`] samples (3.75 ms) behind the input.
 //!
-//! Life cycle: [`Concealer::good`] or [`Concealer::lost`] for each 10 ms, in order; at the end
-//! [`Concealer::tail`] returns the last samples of the delay line.
+//! Life cycle: [`Concealer::good`] or [`Concealer::lost`] for each 10 ms, in order; at the end [`Concealer::tail`]
+//! returns the last samples of the delay line.
 
 /// Samples of one 10 ms frame at 8 kHz: the unit of concealment.
 pub const FRAME: usize = 80;
-/// Shortest pitch period looked for: 5 ms, 200 Hz.
+/// Shortest pitch period in the search: 5 ms, 200 Hz.
 pub const PITCH_MIN: usize = 40;
-/// Longest pitch period looked for: 15 ms, 66⅔ Hz.
+/// Longest pitch period in the search: 15 ms, 66⅔ Hz.
 pub const PITCH_MAX: usize = 120;
-/// How far the output runs behind the input: a quarter of the longest period, 3.75 ms.
+/// How far the output is behind the input: a quarter of the longest period, 3.75 ms.
 pub const DELAY: usize = PITCH_MAX / 4;
 /// Three of the longest periods and the quarter before them: 390 samples, 48.75 ms.
 const HISTORY: usize = 3 * PITCH_MAX + DELAY;
-/// The last 20 ms are compared with what went before.
+/// Length of the sound at the end that is compared with earlier sound: 20 ms.
 const CORRELATION: usize = 160;
-/// The first search looks at every second lag and every second sample.
+/// The first search uses every second lag and every second sample.
 const DECIMATION: usize = 2;
-/// Energy floor of the normalisation, so that faint noise does not win by a division by nothing.
-/// Choice: about 2 units rms over the 80 decimated samples; real speech is far above.
+/// Energy floor of the normalisation, so that faint noise does not win by a division by nearly zero. Choice: about 2
+/// units rms over the 80 decimated samples; real speech is far above.
 const MIN_ENERGY: f32 = 250.0;
-/// At most this many pitch periods are repeated.
+/// Largest number of pitch periods that are repeated.
 const MAX_PERIODS: usize = 3;
-/// Loss of gain per 10 ms after the first.
+/// Loss of gain per 10 ms after the first frame.
 const ATTENUATION: f32 = 0.2;
 /// The gain reaches zero after 1 + 1/0.2 frames: 60 ms.
 const AUDIBLE_FRAMES: u32 = 6;
@@ -49,7 +48,7 @@ const OVERLAP_STEP: usize = 32;
 /// The state of one call's concealment.
 #[derive(Debug, Clone)]
 pub struct Concealer {
-    /// What was decoded or made up, the newest at the end; the last [`DELAY`] are yet unplayed.
+    /// The samples that were decoded or made up, the newest at the end; the last [`DELAY`] are not played yet.
     history: [f32; HISTORY],
     erasure: Option<Erasure>,
 }
@@ -61,7 +60,7 @@ impl Default for Concealer {
 }
 
 impl Concealer {
-    /// A concealer that has heard only silence.
+    /// Creates a concealer that has heard only silence.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -92,7 +91,7 @@ impl Concealer {
         self.push(&samples)
     }
 
-    /// The samples still in the delay line: the end of the call.
+    /// Returns the samples still in the delay line: the end of the call.
     #[must_use]
     pub fn tail(&self) -> [i16; DELAY] {
         let mut out = [0; DELAY];
@@ -115,10 +114,10 @@ impl Concealer {
 /// One run of lost frames.
 #[derive(Debug, Clone)]
 struct Erasure {
-    /// The history at the moment of the loss; its last quarter period is replaced by a seam into
-    /// the first of the repeated periods.
+    /// The history at the moment of the loss; a seam into the first of the repeated periods replaces its last quarter
+    /// period.
     buffer: [f32; HISTORY],
-    /// That last quarter period as it was heard.
+    /// That last quarter period as it was before the seam.
     quarter: [f32; DELAY],
     pitch: usize,
     periods: usize,
@@ -162,7 +161,7 @@ impl Erasure {
         } else {
             self.repeat(&mut samples);
         }
-        // The ramp starts where the frame before ended: 1 at the second frame.
+        // The ramp starts where the previous frame ended: at 1 in the second frame.
         let start = 1.0 - ATTENUATION * (self.lost_frames - 2) as f32;
         for (i, sample) in samples.iter_mut().enumerate() {
             *sample *= start - ATTENUATION * i as f32 / FRAME as f32;
@@ -170,13 +169,13 @@ impl Erasure {
         samples
     }
 
-    /// Goes over to one more period, in phase, with a quarter period of overlap.
+    /// Adds one more period to the repetition, in phase, with a quarter period of overlap.
     fn widen(&mut self, samples: &mut [f32; FRAME]) {
         let overlap = self.pitch / 4;
         let phase = self.phase;
         let mut old = [0.0; DELAY];
         self.repeat(&mut old[..overlap]);
-        // The same place in the oldest of the new periods.
+        // Continue at the same position in the oldest of the new periods.
         self.phase = phase % self.pitch;
         self.periods += 1;
         self.mend_seam();
@@ -184,8 +183,8 @@ impl Erasure {
         overlap_add(&old[..overlap], &mut samples[..overlap]);
     }
 
-    /// Fades the frame that ends the run in over the repetition: a quarter period, and 4 ms for
-    /// each lost frame after the first, at most the whole 10 ms.
+    /// Fades the frame that ends the run in over the repetition: over a quarter period, and 4 ms for each lost frame
+    /// after the first, at most the whole 10 ms.
     fn blend_into(&mut self, samples: &mut [f32; FRAME]) {
         let after_first = self.lost_frames as usize - 1;
         let overlap = (self.pitch / 4)
@@ -200,8 +199,8 @@ impl Erasure {
         overlap_add(&old[..overlap], &mut samples[..overlap]);
     }
 
-    /// Makes the end of the buffer lead into the start of the repeated periods: the quarter period
-    /// that was heard last fades into the quarter period before that start.
+    /// Makes the end of the buffer lead into the start of the repeated periods: the most recent quarter period fades
+    /// into the quarter period before that start.
     fn mend_seam(&mut self) {
         let overlap = self.pitch / 4;
         let start = HISTORY - self.periods * self.pitch;
@@ -210,7 +209,7 @@ impl Erasure {
         overlap_add(&self.quarter[..overlap], end);
     }
 
-    /// Plays on through the repeated periods.
+    /// Continues the output through the repeated periods.
     fn repeat(&mut self, out: &mut [f32]) {
         let length = self.periods * self.pitch;
         let periods = &self.buffer[HISTORY - length..];
@@ -221,8 +220,8 @@ impl Erasure {
     }
 }
 
-/// The lag of the highest normalised cross-correlation of the last 20 ms with the sound 5 to 15 ms
-/// earlier: first at half resolution, then at full resolution next to the best.
+/// Returns the lag with the highest normalised cross-correlation of the last 20 ms with the sound 5 to 15 ms earlier.
+/// It searches first at half resolution, then at full resolution next to the best lag.
 fn find_pitch(history: &[f32; HISTORY]) -> usize {
     let coarse = best_lag(history, PITCH_MIN..=PITCH_MAX, DECIMATION);
     let from = (coarse - (DECIMATION - 1)).max(PITCH_MIN);
@@ -230,7 +229,7 @@ fn find_pitch(history: &[f32; HISTORY]) -> usize {
     best_lag(history, from..=to, 1)
 }
 
-/// The best of the lags, every `step`-th of them, over every `step`-th sample. Of equals the
+/// Returns the best of the lags, every `step`-th of them, over every `step`-th sample. Among equal lags it takes the
 /// shortest: a multiple of a period is a period too.
 fn best_lag(
     history: &[f32; HISTORY],

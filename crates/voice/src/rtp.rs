@@ -1,4 +1,4 @@
-//! RTP (RFC 3550), read in place and never changed: what the header says, and what a packet is.
+//! RTP (RFC 3550), read in place and never changed: the fields of the header, and the kind of a packet.
 //!
 //! ```text
 //!    0                   1                   2                   3
@@ -14,9 +14,9 @@
 //!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! All of it is in clear in SRTP too, but for the payload with its padding; so [`Packet::parse`]
-//! believes nothing of the payload, and [`Packet::payload`] asks for padding when it is called.
-//! RTCP is in [`rtcp`], with the extended reports in [`xr`]; packets of emulated calls are in [`place`].
+//! In SRTP too, all of this is in clear, except for the payload with its padding. So [`Packet::parse`] assumes nothing
+//! about the payload, and only [`Packet::payload`] checks the padding. RTCP is in [`rtcp`], with the extended reports
+//! in [`xr`]; packets of emulated calls are in [`place`].
 
 pub mod place;
 pub mod rtcp;
@@ -25,7 +25,7 @@ pub mod xr;
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 12;
 
-/// What a datagram on a media port is, by its first two bytes (RFC 7983, RFC 5761).
+/// The kind of a datagram on a media port, by its first two bytes (RFC 7983, RFC 5761).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// RTP or SRTP.
@@ -36,12 +36,12 @@ pub enum Kind {
     Stun,
     /// A DTLS record: the keys of SRTP.
     Dtls,
-    /// Nothing that belongs on a media port.
+    /// Anything that does not belong on a media port.
     Other,
 }
 
 impl Kind {
-    /// By the first two bytes alone; whether the rest holds is for the parsers.
+    /// Returns the kind by the first two bytes alone; the parsers check the rest.
     #[must_use]
     pub fn of(datagram: &[u8]) -> Self {
         match datagram {
@@ -57,36 +57,36 @@ impl Kind {
 /// Why bytes are not RTP or RTCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RtpError {
-    /// It ends early.
+    /// The packet ends early.
     #[error("{part} needs {needed} bytes, {present} are there")]
     Truncated {
-        /// What was being read.
+        /// The part that was being read.
         part: &'static str,
-        /// Bytes that it takes.
+        /// Number of bytes that it needs.
         needed: usize,
-        /// Bytes there are.
+        /// Number of bytes present.
         present: usize,
     },
-    /// Another version than 2.
+    /// The version is not 2.
     #[error("version {0} is not that of RTP, 2")]
     Version(u8),
-    /// The last byte says that there is more padding than payload, or none.
+    /// The last byte gives more padding than payload, or none.
     #[error("padding of {0} bytes is none, or more than there are")]
     Padding(u8),
-    /// Padding in an RTCP packet that is not the last of its datagram.
+    /// An RTCP packet that is not the last of its datagram has padding.
     #[error("padding within a compound RTCP packet: only its last packet may have it")]
     PaddingWithin,
-    /// A type that is not of RTCP.
+    /// The type does not belong to RTCP.
     #[error("packet type {0} is not of RTCP, 192 to 223")]
     NotRtcp(u8),
-    /// A count of blocks that the packet's length does not hold.
+    /// The packet's length does not fit the count of blocks.
     #[error("{count} blocks need {needed} bytes, the packet has {present}")]
     Count {
-        /// Blocks that the header announces.
+        /// Number of blocks that the header announces.
         count: u8,
-        /// Bytes that they take.
+        /// Number of bytes that they need.
         needed: usize,
-        /// Bytes there are.
+        /// Number of bytes present.
         present: usize,
     },
 }
@@ -107,7 +107,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header without padding, extension or contributing sources.
+    /// Returns the bytes of a header without padding, extension or contributing sources.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -129,10 +129,10 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks that the header is whole.
+    /// Checks that the header is complete.
     ///
     /// # Errors
-    /// When it is not, or the version is not 2.
+    /// Fails if it is not, or the version is not 2.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RtpError> {
         need("the RTP header", HEADER_BYTES, bytes)?;
         if bytes[0] >> 6 != 2 {
@@ -148,7 +148,7 @@ impl<'a> Packet<'a> {
         Ok(Self { bytes, payload })
     }
 
-    /// The fixed header.
+    /// Returns the fixed header.
     #[must_use]
     pub fn header(&self) -> Header {
         Header {
@@ -160,7 +160,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The contributing sources.
+    /// Returns the contributing sources.
     pub fn contributing(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
         let count = usize::from(self.bytes[0] & 0x0f);
         let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + 4 * count];
@@ -168,7 +168,7 @@ impl<'a> Packet<'a> {
         sources.iter().map(|source| u32::from_be_bytes(*source))
     }
 
-    /// The extension: its profile's number, and its bytes.
+    /// Returns the extension: its profile's number, and its bytes.
     #[must_use]
     pub fn extension(&self) -> Option<(u16, &'a [u8])> {
         let start = HEADER_BYTES + 4 * usize::from(self.bytes[0] & 0x0f);
@@ -181,22 +181,22 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The sender says that the payload ends in padding.
+    /// Returns whether the sender marked the payload as padded.
     #[must_use]
     pub fn is_padded(&self) -> bool {
         self.bytes[0] & 0x20 != 0
     }
 
-    /// All after the header: in SRTP it is sealed, with a tag at its end.
+    /// Returns all bytes after the header: in SRTP they are encrypted, with a tag at the end.
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[self.payload..]
     }
 
-    /// The payload without padding. Has no meaning for SRTP.
+    /// Returns the payload without padding. The result has no meaning for SRTP.
     ///
     /// # Errors
-    /// When the padding cannot be what its last byte says.
+    /// Fails if the padding cannot have the length in its last byte.
     pub fn payload(&self) -> Result<&'a [u8], RtpError> {
         let body = self.body();
         if !self.is_padded() {

@@ -1,4 +1,4 @@
-//! The speech that ships with the product, so that every command works without a recording.
+//! The speech sample that is part of the product, so that every command works without a recording.
 //!
 //! 36 s, 8 kHz, mono, 16 bits: three segments of 12 s, in each of which two synthetic voices speak
 //! in turn over a noise floor. `assets/make-speech.sh` makes it; `assets/README.md` has its licence.
@@ -6,10 +6,10 @@
 /// The sample as a WAV file.
 pub const SPEECH_WAV: &[u8] = include_bytes!("../../../assets/speech.wav");
 
-/// The sample as PCM: 8 kHz, mono, three segments of 12 s.
+/// Returns the sample as PCM: 8 kHz, mono, three segments of 12 s.
 #[must_use]
 pub fn speech() -> Vec<i16> {
-    // The header of the shipped file is the plain one of 44 bytes; a test holds it to that.
+    // The shipped file has a plain header of 44 bytes; a test checks this.
     let data = SPEECH_WAV.get(44..).unwrap_or_default();
     let samples = data.as_chunks::<2>().0;
     samples
@@ -30,7 +30,7 @@ mod tests {
         let read = wav::read_speech(SPEECH_WAV).unwrap();
         assert_eq!((read.source_rate_hz, read.source_channels), (8000, 1));
         assert_eq!(read.pcm.len(), 3 * SEGMENT_SAMPLES);
-        // Already at the level that reading would bring it to.
+        // The file already has the level to which reading would scale it.
         assert_eq!(read.pcm, speech());
         assert_eq!(wav::write(&speech()), SPEECH_WAV);
     }

@@ -1,20 +1,19 @@
-//! PESQ (ITU-T P.862): how much worse what was heard is than what was said.
+//! PESQ (ITU-T P.862): how much worse the received speech is than the original.
 //!
 //! [Amir06 §II-C] cuts the received speech "into 12 second intervals corresponding to normal
 //! conversation sentences" and compares each with the original; a call's result is the mean and the
 //! 5th percentile over its intervals.
 //!
-//! Two scales are in use and must not be mixed, so each has a type: [`RawPesq`], −0.5 to 4.5, which
-//! the papers plot ("4.0 is the desired PSTN quality"), and [`MosLqo`] of P.862.1, 1.0 to 4.55,
-//! which most tools print.
+//! There are two scales, which must not be mixed, so each has a type: [`RawPesq`], −0.5 to 4.5, which the papers plot
+//! ("4.0 is the desired PSTN quality"), and [`MosLqo`] of P.862.1, 1.0 to 4.55, which most tools print.
 //!
-//! Original and received segments are cut at the same sample offsets. The concealer's 30 samples
-//! of delay have been taken out by [`playout::decode`](crate::playout::decode), so PESQ's own time
-//! alignment finds nothing to correct and no sound crosses a segment's border.
+//! Original and received segments are cut at the same sample offsets. [`playout::decode`](crate::playout::decode) has
+//! removed the concealer's 30 samples of delay, so PESQ's own time alignment finds nothing to correct and no sound
+//! crosses a segment's border.
 //!
-//! P.862 was made for telephone connections that work. Of a segment that is nearly all missing it
-//! aligns what little there is, at whatever level it has, and may call it good (3.0 for half a
-//! second out of twelve; the ITU's own program says the same). Such segments score the floor here.
+//! P.862 was made for telephone connections that work. In a segment that is nearly all missing, it aligns the little
+//! sound that is there, at whatever level it has, and may call it good (3.0 for half a second out of twelve; the ITU's
+//! own program has the same result). Such segments score the floor here.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,22 +22,22 @@ use pesq::PesqContext;
 
 /// Length of a scored interval: 12 s at 8 kHz. [Amir06 §II-C]
 pub const SEGMENT_SAMPLES: usize = 12 * crate::SAMPLE_RATE_HZ as usize;
-/// What is left after the last whole segment is scored if it is at least half a segment long.
-/// Choice: P.862 was validated for 8 to 12 s; shorter remainders make noisy scores.
+/// Least length of a scored remainder after the last whole segment: half a segment. Choice: P.862 was validated for 8
+/// to 12 s; shorter remainders make noisy scores.
 const MIN_TAIL_SAMPLES: usize = SEGMENT_SAMPLES / 2;
-/// Both ends of the raw scale.
+/// The two ends of the raw scale.
 const RAW_FLOOR: f32 = -0.5;
 const RAW_TOP: f32 = 4.5;
-/// Speech is looked for in stretches of 20 ms.
+/// Length of the stretches that are searched for speech: 20 ms.
 const STRETCH: usize = crate::frames::FRAME_SAMPLES;
-/// A stretch is speech when it is at most 35 dB below the loudest of the original, in energy.
+/// A stretch is speech if it is at most 35 dB below the loudest one of the original, in energy.
 const ACTIVE: f64 = 3.2e-4;
-/// A segment of the original counts when at least a twelfth of it is speech: 1 s of 12.
+/// A segment of the original counts if at least a twelfth of it is speech: 1 s of 12.
 const MIN_SPOKEN: usize = 12;
-/// Speech was heard when a hundredth of its energy (−20 dB) arrived.
+/// Speech counts as heard if a hundredth of its energy (−20 dB) arrived.
 const AUDIBLE: f64 = 0.01;
-/// Choice: a segment of which less than a quarter was heard scores the floor. Above, P.862 falls
-/// with what is missing; below, scores from −0.5 to 3.0 were measured for equal amounts.
+/// Choice: a segment of which less than a quarter was heard scores the floor. Above this, P.862 falls with the missing
+/// amount; below, measured scores vary from −0.5 to 3.0 for equal amounts.
 const MIN_HEARD: usize = 4;
 
 /// A raw P.862 score: −0.5 (worst) to 4.5 (identical). The scale of the papers' figures.
@@ -46,7 +45,7 @@ const MIN_HEARD: usize = 4;
 pub struct RawPesq(pub f32);
 
 impl RawPesq {
-    /// The same score on the P.862.1 scale.
+    /// Returns the same score on the P.862.1 scale.
     #[must_use]
     pub fn mos_lqo(self) -> MosLqo {
         MosLqo(pesq::score::mos_lqo(f64::from(self.0)))
@@ -72,10 +71,10 @@ impl fmt::Display for MosLqo {
 /// Why speech cannot be the reference of a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScoreError {
-    /// No segment holds anything that PESQ takes for speech.
+    /// No segment holds anything that PESQ considers speech.
     #[error("the original holds no speech that PESQ can score: use a recording of talking people")]
     NoSpeech,
-    /// Less than PESQ's minimum.
+    /// The original is shorter than PESQ's minimum.
     #[error("the original is too short for PESQ: {samples} samples, use at least {MIN_SAMPLES}")]
     TooShort {
         /// Length of the original.
@@ -83,7 +82,7 @@ pub enum ScoreError {
     },
 }
 
-/// PESQ needs a quarter of a second.
+/// Least number of samples: PESQ needs a quarter of a second.
 pub const MIN_SAMPLES: usize = 2000;
 
 /// Original speech, cut into segments and prepared once for any number of comparisons.
@@ -94,7 +93,7 @@ pub struct Reference {
 struct Segment {
     start: usize,
     end: usize,
-    /// The energy of each stretch that is speech, by the stretch's position in the segment.
+    /// The energy of each stretch that contains speech, by the stretch's position in the segment.
     speech: Vec<(usize, f64)>,
     context: PesqContext,
 }
@@ -107,10 +106,10 @@ impl fmt::Debug for Reference {
 }
 
 impl Reference {
-    /// Prepares 8 kHz speech. Segments in which nobody speaks are left out.
+    /// Prepares 8 kHz speech. Segments without speech are left out.
     ///
     /// # Errors
-    /// [`ScoreError`] when nothing remains that can be scored.
+    /// [`ScoreError`] if no segment remains that PESQ can score.
     pub fn new(original: &[i16]) -> Result<Self, ScoreError> {
         let samples = original.len();
         if samples < MIN_SAMPLES {
@@ -129,14 +128,14 @@ impl Reference {
         Ok(Self { segments })
     }
 
-    /// The sample ranges of the segments that are scored.
+    /// Returns the sample ranges of the scored segments.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = core::ops::Range<usize>> + '_ {
         self.segments.iter().map(|s| s.start..s.end)
     }
 
-    /// Scores segment `index` of what was heard.
+    /// Scores segment `index` of the received speech.
     ///
-    /// `None` when there is no such segment or `received` ends before it.
+    /// Returns `None` if there is no such segment or `received` ends before it.
     #[must_use]
     pub fn score_segment(&self, index: usize, received: &[i16]) -> Option<RawPesq> {
         let segment = self.segments.get(index)?;
@@ -144,7 +143,7 @@ impl Reference {
         Some(segment.score(heard))
     }
 
-    /// Scores every segment of what was heard.
+    /// Scores every segment of the received speech.
     #[must_use]
     pub fn score(&self, received: &[i16]) -> Scores {
         Scores(
@@ -156,7 +155,7 @@ impl Reference {
 }
 
 impl Segment {
-    /// `None` when nobody speaks.
+    /// Returns `None` if the segment contains no speech.
     fn new(start: usize, original: &[i16], active: f64) -> Option<Self> {
         let speech: Vec<_> = stretches(original)
             .enumerate()
@@ -166,7 +165,7 @@ impl Segment {
             return None;
         }
         let context = PesqContext::new_8k(original).ok()?;
-        // PESQ may find no utterance in loud things that are not speech.
+        // PESQ may find no utterance in loud sound that is not speech.
         run_pesq(&context, original)?;
         Some(Self {
             start,
@@ -183,7 +182,7 @@ impl Segment {
         if heard * MIN_HEARD < self.speech.len() {
             return RawPesq(RAW_FLOOR);
         }
-        // Leaving a segment out that PESQ cannot align would make the worst paths look better.
+        // If segments that PESQ cannot align were left out, the worst paths would look better.
         let raw = run_pesq(&self.context, received).unwrap_or(RAW_FLOOR);
         RawPesq(raw.clamp(RAW_FLOOR, RAW_TOP))
     }
@@ -195,10 +194,10 @@ fn stretches(samples: &[i16]) -> impl Iterator<Item = f64> + '_ {
         .map(|stretch| stretch.iter().map(|&s| f64::from(s).powi(2)).sum())
 }
 
-/// `None` when PESQ has no answer.
+/// Runs PESQ. Returns `None` if PESQ gives no score.
 ///
-/// The library's index arithmetic overflows on some signals that are mostly silence, so a panic in
-/// it is an answer that it does not have; its context is only read and stays sound.
+/// The library's index arithmetic overflows on some signals that are mostly silence, so a panic in it counts as no
+/// score. Its context is only read and stays valid.
 fn run_pesq(context: &PesqContext, received: &[i16]) -> Option<f32> {
     let score = || context.score(received);
     match catch_unwind(AssertUnwindSafe(score)) {
@@ -207,7 +206,7 @@ fn run_pesq(context: &PesqContext, received: &[i16]) -> Option<f32> {
     }
 }
 
-/// Whole segments, and the rest if it is long enough or all there is.
+/// Returns the whole segments, and the remainder if it is long enough or there is nothing else.
 fn cut(samples: usize) -> impl Iterator<Item = (usize, usize)> {
     let starts = (0..samples).step_by(SEGMENT_SAMPLES);
     starts.filter_map(move |start| {
@@ -216,30 +215,30 @@ fn cut(samples: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Raw scores by segment, of one call or of many put together.
+/// Raw scores by segment, of one call or of many calls together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scores(pub Vec<RawPesq>);
 
 impl Scores {
-    /// Mean of the raw scores.
+    /// Returns the mean of the raw scores.
     #[must_use]
     pub fn raw_mean(&self) -> Option<RawPesq> {
         mean(self.0.iter().map(|s| s.0)).map(RawPesq)
     }
 
-    /// 5th percentile of the raw scores: the most affected twentieth. [Amir06 Fig. 2]
+    /// Returns the 5th percentile of the raw scores: the most affected twentieth. [Amir06 Fig. 2]
     #[must_use]
     pub fn raw_p5(&self) -> Option<RawPesq> {
         percentile_5(self.0.iter().map(|s| s.0)).map(RawPesq)
     }
 
-    /// Mean of the MOS-LQO of the segments (not the MOS-LQO of the mean).
+    /// Returns the mean of the MOS-LQO of the segments (not the MOS-LQO of the mean).
     #[must_use]
     pub fn lqo_mean(&self) -> Option<MosLqo> {
         mean(self.0.iter().map(|s| s.mos_lqo().0)).map(MosLqo)
     }
 
-    /// 5th percentile of the MOS-LQO of the segments.
+    /// Returns the 5th percentile of the MOS-LQO of the segments.
     #[must_use]
     pub fn lqo_p5(&self) -> Option<MosLqo> {
         percentile_5(self.0.iter().map(|s| s.mos_lqo().0)).map(MosLqo)
@@ -257,7 +256,7 @@ fn mean(values: impl ExactSizeIterator<Item = f32>) -> Option<f32> {
     (count > 0).then(|| (values.map(f64::from).sum::<f64>() / count as f64) as f32)
 }
 
-/// Nearest rank: the smallest value that at least 5 % of all do not exceed.
+/// Returns the 5th percentile by nearest rank: the smallest value that at least 5 % of all values do not exceed.
 fn percentile_5(values: impl Iterator<Item = f32>) -> Option<f32> {
     let mut values: Vec<f32> = values.collect();
     values.sort_by(f32::total_cmp);

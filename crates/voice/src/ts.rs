@@ -1,11 +1,11 @@
-//! MPEG transport streams, watched: the first-priority counts of ETSI TR 101 290.
+//! Monitors MPEG transport streams: the first-priority counts of ETSI TR 101 290.
 //!
 //! ```text
 //!   datagram (7 × 188 bytes, with an RTP header in front or without) ──▶ Monitor::on_datagram ──▶ Counts
 //! ```
-//! The datagrams themselves are neither changed nor kept. What the report checks in a bit stream is checked
-//! here packet by packet: a datagram's packets begin where it begins. Time is that of arrival, and looked at
-//! when something arrives; so a source that stops has one interval that was too long, and not ever more of them.
+//! The monitor neither changes nor keeps the datagrams. It makes the report's checks of a bit stream packet by packet:
+//! a datagram's first packet begins where the datagram begins. Time is that of arrival, and the monitor checks it only
+//! when something arrives. So a source that stops has one interval that was too long, and not ever more of them.
 
 mod continuity;
 mod psi;
@@ -20,28 +20,30 @@ use std::collections::BTreeMap;
 
 /// Bytes of a packet of a transport stream.
 pub const PACKET_BYTES: usize = 188;
-/// The first byte of each.
+/// The first byte of each packet.
 pub const SYNC: u8 = 0x47;
 /// The payload type of RTP for transport streams (RFC 3551).
 pub const RTP_PAYLOAD_TYPE: u8 = 33;
-/// Within this time the program association table and each program map table are sent again (TR 101 290,
-/// 1.3.a and 1.5.a).
+/// Within this time the program association table and each program map table must be repeated (TR 101 290, 1.3.a and
+/// 1.5.a).
 pub const TABLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Within this time something of each referred stream comes. The report leaves the time to the user.
-/// Choice: five seconds, as most analysers.
+/// Within this time each referred stream must send something. The report leaves the time to the user. Choice: five
+/// seconds, as most analysers.
 pub const PID_INTERVAL: Duration = Duration::from_secs(5);
-/// Correct packets after which a stream is in step, and wrong ones after which it is not (TR 101 290, 1.1).
+/// Number of correct packets after which a stream is in sync, and of wrong ones after which it is not (TR 101 290,
+/// 1.1).
 const IN_STEP_AFTER: u8 = 5;
 const OUT_OF_STEP_AFTER: u8 = 2;
-/// Programs of one stream. A table of associations has 253 at most in one section.
+/// Most programs of one stream. A program association table has at most 253 in one section.
 const PROGRAMS_MAX: usize = 256;
-/// Streams that are referred to, of all programs. Choice: eight for each program.
+/// Most streams that the programs refer to, in total. Choice: eight for each program.
 const REFERRED_MAX: usize = 2_048;
-/// The associations' own stream, and that of stuffing.
+/// The stream of the program association table, and the stream of stuffing.
 const PID_ASSOCIATIONS: u16 = 0;
 const PID_STUFFING: u16 = 0x1fff;
 
-/// What was seen. The names are those of TR 101 290, first priority, and what else tells what a count means.
+/// What the monitor has seen. The names are those of TR 101 290, first priority. The other counts help to interpret
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams.
@@ -50,26 +52,26 @@ pub struct Counts {
     pub packets: u64,
     /// 1.1: two or more sync bytes in a row were wrong.
     pub ts_sync_loss: u64,
-    /// 1.2: packets that do not begin with 47, or are cut.
+    /// 1.2: packets that do not begin with 47, or are truncated.
     pub sync_byte_error: u64,
-    /// 1.3.a: no program association table for half a second, another table in its place, or it is scrambled.
+    /// 1.3.a: no program association table for half a second, another table in its stream, or a scrambled table.
     pub pat_error: u64,
-    /// 1.4: packets that are missing, or came in another order, or more than twice.
+    /// 1.4: packets that are missing, or arrived in another order, or more than twice.
     pub continuity_count_error: u64,
     /// 1.5.a: the same for the program map tables.
     pub pmt_error: u64,
-    /// 1.6: nothing of a stream that a program map refers to, for five seconds.
+    /// 1.6: no packet of a stream that a program map refers to, for five seconds.
     pub pid_error: u64,
-    /// 2.1: packets that say themselves that they are damaged. They count for nothing else.
+    /// 2.1: packets that are marked as damaged. They count for nothing else.
     pub transport_error: u64,
-    /// 2.2: tables whose checksum is wrong. They count for nothing else.
+    /// 2.2: tables with a wrong checksum. They count for nothing else.
     pub crc_error: u64,
-    /// Datagrams of RTP that carry something else.
+    /// Datagrams of RTP with another payload.
     pub foreign: u64,
 }
 
 impl Counts {
-    /// The sum of the first-priority counts.
+    /// Returns the sum of the first-priority counts.
     pub fn first_priority(&self) -> u64 {
         self.ts_sync_loss
             + self.sync_byte_error
@@ -80,27 +82,27 @@ impl Counts {
     }
 }
 
-/// Watches one stream.
+/// Monitors one stream.
 #[derive(Debug)]
 pub struct Monitor {
     counts: Counts,
     is_in_step: bool,
-    /// Correct packets in a row while out of step, wrong ones while in step.
+    /// Number of consecutive correct packets while out of sync, of wrong ones while in sync.
     run: u8,
     pids: BTreeMap<u16, Continuity>,
     associations: Table,
-    /// The maps of the programs, by their stream.
+    /// The maps of the programs, by the stream that carries them.
     maps: BTreeMap<u16, Map>,
-    /// When something of each referred stream came last.
+    /// When each referred stream last sent something.
     referred: BTreeMap<u16, Time>,
     next_look: Time,
 }
 
-/// A table that is to come again and again.
+/// A table that must be repeated.
 #[derive(Debug, Default)]
 struct Table {
     sections: Assembler,
-    /// When it came last, or was missed last; none before the stream is in step.
+    /// When it last arrived, or was last missed; `None` before the stream is in sync.
     seen: Option<Time>,
 }
 
@@ -112,7 +114,7 @@ struct Map {
 }
 
 impl Table {
-    /// True, once for each interval, when it has not come for longer.
+    /// Returns true, once for each interval, if the table is overdue.
     fn is_missed(&mut self, now: Time) -> bool {
         let seen = *self.seen.get_or_insert(now);
         let is_missed = now.since(seen) > TABLE_INTERVAL;
@@ -130,7 +132,7 @@ impl Default for Monitor {
 }
 
 impl Monitor {
-    /// Has seen nothing.
+    /// Creates a monitor that has seen nothing.
     pub fn new() -> Monitor {
         Monitor {
             counts: Counts::default(),
@@ -144,12 +146,12 @@ impl Monitor {
         }
     }
 
-    /// What was seen so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Looks at a datagram that has come, or goes.
+    /// Examines a datagram that arrived or is being sent.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         self.counts.datagrams += 1;
         let Some(stream) = transport_stream(datagram) else {
@@ -159,7 +161,7 @@ impl Monitor {
         for packet in stream.chunks(PACKET_BYTES) {
             self.on_packet(now, packet);
         }
-        // Choice: tables are looked for every 20 ms, a small part of the shortest interval.
+        // Choice: the monitor checks for missing tables every 20 ms, a small part of the shortest interval.
         if now >= self.next_look {
             self.next_look = now + Duration::from_millis(20);
             self.look(now);
@@ -190,7 +192,7 @@ impl Monitor {
         }
         match self.pids.entry(pid).or_default().judge(packet) {
             continuity::Verdict::New => {}
-            // The second copy of a packet says nothing new.
+            // The second copy of a packet contains nothing new.
             continuity::Verdict::Copy => return,
             continuity::Verdict::Error => {
                 self.counts.continuity_count_error += 1;
@@ -202,7 +204,7 @@ impl Monitor {
         self.read_table(now, pid, packet);
     }
 
-    /// Follows whether sync bytes are where they should be.
+    /// Tracks whether sync bytes are at their positions.
     fn step(&mut self, is_right: bool) {
         if is_right == self.is_in_step {
             self.run = 0;
@@ -220,7 +222,7 @@ impl Monitor {
         self.is_in_step = !self.is_in_step;
         if !self.is_in_step {
             self.counts.ts_sync_loss += 1;
-            // What continued before need not after.
+            // The counters may start anew after the loss of sync.
             self.pids.clear();
         }
     }
@@ -232,7 +234,7 @@ impl Monitor {
         }
     }
 
-    /// The tables of a packet, if it is of a stream that has some.
+    /// Reads the tables of a packet, if its stream carries tables.
     fn read_table(&mut self, now: Time, pid: u16, packet: &[u8; PACKET_BYTES]) {
         let Some(table) = self.table(pid) else { return };
         if packet[3] & 0xc0 != 0 {
@@ -251,7 +253,7 @@ impl Monitor {
     fn on_section(&mut self, now: Time, pid: u16, bytes: &[u8]) {
         const ASSOCIATIONS: u8 = 0;
         const MAP: u8 = 2;
-        // Streams of maps may have other tables; that of associations may not.
+        // Streams of maps may carry other tables; that of associations may not.
         match (pid, bytes.first()) {
             (PID_ASSOCIATIONS, Some(&ASSOCIATIONS)) | (1.., Some(&MAP)) => {}
             (PID_ASSOCIATIONS, _) => return self.count_table_error(pid),
@@ -295,7 +297,7 @@ impl Monitor {
         }
     }
 
-    /// Streams that some map refers to, with the time from which they are missed.
+    /// Lists the streams that some map refers to, with the time from which they count as missing.
     fn learn_referred(&mut self, now: Time) {
         let all = self.maps.values().flat_map(|map| &map.streams);
         let known = core::mem::take(&mut self.referred);
@@ -306,7 +308,7 @@ impl Monitor {
             .collect();
     }
 
-    /// Counts what has not come in time.
+    /// Counts the tables and streams that are overdue.
     fn look(&mut self, now: Time) {
         if !self.is_in_step {
             return;
@@ -331,8 +333,8 @@ impl Monitor {
     }
 }
 
-/// The transport stream in a datagram, without the RTP header that may be in front; `None` for RTP that carries
-/// something else. What is neither is given as it is, and found wrong packet by packet.
+/// Returns the transport stream in a datagram, without the RTP header that may precede it; `None` for RTP with another
+/// payload. Other datagrams are returned unchanged, and their packets count as wrong one by one.
 pub fn transport_stream(datagram: &[u8]) -> Option<&[u8]> {
     // The first two bits of RTP are 10, those of a transport stream 01.
     let Ok(packet) = Packet::parse(datagram) else {
@@ -344,7 +346,7 @@ pub fn transport_stream(datagram: &[u8]) -> Option<&[u8]> {
     is_stream.then_some(payload)
 }
 
-/// What a packet carries behind its adaptation field; `None` if nothing.
+/// Returns the payload of a packet after its adaptation field; `None` if there is none.
 fn payload(packet: &[u8; PACKET_BYTES]) -> Option<&[u8]> {
     if packet[3] & 0x10 == 0 {
         return None;

@@ -1,14 +1,13 @@
-//! WAV files, as bytes: any common recording in, telephone speech out, and back.
+//! WAV files, as bytes: converts any common recording to telephone speech, and writes speech as WAV.
 //!
-//! [`read_speech`] turns a recording into what a telephone would send: one channel, 8 kHz, 16 bits,
-//! its loudest sample at −3 dBFS.
+//! [`read_speech`] turns a recording into telephone speech: one channel, 8 kHz, 16 bits, its loudest sample at −3 dBFS.
 //!
 //! ```text
 //!  bytes ─> chunks ─> format + data ─> mean of the channels ─> resample to 8 kHz ─> peak −3 dBFS
 //! ```
 //!
-//! The file comes from a user, so nothing in it is believed: every length is checked against the
-//! bytes that are there, and memory is bounded by them and by [`MAX_SECONDS`].
+//! The file comes from a user, so the code trusts nothing in it: every length is checked against the bytes that are
+//! present. These bytes and [`MAX_SECONDS`] limit the memory.
 
 use rubato::audioadapter_buffers::direct::SequentialSliceOfVecs;
 use rubato::{Fft, FixedSync, Resampler, WindowFunction};
@@ -16,14 +15,14 @@ use rubato::{Fft, FixedSync, Resampler, WindowFunction};
 use crate::SAMPLE_RATE_HZ;
 use crate::g711::Law;
 
-/// Lowest sample rate taken: below it there is no telephone band to score.
+/// Lowest sample rate that is accepted: below it there is no telephone band to score.
 pub const MIN_RATE_HZ: u32 = 8000;
-/// Highest sample rate taken.
+/// Highest sample rate that is accepted.
 pub const MAX_RATE_HZ: u32 = 96_000;
-/// Most channels taken (7.1 sound); they are averaged.
+/// Most channels that are accepted (7.1 sound); they are averaged.
 pub const MAX_CHANNELS: u16 = 8;
-/// Longest recording taken: twice the five minutes of [Amir06 §II-C]. At 96 kHz that is
-/// 600 · 96 000 · 4 bytes = 230 MB of work space.
+/// Longest recording that is accepted: twice the five minutes of [Amir06 §II-C]. At 96 kHz that is 600 · 96 000 · 4
+/// bytes = 230 MB of work space.
 pub const MAX_SECONDS: u32 = 600;
 /// Loudest sample of the result: −3 dBFS, 32 768 · 10^(−3/20). Peaks of −1 to −6 dB score best
 /// through G.711, which clips at full scale and is coarse near silence.
@@ -43,23 +42,23 @@ pub struct Speech {
 /// Why a WAV file was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WavError {
-    /// No RIFF/WAVE header.
+    /// The file has no RIFF/WAVE header.
     #[error("not a WAV file: it does not begin with RIFF….WAVE; convert it (sox IN OUT.wav)")]
     NotWav,
     /// The file ends early.
     #[error("the WAV file is cut short: {part} needs {needed} bytes, {present} are there")]
     Truncated {
-        /// What was being read.
+        /// The part that was being read.
         part: &'static str,
-        /// Bytes that the file promised.
+        /// Number of bytes that the file announced.
         needed: usize,
-        /// Bytes that are there.
+        /// Number of bytes that are present.
         present: usize,
     },
-    /// No format, or no data after it.
+    /// The file has no format, or no data after it.
     #[error("the WAV file has no {0} chunk: it is damaged, convert it again")]
     Missing(&'static str),
-    /// A compressed or unknown encoding.
+    /// The encoding is compressed or unknown.
     #[error(
         "WAV encoding {tag:#06x} with {bits} bits is not supported: use PCM of 8, 16, 24 or 32 bits, \
          float, A-law or µ-law"
@@ -70,30 +69,30 @@ pub enum WavError {
         /// Bits per sample.
         bits: u16,
     },
-    /// Zero or too many channels.
+    /// The number of channels is zero or too large.
     #[error("the WAV file has {0} channels: use 1 to {MAX_CHANNELS}")]
     Channels(u16),
-    /// A sample rate out of range.
+    /// The sample rate is out of range.
     #[error("the WAV file has {0} samples per second: use {MIN_RATE_HZ} to {MAX_RATE_HZ}")]
     Rate(u32),
-    /// A header that contradicts itself.
+    /// The header contradicts itself.
     #[error("the WAV file's header says {stated} bytes per frame, its format needs {expected}")]
     BlockSize {
-        /// As stated.
+        /// Bytes per frame in the header.
         stated: u16,
-        /// As channels and bits require.
+        /// Bytes per frame for the channels and bits.
         expected: u16,
     },
-    /// Too long.
+    /// The recording is too long.
     #[error("the recording is {seconds} s long: use at most {MAX_SECONDS} s")]
     TooLong {
         /// Its duration.
         seconds: u32,
     },
-    /// A float that is no number.
+    /// A float is not a finite number.
     #[error("sample {0} of the WAV file is not a finite number: convert it again")]
     NotFinite(usize),
-    /// Nothing to hear.
+    /// The recording is empty or silent.
     #[error("the recording is empty or silent: use one of talking people")]
     Silent,
 }
@@ -101,11 +100,11 @@ pub enum WavError {
 /// Reads a recording as telephone speech.
 ///
 /// # Errors
-/// [`WavError`], which says what to do.
+/// [`WavError`], whose text says what to do.
 pub fn read_speech(bytes: &[u8]) -> Result<Speech, WavError> {
     let (format, data) = find_chunks(bytes)?;
     let mut mono = format.mix(data)?;
-    // Floats may have any scale; at 1 the resampler is at its best.
+    // Floats may have any scale; the resampler is most precise at 1.
     scale_to(&mut mono, 1.0)?;
     let mut mono = resample(mono, format.rate_hz);
     scale_to(&mut mono, PEAK)?;
@@ -119,7 +118,7 @@ pub fn read_speech(bytes: &[u8]) -> Result<Speech, WavError> {
 /// Writes 8 kHz mono PCM as a WAV file.
 #[must_use]
 pub fn write(pcm: &[i16]) -> Vec<u8> {
-    // A file cannot hold more than its 32-bit lengths say: 37 hours.
+    // A file cannot hold more than its 32-bit lengths allow: 37 hours.
     let pcm = &pcm[..pcm.len().min((u32::MAX as usize - 36) / 2)];
     let data_bytes = 2 * pcm.len() as u32;
     let mut out = Vec::with_capacity(44 + 2 * pcm.len());
@@ -150,7 +149,7 @@ enum Encoding {
     Float32,
     Float64,
     G711(Law),
-    /// Little-endian two's complement of this many bytes; one byte is offset binary.
+    /// Little-endian two's complement of this many bytes; one byte means offset binary.
     Int(u16),
 }
 
@@ -164,7 +163,7 @@ impl Encoding {
         }
     }
 
-    /// One sample; `bytes` has the encoding's length. Full scale is 1.
+    /// Decodes one sample; `bytes` has the encoding's length. Full scale is 1.
     fn decode(self, bytes: &[u8]) -> f32 {
         match (self, bytes) {
             (Encoding::Float32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
@@ -192,7 +191,7 @@ struct Format {
     rate_hz: u32,
 }
 
-/// Walks the chunks: the format first, then the data; everything else is passed over.
+/// Walks the chunks: the format first, then the data; it skips everything else.
 ///
 /// ```text
 ///  "RIFF" length "WAVE"  { id[4] length[4, little-endian] body[length] pad to even }*
@@ -249,7 +248,7 @@ impl Format {
         let block = u16_at(12)?;
         let bits = u16_at(14)?;
         if tag == TAG_EXTENSIBLE {
-            // The true tag opens the sub-format's identifier.
+            // The sub-format's identifier begins with the true tag.
             tag = u16_at(24)?;
         }
         let encoding = match (tag, bits) {
@@ -280,7 +279,7 @@ impl Format {
         })
     }
 
-    /// The mean of the channels. A last incomplete frame is dropped.
+    /// Returns the mean of the channels. A last incomplete frame is dropped.
     fn mix(self, data: &[u8]) -> Result<Vec<f32>, WavError> {
         let bytes = usize::from(self.encoding.bytes());
         let frame_bytes = bytes * usize::from(self.channels);
@@ -319,12 +318,12 @@ fn scale_to(samples: &mut [f32], peak: f32) -> Result<(), WavError> {
     Ok(())
 }
 
-/// To 8 kHz, with everything above 4 kHz filtered out.
+/// Resamples to 8 kHz, with everything above 4 kHz filtered out.
 fn resample(mono: Vec<f32>, rate_hz: u32) -> Vec<f32> {
     if rate_hz == SAMPLE_RATE_HZ {
         return mono;
     }
-    /// Frames per FFT block; the filter is as long, which makes it sharp at the band's edge.
+    /// Frames per FFT block; the filter has the same length, which makes it sharp at the band's edge.
     const BLOCK: usize = 4096;
     let frames = mono.len();
     let (from, to) = (rate_hz as usize, SAMPLE_RATE_HZ as usize);

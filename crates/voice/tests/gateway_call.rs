@@ -21,16 +21,16 @@ const STREAM: StreamId = StreamId {
     media: 0,
 };
 
-/// A gateway, as far as one call with one stream goes.
+/// A gateway, reduced to one call with one stream.
 struct Gateway {
     node: NodeAddr,
     ip: IpAddr,
     domain: &'static str,
     calls: Calls,
     exchange: Exchange,
-    /// Of the phone's side, and of the overlay's.
+    /// The ports of the phone's side, and of the overlay's.
     local: [LocalPorts; 2],
-    /// The phone called.
+    /// The side of its phone in the call.
     phone: Side,
 }
 
@@ -57,7 +57,7 @@ impl Gateway {
         }
     }
 
-    /// Passes a description on, toward the phone or the overlay, and notes what it says.
+    /// Passes a description on, towards the phone or the overlay, and notes its contents.
     fn pass(&mut self, now: Time, by: Side, text: &[u8]) -> Vec<u8> {
         let sdp = Sdp::parse(text).expect("a valid description");
         match self.exchange.open_offer() {
@@ -128,7 +128,7 @@ fn packet(seq: u16) -> Vec<u8> {
     [&header.to_bytes()[..], &[0xff; 160]].concat()
 }
 
-/// From the caller's phone to the callee's: where it arrives, or where it was dropped.
+/// Sends a packet from the caller's phone to the callee's. Returns where it arrives, or why it was dropped.
 fn cross(a: &mut Gateway, b: &mut Gateway, now: Time, bytes: &[u8]) -> Result<SocketAddr, Drop> {
     let from = SocketAddr::from(([10, 1, 0, 5], 4000));
     let forward = a.calls.on_udp(now, a.local[0].rtp, from, bytes)?;
@@ -145,7 +145,7 @@ fn cross(a: &mut Gateway, b: &mut Gateway, now: Time, bytes: &[u8]) -> Result<So
     }
 }
 
-/// Offer by the caller, answer by the callee, through both gateways.
+/// Passes an offer of the caller and an answer of the callee through both gateways.
 fn exchange(a: &mut Gateway, b: &mut Gateway, now: Time, offer: &[u8], answer: &[u8]) -> Vec<u8> {
     let over_the_overlay = a.pass(now, Side::Caller, offer);
     let to_callee = b.pass(now, Side::Caller, &over_the_overlay);
@@ -164,7 +164,7 @@ fn a_call_crosses_is_held_resumed_and_ends() {
     let answer = phone(2, 6000, both);
     let back = exchange(&mut a, &mut b, Time::ZERO, &offer, &answer);
 
-    // The caller's phone is told of its gateway only.
+    // The description for the caller's phone contains only the gateway's address.
     let sdp = Sdp::parse(&back).expect("what was written can be read");
     let told = End::of(&sdp.media()[0]);
     let gateway = SocketAddr::new(a.ip, a.local[0].rtp);
@@ -190,7 +190,7 @@ fn a_call_crosses_is_held_resumed_and_ends() {
     assert_eq!(quality.counts.loss_before_recovery(), 0.02);
     assert!(quality.mos().is_some_and(|mos| mos > 4.2));
 
-    // Held by the caller, and resumed at another port of the callee.
+    // The caller holds the call and resumes it; the callee then receives at another port.
     let s = |s| Time::ZERO + Duration::from_secs(s);
     let held = phone(1, 4000, Direction::Inactive);
     exchange(
@@ -206,7 +206,7 @@ fn a_call_crosses_is_held_resumed_and_ends() {
     let moved = SocketAddr::from(([10, 2, 0, 5], 7000));
     assert_eq!(cross(&mut a, &mut b, s(1001), &packet(250)), Ok(moved));
 
-    // The far node is lost: the surviving gateway ends what went through it.
+    // The far node is lost: the surviving gateway ends the calls that went through it.
     let lost: Vec<_> = a.calls.through(b.node).collect();
     assert_eq!(lost, [CALL]);
     assert_eq!(
@@ -217,7 +217,7 @@ fn a_call_crosses_is_held_resumed_and_ends() {
         cross(&mut a, &mut b, s(1002), &packet(251)),
         Err(Drop::NoCall)
     );
-    // Without a BYE the other ends by itself.
+    // Without a BYE, the other gateway ends the call by itself.
     let ended = b.calls.on_timeout(s(1100), 10);
     assert_eq!(ended.len(), 1);
     for carrier in [Carrier::Udp, Carrier::Overlay] {

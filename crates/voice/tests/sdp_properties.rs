@@ -1,4 +1,4 @@
-//! Descriptions out of a grammar: what is steered, and that nothing else changes.
+//! Descriptions from a grammar: tests check the steered parts, and that nothing else changes.
 
 use core::net::IpAddr;
 
@@ -21,7 +21,7 @@ fn address() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Lines that pass through any steering.
+/// Draws lines that pass unchanged through any steering.
 fn other_line() -> impl Strategy<Value = String> {
     prop_oneof![
         "[bikt]=[ -~]{0,30}",
@@ -37,7 +37,7 @@ fn other_line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Lines that default steering takes out of what it leads.
+/// Draws lines that default steering removes from the sections that it steers.
 fn ice_line() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("a=ice-ufrag:8hhY".to_owned()),
@@ -70,7 +70,7 @@ fn section() -> impl Strategy<Value = Vec<String>> {
     )
 }
 
-/// A description as its lines, and their end.
+/// Draws a description as its lines, and their line end.
 fn description() -> impl Strategy<Value = (Vec<String>, &'static str)> {
     let session = (
         prop_oneof![3 => address().prop_map(|a| format!("c={a}")), 1 => Just(String::new())],
@@ -119,7 +119,7 @@ fn announce() -> Announce {
         .expect("it follows the grammar")
 }
 
-/// Lines that steering may change, put in or take out.
+/// Returns whether steering may change, insert or remove a line.
 fn may_change(line: &str) -> bool {
     ["m=", "c=", "a=rtcp:", "a=ice-", "a=candidate:", "a=sinew:"]
         .iter()
@@ -136,7 +136,7 @@ proptest! {
         one_host in any::<bool>(),
     ) {
         let text = lines.join(end) + end;
-        // A section without an address the grammar makes at times.
+        // The grammar sometimes makes a section without an address.
         let sdp = Sdp::parse(text.as_bytes());
         prop_assume!(sdp.is_ok());
         let sdp = sdp.unwrap();
@@ -148,7 +148,7 @@ proptest! {
         prop_assert!(read.is_ok(), "{:?}\n{}", read, String::from_utf8_lossy(&out));
         let read = read.unwrap();
 
-        // Each section goes where it was led, and the others are as they were.
+        // Each steered section has its new address, and the others are unchanged.
         prop_assert_eq!(read.media().len(), sdp.media().len());
         for ((was, is), edit) in sdp.media().iter().zip(read.media()).zip(&rewrite.media) {
             match edit {
@@ -180,14 +180,14 @@ proptest! {
             prop_assert_eq!(is.is_on_hold() || is.port == 0, was.is_on_hold() || is.port == 0);
         }
 
-        // All other lines, in their order and with their ends.
+        // All other lines stay, in their order and with their line ends.
         let out_text = String::from_utf8(out.clone()).unwrap();
         let kept = |text: &str| -> Vec<String> {
             text.split_inclusive('\n').filter(|line| !may_change(line)).map(str::to_owned).collect()
         };
         prop_assert_eq!(kept(&out_text), kept(&text));
 
-        // Once is enough.
+        // A second application changes nothing.
         prop_assert_eq!(rewrite.apply(&read), Ok(out));
     }
 

@@ -1,4 +1,4 @@
-//! `sinew cp` as a process, fed with zeros for as long as is wanted.
+//! `sinew cp` as a process that gets zeros as input for as long as needed.
 
 use serde_json::Value;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What is written at once.
+/// Block size of writes.
 const BLOCK_BYTES: usize = 256 * 1024;
-/// How often it is looked whether it has ended.
+/// How often the benchmark checks whether the copy has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A copy that is under way. Dropping it ends it.
+/// A copy in progress. Dropping it ends it.
 pub(crate) struct Copying {
     child: Child,
     fed: Arc<AtomicU64>,
@@ -22,7 +22,7 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// Runs `sinew cp - …`, and feeds it with so many bytes at most.
+    /// Runs `sinew cp - …`, and feeds it with at most `bytes` bytes.
     pub(crate) fn begin(mut command: Command, bytes: u64) -> io::Result<Copying> {
         let command = command
             .stdin(Stdio::piped())
@@ -41,19 +41,19 @@ impl Copying {
         })
     }
 
-    /// Bytes that it has taken so far.
+    /// Returns the bytes that it has accepted so far.
     pub(crate) fn fed(&self) -> u64 {
         self.fed.load(Ordering::Relaxed)
     }
 
-    /// Gives it no more, and waits until it is done.
+    /// Ends the input, and waits until the copy is done.
     pub(crate) fn stop(self) -> io::Result<Value> {
         self.stop.store(true, Ordering::Relaxed);
         self.end()
     }
 
-    /// Gives it no more, and waits until it is done, but no longer than that: then it ends, and says
-    /// nothing.
+    /// Ends the input, and waits at most `patience` until the copy is done. If it is not done by then, the copy is
+    /// ended and there is no result.
     pub(crate) fn stop_within(mut self, patience: Duration) -> io::Result<Option<Value>> {
         self.stop.store(true, Ordering::Relaxed);
         let latest = Instant::now() + patience;
@@ -66,7 +66,7 @@ impl Copying {
         self.end().map(Some)
     }
 
-    /// Waits until it is done: what it says by `--json`.
+    /// Waits until the copy is done. Returns its `--json` output.
     pub(crate) fn end(mut self) -> io::Result<Value> {
         let mut told = Vec::new();
         let mut said = String::new();
@@ -78,7 +78,7 @@ impl Copying {
         }
         let status = self.child.wait()?;
         if let Some(feeder) = self.feeder.take() {
-            // It ends when the copy takes no more.
+            // The feeder ends when the copy accepts no more input.
             let _ = feeder.join();
         }
         match status.success() {
@@ -90,7 +90,7 @@ impl Copying {
 
 impl Drop for Copying {
     fn drop(&mut self) {
-        // Fails if it has ended already.
+        // This fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -101,7 +101,7 @@ fn feed(mut input: ChildStdin, bytes: u64, fed: &AtomicU64, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let left = bytes - fed.load(Ordering::Relaxed);
         let next = left.min(BLOCK_BYTES as u64) as usize;
-        // Why a copy takes no more is seen by its end.
+        // The end of the copy shows why it accepts no more input.
         if next == 0 || input.write_all(&block[..next]).is_err() {
             break;
         }

@@ -1,24 +1,24 @@
-//! A network of its own for each benchmark: a root key that nobody keeps, and nodes with names
-//! and addresses out of one small plan.
+//! A separate network for each benchmark: a root key that is not kept, and nodes with names and addresses from one
+//! small plan.
 
 use super::BenchError;
 use base::NodeAddr;
 use secure::{Authority, Identity, Keys, Network, Validity};
 use std::net::Ipv4Addr;
 
-/// The network exists for minutes. Nodes warn 30 days before a certificate ends.
+/// The network exists for minutes. Nodes warn 30 days before a certificate expires.
 const VALID_S: u64 = 60 * 86_400;
-/// A machine whose clock is set back meanwhile keeps its certificates.
+/// Certificates stay valid on a machine whose clock is set back in the meantime.
 const EARLY_S: u64 = 86_400;
 
-/// The network and who may be in it.
+/// The network and its authority.
 pub(crate) struct Issuer {
     authority: Authority,
     validity: Validity,
 }
 
 impl Issuer {
-    /// A fresh network.
+    /// Creates a new network.
     pub(crate) fn new(unix_s: u64) -> Result<Issuer, BenchError> {
         Ok(Issuer {
             authority: Authority::generate(&net::sched::entropy()?),
@@ -29,17 +29,17 @@ impl Issuer {
         })
     }
 
-    /// The network as its nodes know it.
+    /// Returns the network as its nodes know it.
     pub(crate) fn network(&self) -> Network {
         self.authority.network()
     }
 
-    /// Keys and certificate of the `i`-th node.
+    /// Returns the keys and certificate of the `i`-th node.
     pub(crate) fn identity(&mut self, i: usize) -> Result<Identity, BenchError> {
         self.identity_of(&name(i), address(i))
     }
 
-    /// Keys and certificate of a node.
+    /// Returns the keys and certificate of a node.
     pub(crate) fn identity_of(
         &mut self,
         name: &str,
@@ -63,12 +63,12 @@ impl Issuer {
     }
 }
 
-/// The overlay address of the `i`-th node: 10.7.0.1 and on.
+/// Returns the overlay address of the `i`-th node, from 10.7.0.1 up.
 pub(crate) fn address(i: usize) -> NodeAddr {
     NodeAddr(u32::from(Ipv4Addr::new(10, 7, 0, i as u8 + 1)))
 }
 
-/// The name of the `i`-th node: `a`, `b`, …
+/// Returns the name of the `i`-th node: `a`, `b`, …
 pub(crate) fn name(i: usize) -> String {
     char::from(b'a' + (i % 26) as u8).to_string()
 }

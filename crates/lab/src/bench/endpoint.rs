@@ -1,13 +1,13 @@
-//! One end of a chain inside the benchmark's own process: a real engine behind a real socket,
-//! driven by the loop of the measurement, so that nothing waits for a wake-up.
+//! One end of a chain inside the benchmark's own process: a real engine behind a real socket. The loop of the
+//! measurement drives it, so that nothing waits for a wake-up.
 //!
 //! ```text
 //!   seal ──> packets, sealed and packed as GSO will take them ──> fire (volley.rs)
 //!   step:  socket ──> engine ──> counted        timers, hellos, requests, answers as in any node
 //! ```
 //!
-//! The sending end seals ahead of time, since sealing costs as much as forwarding does. Meanwhile
-//! it says nothing else: a hello would carry a later counter than the packets that wait.
+//! The sending end seals ahead of time, since sealing costs as much as forwarding does. In the meantime it must not
+//! send anything else: a hello would have a later counter than the waiting packets.
 
 use super::BenchError;
 use super::credentials::{Issuer, address, name};
@@ -26,14 +26,14 @@ use wire::ipc;
 
 /// Memory for packets that are sealed and wait.
 pub(crate) const SEALED_BYTES: usize = 128 << 20;
-/// Large buffers: the packets that wait, and what the socket and an emulated link hold.
+/// Number of large buffers: for the waiting packets, and for those that the socket and an emulated link hold.
 const LARGE_SLOTS: usize = SEALED_BYTES / LARGE_BYTES + 1_024;
-/// Small buffers: single packets on an emulated link at 200 000 packets/s for 20 ms, and more.
+/// Number of small buffers: for single packets on an emulated link at 200 000 packets/s for 20 ms, and more.
 const SMALL_SLOTS: usize = 16_384;
-/// Messages per step, few, so that a sender in the same loop is not late.
+/// Messages per step; few, so that a sender in the same loop is not late.
 const MESSAGES: usize = 4;
 
-/// An engine, its socket, and what has arrived at it.
+/// An engine, its socket, and the count of what arrived.
 pub(crate) struct Endpoint {
     node: Node,
     desk: Desk,
@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
 struct Desk {
     pool: Pool,
     queue: SendQueue,
-    /// Sealed packets are packed here instead of being sent.
+    /// If set, sealed packets are packed here instead of being sent.
     packing: Option<Packing>,
     delivered: u64,
 }
@@ -58,20 +58,20 @@ struct Packing {
     done: VecDeque<Burst>,
 }
 
-/// What an endpoint is told.
+/// The configuration of an endpoint.
 pub(crate) struct Setup {
     pub(crate) index: usize,
     pub(crate) socket: Socket,
     pub(crate) neighbor: usize,
     pub(crate) dial: Option<UnderlayAddr>,
-    /// It loses one packet of so many, and asks for none of them.
+    /// If set, the endpoint loses one packet of this many, and requests none of them.
     pub(crate) loses_one_of: Option<u64>,
 }
 
 impl Endpoint {
     pub(crate) fn new(issuer: &mut Issuer, setup: Setup) -> Result<Endpoint, BenchError> {
         let clock = Clock::new();
-        // It goes to the limits of what it measures, and over them: nothing brakes it.
+        // The benchmark reaches and exceeds limits on purpose, so no brake must slow it down.
         let mut settings = Settings {
             brake: None,
             ..Settings::modern()
@@ -112,7 +112,7 @@ impl Endpoint {
         })
     }
 
-    /// Handles what is there to be received, timers included; how many messages were there.
+    /// Handles received messages and timers. Returns the number of messages.
     pub(crate) fn step(&mut self) -> usize {
         // Errors of a datagram socket concern single packets.
         let _ = self
@@ -154,7 +154,7 @@ impl Endpoint {
         self.request(client, Request::Options(options));
     }
 
-    /// Changes the way to the neighbour.
+    /// Changes the model of the path to the neighbour.
     pub(crate) fn impair(&mut self, neighbor: usize, model: base::impair::Model) {
         let operation = Operation::Impair {
             neighbor: address(neighbor),
@@ -163,8 +163,8 @@ impl Endpoint {
         self.request(ClientId(0), Request::Operate(operation));
     }
 
-    /// Packets of `payload` bytes from `flows` clients in turn, sealed for the neighbour and cut
-    /// into bursts. They must be sent before the engine says anything else.
+    /// Makes packets of `payload` bytes from `flows` clients in turn, seals them for the neighbour and cuts them into
+    /// bursts. They must be sent before the engine sends anything else.
     pub(crate) fn seal(
         &mut self,
         packets: usize,
@@ -210,8 +210,8 @@ impl Endpoint {
         self.send();
     }
 
-    /// True if packets to node `index` go at once: there is a way by the metric of voice, and a session from end to
-    /// end.
+    /// Returns whether packets to node `index` are sent at once: there is a path by the metric of voice, and an
+    /// end-to-end session.
     pub(crate) fn has_route(&self, index: usize) -> bool {
         let to = address(index).to_string();
         let snapshot = self.node.snapshot(self.clock.now());
@@ -234,7 +234,7 @@ impl Endpoint {
     }
 }
 
-/// What arrives are packets that reach a client here.
+/// Counts packets that reach a client here as arrivals.
 impl Sink for Endpoint {
     fn step(&mut self) -> usize {
         Endpoint::step(self)
@@ -249,7 +249,7 @@ impl Outbox<Node> for Desk {
     fn send(&mut self, to: UnderlayAddr, burst: Burst) {
         match &mut self.packing {
             Some(packing) => packing.push(&self.pool, &burst),
-            // What does not fit is lost, as in a node.
+            // A packet that does not fit is lost, as in a node.
             None => drop(self.queue.push(to, burst)),
         }
     }
@@ -267,7 +267,7 @@ impl Outbox<Node> for Desk {
 
 impl Packing {
     fn push(&mut self, pool: &Pool, packet: &Burst) {
-        // Whole bursts only, so that all are equal.
+        // Only whole bursts fit, so that all have the same size.
         let fit = LARGE_BYTES / packet.len() / self.per_burst * self.per_burst;
         let room = |open: &mut Burst| open.segments() < fit && open.append(packet.bytes());
         if self.open.as_mut().is_some_and(room) {
@@ -280,7 +280,7 @@ impl Packing {
         });
     }
 
-    /// Cuts the buffer that was filled.
+    /// Cuts the filled buffer into bursts.
     fn close(&mut self) {
         cut(self.open.take(), self.per_burst, &mut self.done);
     }
@@ -291,7 +291,7 @@ impl Packing {
     }
 }
 
-/// A UDP socket for bursts at `at`.
+/// Opens a UDP socket for bursts at `at`.
 pub(crate) fn socket(at: SocketAddr) -> Result<Socket, BenchError> {
     Ok(Socket::bind(at, Options::default())?)
 }

@@ -1,6 +1,6 @@
-//! Nodes as processes: each is what an operator would run, with a certificate of a network that
-//! exists for this run only. Dropping the fleet ends them, unless they were left running, and removes
-//! their files, unless the folder is someone else's.
+//! Nodes as processes, run as an operator would run them, with certificates of a network that exists for this run only.
+//! Dropping the fleet ends the nodes, unless they were left running, and removes their files, unless the caller
+//! provided the folder.
 //!
 //! ```text
 //!   keys, certificate, configuration ─> spawn, pinned, in its network ─> wait ─> ... ─> kill
@@ -26,46 +26,46 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tools::interrupt::Interrupt;
 
-/// Sessions, links and routes take a second; a loaded machine takes longer to start processes.
+/// How long to wait: sessions, links and routes take a second; a loaded machine takes longer to start processes.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often nodes are asked whether they are ready.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
-/// Nodes that have names and addresses of their own accord.
+/// Number of nodes with default names and addresses.
 const MEMBERS: usize = 26;
-/// Lines of a node's log that an error shows.
+/// Number of lines of a node's log that an error shows.
 const LOG_LINES: usize = 8;
 
-/// How a node is to be run.
+/// How to run a node.
 pub(crate) struct Spec<'a> {
-    /// Where it listens.
+    /// The address at which it listens.
     pub(crate) listen: SocketAddr,
     /// Its neighbours.
     pub(crate) neighbors: Vec<Beside>,
     /// The processor that it is confined to.
     pub(crate) cpu: Option<usize>,
-    /// The network that it lives in; `None` for this process's own.
+    /// The network namespace in which it runs; `None` for this process's own.
     pub(crate) inside: Option<&'a Namespace>,
-    /// It asks for real-time priority.
+    /// Whether it requests real-time priority.
     pub(crate) realtime: bool,
-    /// It has the papers' timers and thresholds.
+    /// Whether it has the papers' timers and thresholds.
     pub(crate) paper: bool,
-    /// Numbers that differ from the profile's.
+    /// Settings that differ from the profile's.
     pub(crate) settings: &'a [(String, String)],
-    /// What its reliable links do.
+    /// The settings of its reliable links.
     pub(crate) reliable: ReliableLinks,
-    /// A multicast bridge in it: the TAP interface that it makes, and that one's address.
+    /// The multicast bridge in it: the TAP interface that it makes, and that interface's address.
     pub(crate) bridge: Option<(&'a str, Ipv4Addr)>,
-    /// Transfers of bulk data that it takes part in at the same time; `None` for as many as nodes do.
+    /// Most transfers of bulk data at the same time; `None` for the node's default.
     pub(crate) transfers: Option<usize>,
 }
 
 /// A neighbour of a node.
 pub(crate) struct Beside {
-    /// Which node.
+    /// The neighbour's index.
     pub(crate) index: usize,
-    /// Where to dial it.
+    /// The address to dial.
     pub(crate) dial: Option<SocketAddr>,
-    /// What the way to it is like.
+    /// The impairments of the path to it.
     pub(crate) impair: Option<Model>,
 }
 
@@ -76,30 +76,30 @@ pub(crate) struct Fleet {
     pub(crate) issuer: Issuer,
     members: Vec<Member>,
     folder: PathBuf,
-    // The last to be dropped: the nodes' files are in it.
+    // This field is dropped last: it holds the nodes' files.
     scratch: Option<Scratch>,
 }
 
-/// Who may be in the network.
+/// A member of the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) address: NodeAddr,
-    /// What its files are called.
+    /// The first part of its files' names.
     pub(crate) stem: String,
 }
 
 /// One node.
 pub(crate) struct Process {
     index: usize,
-    /// `None` once it was ended.
+    /// `None` after it was ended.
     child: Option<Child>,
     member: Member,
     dir: PathBuf,
 }
 
 impl Member {
-    /// A node whose files are called like it, or by its number where that is no good file name.
+    /// Creates a member whose files have its name, or its number if the name is not a good file name.
     pub(crate) fn new(index: usize, name: &str, address: NodeAddr) -> Member {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let is_plain = !name.starts_with('.') && name.chars().all(plain);
@@ -115,8 +115,8 @@ impl Member {
 }
 
 impl Fleet {
-    /// No nodes yet, and names and addresses for some. `program` is run as
-    /// `PROGRAM node --config FILE`; `None` for the running one.
+    /// Creates a fleet without running nodes, with names and addresses for some. `program` is run as `PROGRAM node
+    /// --config FILE`; `None` for the running one.
     pub(crate) fn new(program: Option<&Path>) -> Result<Fleet, BenchError> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -126,7 +126,7 @@ impl Fleet {
         Fleet::of(program, members.collect(), None)
     }
 
-    /// No nodes yet. Their files are in `folder`, or in one that disappears with the fleet.
+    /// Creates a fleet without running nodes. Their files are in `folder`, or in one that is removed with the fleet.
     pub(crate) fn of(
         program: PathBuf,
         members: Vec<Member>,
@@ -171,7 +171,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends node `index` without a word.
+    /// Kills node `index` without notice.
     pub(crate) fn kill(&mut self, index: usize) -> Result<(), BenchError> {
         let process = self.processes.iter_mut().find(|one| one.index == index);
         if let Some(mut child) = process.and_then(|process| process.child.take()) {
@@ -181,7 +181,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Starts a node that was started before, anew if it runs, with the same keys.
+    /// Restarts a node that was started before with the same keys; it may still run.
     pub(crate) fn restart(&mut self, index: usize, spec: &Spec<'_>) -> Result<(), BenchError> {
         self.kill(index)?;
         let member = self.members[index].clone();
@@ -192,8 +192,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Has node `index` wait until [`Fleet::resume`], as if its machine did something else; nothing
-    /// if it does not run.
+    /// Stops node `index` until [`Fleet::resume`], as if its machine did other work. Does nothing if the node does not
+    /// run.
     pub(crate) fn stop(&self, index: usize) -> Result<(), BenchError> {
         match self.node(index).id() {
             Ok(pid) => Ok(signals::stop(pid)?),
@@ -201,7 +201,7 @@ impl Fleet {
         }
     }
 
-    /// Has a node go on.
+    /// Lets a node continue.
     pub(crate) fn resume(&self, index: usize) -> Result<(), BenchError> {
         match self.node(index).id() {
             Ok(pid) => Ok(signals::resume(pid)?),
@@ -209,12 +209,12 @@ impl Fleet {
         }
     }
 
-    /// All nodes that were started.
+    /// Returns all nodes that were started.
     pub(crate) fn nodes(&self) -> &[Process] {
         &self.processes
     }
 
-    /// Leaves the nodes running, and their files where they are.
+    /// Leaves the nodes running, and their files in place.
     pub(crate) fn leave(mut self) {
         self.processes.clear();
         if let Some(scratch) = self.scratch.take() {
@@ -227,7 +227,7 @@ impl Fleet {
         Ok(write(&path, text.as_bytes())?)
     }
 
-    /// Node `index`, which was started.
+    /// Returns node `index`, which must have been started.
     pub(crate) fn node(&self, index: usize) -> &Process {
         let found = self.processes.iter().find(|process| process.index == index);
         found.expect("only nodes that were started are asked for")
@@ -290,9 +290,9 @@ impl Fleet {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C is for whoever started them.
+            // Only the program that started the nodes must handle Ctrl-C.
             .process_group(0);
-        // A process runs where the thread that starts it may run.
+        // A process inherits the processors and the network of the thread that starts it.
         let cpu = spec.cpu;
         let started = std::thread::scope(|scope| {
             let starter = scope.spawn(move || {
@@ -310,17 +310,17 @@ impl Fleet {
 }
 
 impl Process {
-    /// What it has used.
+    /// Returns what it has used.
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         Usage::of(self.id()?)
     }
 
-    /// Bytes of memory that it has in use.
+    /// Returns the bytes of memory that it has in use.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         usage::resident_bytes(self.id()?)
     }
 
-    /// Its process, if it runs.
+    /// Returns its process id, if it runs.
     pub(crate) fn id(&self) -> io::Result<u32> {
         let child = self.child.as_ref();
         child
@@ -328,12 +328,12 @@ impl Process {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Who it is.
+    /// Returns the member that it is.
     pub(crate) fn member(&self) -> &Member {
         &self.member
     }
 
-    /// Its operator's socket file.
+    /// Returns its operator's socket file.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.file("control")
     }
@@ -342,17 +342,17 @@ impl Process {
         self.dir.join(format!("{}.{suffix}", self.member.stem))
     }
 
-    /// Its state.
+    /// Returns its state.
     pub(crate) fn snapshot(&self) -> io::Result<Value> {
         control::snapshot(&self.control_socket())
     }
 
-    /// Its clients' socket file.
+    /// Returns its clients' socket file.
     pub(crate) fn client_socket(&self) -> PathBuf {
         self.file("sock")
     }
 
-    /// Something is wrong with it: what, and the end of its log.
+    /// Makes an error from what is wrong with it, with the end of its log.
     pub(crate) fn error(&self, what: &str) -> BenchError {
         let log = fs::read_to_string(self.file("log"));
         let log = log.unwrap_or_default();
@@ -368,7 +368,7 @@ impl Process {
 impl Drop for Fleet {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // Fails for one that has ended already.
+            // This fails for a process that has already ended.
             let _ = process.child.as_mut().map(Child::kill);
         }
         for process in &mut self.processes {
@@ -378,7 +378,7 @@ impl Drop for Fleet {
 }
 
 impl Fleet {
-    /// The configuration of node `index`.
+    /// Returns the configuration of node `index`.
     fn config(&self, index: usize, spec: &Spec<'_>) -> String {
         let stem = &self.members[index].stem;
         let profile = if spec.paper { "paper" } else { "modern" };
@@ -423,7 +423,7 @@ impl Fleet {
     }
 }
 
-/// The table of a node's file that says what its reliable links do.
+/// Returns the table of a node's file with the settings of its reliable links.
 fn reliable(links: ReliableLinks) -> String {
     let congestion = links
         .congestion

@@ -1,9 +1,9 @@
-//! A receiver that loses some of its packets on purpose: so there is something to repair.
+//! A receiver that deliberately loses some of its packets, so that there is something to repair.
 
 use base::Burst;
 use wire::link::Kind;
 
-/// Loses the first packet of a burst whenever so many more packets have come.
+/// Loses the first packet of a burst whenever `of` more packets have arrived.
 #[derive(Debug)]
 pub(crate) struct Losing {
     of: u64,
@@ -11,12 +11,12 @@ pub(crate) struct Losing {
 }
 
 impl Losing {
-    /// One of so many packets is lost.
+    /// Creates a receiver that loses one of `of` packets.
     pub(crate) fn one_of(of: u64) -> Losing {
         Losing { of, carried: 0 }
     }
 
-    /// What is left of a burst. Nothing is lost that is no packet of a lane: no hello and no handshake.
+    /// Returns the rest of a burst. Only packets of a lane are lost, no hello and no handshake.
     pub(crate) fn pass(&mut self, mut burst: Burst) -> Option<Burst> {
         if Kind::of(burst.segment(0)) != Ok(Kind::Data) {
             return Some(burst);

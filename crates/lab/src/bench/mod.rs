@@ -1,4 +1,4 @@
-//! Benchmarks: what the node costs and how fast it is, always beside a baseline in the same run.
+//! Benchmarks: the cost and speed of the node, always compared with a baseline in the same run.
 //!
 //! ```text
 //!   forward   the middle node of a chain of three, beside three bare forwarders
@@ -16,10 +16,9 @@
 //!   sim       the simulator, beside a bare event loop and ns-3
 //! ```
 //!
-//! For the command line: each has plain `Options` and `run(&Options, Progress) -> Result<Report>`;
-//! a report prints as a table (`Display`) and serializes to the JSON that docs/bench.md defines.
-//! Machines are shared and differ, so absolute numbers say little: what is compared runs in turns,
-//! and medians and ratios are printed.
+//! For the command line: each benchmark has plain `Options` and `run(&Options, Progress) -> Result<Report>`; a report
+//! prints as a table (`Display`) and serializes to the JSON that docs/bench.md defines. Machines are shared and differ,
+//! so absolute numbers mean little: the contenders run in turns, and the report has medians and ratios.
 
 pub mod bulk;
 pub mod calls;
@@ -49,24 +48,24 @@ mod volley;
 use std::io;
 use tools::interrupt::Interrupt;
 
-/// Why a benchmark failed. What it had started has ended by then.
+/// Why a benchmark failed. By then, everything that it had started has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// An option that cannot be; the command was misused.
+    /// An option is invalid; the command was misused.
     #[error("{0}")]
     Option(String),
     /// Nodes or networks could not be set up.
     #[error("cannot start the benchmark: {0}")]
     Start(String),
-    /// The kernel refused something.
+    /// An operation failed in the kernel.
     #[error("the benchmark failed: {0}")]
     Io(#[from] io::Error),
-    /// Ctrl-C, or the system asked to end.
+    /// Ctrl-C, or the system requested the end.
     #[error("interrupted: everything that was started has ended")]
     Interrupted,
 }
 
-/// Fails once the process was asked to end.
+/// Fails after the process was asked to end.
 fn go_on(interrupt: &Interrupt) -> Result<(), BenchError> {
     if interrupt.came() {
         Err(BenchError::Interrupted)
@@ -75,8 +74,8 @@ fn go_on(interrupt: &Interrupt) -> Result<(), BenchError> {
     }
 }
 
-/// Measures on a thread of its own, which may be pinned, take priority and go from network to
-/// network: the caller's stays as it is.
+/// Runs the measurement on a thread of its own, which may be pinned, take priority and move between networks: the
+/// caller's thread stays unchanged.
 fn apart<T: Send>(measure: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let measuring = scope.spawn(measure);
@@ -86,7 +85,7 @@ fn apart<T: Send>(measure: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// The first row of a table.
+/// Returns the first row of a table.
 fn heading<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).into()
 }

@@ -1,4 +1,4 @@
-//! Clients of nodes, as the measurement's sources and its drain: real-time class, as voice is.
+//! Clients of nodes, as the measurement's sources and its drain, in the real-time class of voice.
 
 use super::BenchError;
 use super::fleet::Process;
@@ -8,29 +8,29 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Voice is of use for so long [Amir06 §V-B].
+/// How long voice is useful [Amir06 §V-B].
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// A client that sends to one other.
+/// A client that sends to one other client.
 pub(super) struct Sender {
     socket: DatagramSocket,
     to: Target,
 }
 
-/// A client of `node` that sends to `to`.
+/// Returns a client of `node` that sends to `to`.
 pub(super) fn sender(node: &Process, to: Target) -> Result<Sender, BenchError> {
     let socket = bind(node, 0)?;
     Ok(Sender { socket, to })
 }
 
-/// A client of `node` that receives at `port`, and waits by a poller.
+/// Returns a client of `node` that receives at `port` and waits with a poller.
 pub(super) fn receiver(node: &Process, port: u16) -> Result<DatagramSocket, BenchError> {
     let socket = bind(node, port)?;
     socket.set_nonblocking(true).map_err(io::Error::other)?;
     Ok(socket)
 }
 
-/// A client of `node` at `port`; 0 for any.
+/// Binds a client of `node` at `port`; 0 for any.
 fn bind(node: &Process, port: u16) -> Result<DatagramSocket, BenchError> {
     let bound = Node::at(node.client_socket()).bind(port, Options::voice(DEADLINE));
     bound.map_err(|error| node.error(&error.to_string()))

@@ -1,14 +1,12 @@
-//! A bare forwarder as a process of its own: what waking up and the kernel's UDP stack cost, with
-//! nothing in between. Like a node it shares its address space with nobody, and has a node's
-//! priority.
+//! A bare forwarder as a process of its own: it shows the cost of wake-ups and of the kernel's UDP stack, with nothing
+//! in between. Like a node it has its own address space and a node's priority.
 //!
 //! ```text
 //!   entry ── epoll ── onward, connected          lifeline closed ─> it ends
 //! ```
 //!
-//! As lean as can be: one wait, one read, one write by a connected socket. A second packet that
-//! waits is reported again by the level-triggered poller, so the first one never waits for a look
-//! whether there is a second.
+//! The forwarder is as lean as possible: one wait, one read, and one write by a connected socket. The level-triggered
+//! poller reports a second waiting packet again, so the first one never waits for a check whether there is a second.
 
 use super::{BenchError, trial};
 use net::epoll::{Interest, Poller};
@@ -21,18 +19,18 @@ const BUFFER_BYTES: usize = 2_048;
 const TOKEN_LIFELINE: u64 = 1;
 const TOKEN_PACKETS: u64 = 2;
 
-/// Where a forwarder stands.
+/// The options of a forwarder.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Where packets come in; any free port if it has none.
+    /// The address at which packets arrive; any free port if the port is 0.
     pub listen: SocketAddr,
-    /// Where they go.
+    /// The address to which they are forwarded.
     pub to: SocketAddr,
     /// The only processor that it may use.
     pub cpu: Option<usize>,
 }
 
-/// A forwarder that can begin.
+/// A forwarder that is ready to run.
 #[derive(Debug)]
 pub struct Relay {
     entry: UdpSocket,
@@ -41,10 +39,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Opens the sockets: from now on nothing that is sent to [`Relay::at`] is refused.
+    /// Opens the sockets: from now on the kernel accepts packets for [`Relay::at`].
     ///
     /// # Errors
-    /// [`BenchError::Io`] if the addresses are not this host's.
+    /// [`BenchError::Io`] if the addresses do not belong to this host.
     pub fn open(options: &Options) -> Result<Relay, BenchError> {
         let entry = UdpSocket::bind(options.listen)?;
         let onward = UdpSocket::bind((options.listen.ip(), 0))?;
@@ -58,12 +56,12 @@ impl Relay {
         })
     }
 
-    /// Gives the kernel room for what comes in bursts.
+    /// Enlarges the kernel's buffer for bursts.
     pub(super) fn enlarge(&self) {
         net::udp::enlarge(&self.entry);
     }
 
-    /// Where packets come in.
+    /// Returns the address at which packets arrive.
     ///
     /// # Errors
     /// [`BenchError::Io`], never in practice.
@@ -71,11 +69,11 @@ impl Relay {
         Ok(self.entry.local_addr()?)
     }
 
-    /// Forwards until the other end of `lifeline` is closed, which happens by itself when whoever
-    /// holds it dies. The calling thread is pinned and takes real-time priority, if permitted.
+    /// Forwards until the other end of `lifeline` is closed, which also happens when the process that holds it ends.
+    /// The calling thread is pinned and takes real-time priority, if permitted.
     ///
     /// # Errors
-    /// [`BenchError::Io`], also if `lifeline` cannot be waited for, as a file cannot.
+    /// [`BenchError::Io`], also if the thread cannot wait for `lifeline`, for example because it is a file.
     pub fn run(self, mut lifeline: impl Read + AsFd) -> Result<(), BenchError> {
         trial::prepare(self.cpu)?;
         let mut poller = Poller::new()?;
@@ -100,7 +98,7 @@ impl Relay {
     }
 }
 
-/// True at the end of what can be read. What is said on the way there is nobody's business.
+/// Returns true at the end of the input. Any content before the end is ignored.
 fn ended(lifeline: &mut impl Read, buffer: &mut [u8]) -> bool {
     match lifeline.read(buffer) {
         Ok(len) => len == 0,

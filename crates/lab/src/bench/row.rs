@@ -1,5 +1,5 @@
-//! Hosts in a row: all on loopback, or each in a network namespace of its own with veth between
-//! neighbours, which also forward for each other.
+//! Hosts in a row: all on loopback, or each in a network namespace of its own with veth between neighbours. The hosts
+//! also forward packets for each other.
 //!
 //! ```text
 //!   host 0 ─ 10.91.0.1 ══ 10.91.0.2 ─ host 1 ─ 10.91.1.1 ══ 10.91.1.2 ─ host 2
@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Hosts in a row.
 pub(crate) struct Row {
-    /// Empty on loopback.
+    /// The namespaces; empty on loopback.
     spaces: Vec<Namespace>,
 }
 
 impl Row {
-    /// `count` hosts, in namespaces if `netns`.
+    /// Creates `count` hosts, in namespaces if `netns`.
     pub(crate) fn new(count: usize, netns: bool) -> Result<Row, BenchError> {
         if !netns {
             return Ok(Row { spaces: Vec::new() });
@@ -35,7 +35,7 @@ impl Row {
         Ok(row)
     }
 
-    /// What the hosts are connected by.
+    /// Returns the medium between the hosts.
     pub(crate) fn medium(&self) -> &'static str {
         if self.spaces.is_empty() {
             "loopback"
@@ -44,12 +44,12 @@ impl Row {
         }
     }
 
-    /// The network of host `i`, if it is one of its own.
+    /// Returns the network of host `i`, if it has one of its own.
     pub(crate) fn space(&self, i: usize) -> Option<&Namespace> {
         self.spaces.get(i)
     }
 
-    /// The address of host `i` on its link to its neighbour `other`.
+    /// Returns the address of host `i` on its link to its neighbour `other`.
     pub(crate) fn ip(&self, i: usize, other: usize) -> IpAddr {
         if self.spaces.is_empty() {
             Ipv4Addr::LOCALHOST.into()
@@ -58,7 +58,7 @@ impl Row {
         }
     }
 
-    /// Any port of any address of host `i`.
+    /// Returns a wildcard address with any port for host `i`.
     pub(crate) fn any(&self) -> SocketAddr {
         let ip = if self.spaces.is_empty() {
             Ipv4Addr::LOCALHOST
@@ -68,8 +68,8 @@ impl Row {
         (ip, 0).into()
     }
 
-    /// Does something in the network of host `i`, such as opening a socket. The calling thread
-    /// stays in that network; every thread here goes where it needs to be.
+    /// Does something in the network of host `i`, such as opening a socket. The calling thread stays in that network;
+    /// every thread here enters the network that it needs.
     pub(crate) fn within<T>(&self, i: usize, work: impl FnOnce() -> T) -> Result<T, BenchError> {
         if let Some(space) = self.spaces.get(i) {
             space.enter()?;
@@ -92,7 +92,7 @@ impl Row {
         next.ip(&["addr", "add", &format!("{}/24", ip(i + 1, i)), "dev", &left])
     }
 
-    /// Lets host `i` forward, and tells it where the others are.
+    /// Lets host `i` forward, and sets its routes to the others.
     fn route(&self, i: usize, count: usize) -> Result<(), net::netns::SetupError> {
         let space = &self.spaces[i];
         space.sysctl("net/ipv4/ip_forward", "1")?;

@@ -1,14 +1,13 @@
-//! `sinew bench scale`: how a large network finds itself, and what that costs.
+//! `sinew bench scale`: how a large network converges, and what that costs.
 //!
 //! ```text
 //!   all start ─▶ whole ─▶ idle ─▶ a link fails ─▶ whole ─▶ a node restarts ─▶ whole ─▶ halves ─▶ whole
 //! ```
 //!
-//! Production nodes in the simulator, unsealed, on a Waxman network; each link loses nothing and
-//! takes as long as its length says. Times are those of the simulated network, so they do not
-//! depend on the machine: whole means that all nodes know the same records and reach each other by
-//! every metric without a circle. Control bytes are those of hellos, link state and its
-//! confirmations, sealed lengths, both ways of a link together.
+//! Production nodes run in the simulator, unsealed, on a Waxman network; each link loses nothing and has the delay of
+//! its length. Times are those of the simulated network, so they do not depend on the machine. The network is whole if
+//! all nodes have the same records and reach each other by every metric without a loop. Control bytes are those of
+//! hellos, link state and its confirmations, with sealed lengths, both directions of a link together.
 
 use super::usage::resident_bytes;
 use super::{BenchError, go_on, heading};
@@ -26,27 +25,27 @@ use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 use tools::table::align;
 
-/// As many as a database holds, without a few to spare.
+/// Most nodes: as many as a database holds, minus a few spare ones.
 const NODES_MAX: usize = 1_000;
-/// How often it is looked whether the network is whole.
+/// How often the benchmark checks whether the network is whole.
 const LOOK: Duration = Duration::from_millis(50);
-/// What it may take at most.
+/// The longest time until the network must be whole.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Without anything happening, to see what that costs.
+/// Length of the idle phase, which shows the cost without events.
 const IDLE: Duration = Duration::from_secs(10);
-/// For links that fail, until their ends notice: idle ones are asked once per second.
+/// Time until both ends notice a failed link: idle links are probed once per second.
 const NOTICED: Duration = Duration::from_secs(5);
-/// Small packet buffers per node: its links' control datagrams under way.
+/// Small packet buffers per node, for the control datagrams of its links under way.
 const SMALL_PER_NODE: usize = 1_024;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Nodes.
     pub nodes: usize,
-    /// Links that each node brings.
+    /// Number of links that each node adds.
     pub links_per_node: usize,
-    /// Another network.
+    /// The seed: each seed gives another network.
     pub seed: u64,
 }
 
@@ -60,23 +59,23 @@ impl Default for Options {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Nodes.
     pub nodes: usize,
     /// Links.
     pub links: usize,
-    /// One after the other.
+    /// The phases in their order.
     pub phases: Vec<Phase>,
     /// Memory of the process per node, packet buffers and simulator included.
     pub memory_per_node_bytes: u64,
 }
 
-/// What happened, and until the network was whole again.
+/// An event, and the time until the network was whole again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// What happened.
+    /// The event.
     pub what: &'static str,
     /// Simulated time until the network was whole.
     pub whole_after_s: Option<f64>,
@@ -86,7 +85,7 @@ pub struct Phase {
     pub control_bytes_per_link: f64,
     /// How often nodes changed their routes, per node.
     pub route_changes_per_node: f64,
-    /// Real time that it took.
+    /// Real time that the phase took.
     pub real_s: f64,
 }
 
@@ -100,16 +99,16 @@ struct Scale {
     starts: u64,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`], when an option cannot be, or the network does not find itself.
+/// [`BenchError`], if an option is invalid, or the network does not converge.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let interrupt = Interrupt::install()?;
     measure(options, progress, &|| go_on(&interrupt))
 }
 
-/// The same; `go_on` fails once it is to end.
+/// Runs the measurement; `go_on` fails after a request to end.
 fn measure(
     options: &Options,
     progress: Progress,
@@ -282,7 +281,7 @@ impl Scale {
         }
     }
 
-    /// A link between two nodes that have others.
+    /// Finds a link between two nodes that both have other links.
     fn a_link_to_spare(&self) -> usize {
         let mut degree = vec![0; self.hosts.len()];
         for link in &self.network.links {

@@ -1,4 +1,4 @@
-//! One trial: streams of stamped packets in at one end, their delays out at the other.
+//! One trial: streams of stamped packets enter at one end; their delays are measured at the other.
 //!
 //! ```text
 //!   both threads get ready ─> barrier ─> warm-up ─> what counts ─> the last has come, or silence
@@ -18,62 +18,62 @@ use tools::pace::{FRAME, Schedule, sleep_until};
 
 /// Packets per second of each stream: one per frame.
 pub(super) const RATE_PPS: u32 = 50;
-/// Time, run, number.
+/// Bytes of a packet's stamp: time, run, number.
 pub(super) const STAMP_BYTES: usize = 20;
-/// The priority that a node takes: nobody in a chain comes before anybody else.
+/// The priority of a node: all parts of a chain have the same.
 const PRIORITY: u8 = 10;
-/// Not counted: caches, routes and timers of whoever has had no packets for a while.
+/// Time that is not counted: caches, routes and timers of programs that had no packets for a while.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// From the barrier to the first packet.
+/// Time from the barrier to the first packet.
 const LEAD: Duration = Duration::from_millis(5);
-/// What is under way for longer after the last packet was sent is lost.
+/// Packets that are still under way after this time since the last packet was sent count as lost.
 const SILENCE: std::time::Duration = std::time::Duration::from_millis(300);
-/// How often it is looked whether all have come.
+/// How often the trial checks whether all have arrived.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
 
 const TOKEN_STOP: u64 = 1;
 const TOKEN_PACKETS: u64 = 2;
 
-/// What is sent.
+/// The packets of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) streams: u32,
     pub(super) payload: usize,
-    /// Without the warm-up.
+    /// Length without the warm-up.
     pub(super) span: Duration,
     pub(super) run: u32,
     pub(super) sender_cpu: Option<usize>,
     pub(super) receiver_cpu: Option<usize>,
 }
 
-/// What became of it.
+/// The result of a trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     /// Packets sent, warm-up included.
     pub(super) sent: u64,
     /// Packets that count.
     pub(super) counted: u64,
-    /// The delays of those that arrived, in ascending order.
+    /// The delays of the packets that arrived, in ascending order.
     pub(super) delays_ns: Vec<u64>,
-    /// Wake-ups of what is in the middle of the chain, if anything is.
+    /// Wake-ups of the program in the middle of the chain, if there is one.
     pub(super) wakeups: Option<u64>,
-    /// Processor time there.
+    /// Processor time of that program.
     pub(super) cpu_ns: Option<u64>,
 }
 
-/// Where packets of a stream go in.
+/// The entry for packets of a stream.
 pub(super) trait Source: Sync {
     fn send(&self, packet: &[u8]) -> io::Result<()>;
 }
 
-/// Where all packets come out.
+/// The exit of all packets.
 pub(super) trait Drain: Sync {
     fn fd(&self) -> BorrowedFd<'_>;
-    /// The length of the next packet, if there is one.
+    /// Receives the next packet and returns its length, if there is one.
     fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>>;
 }
 
-/// What both threads of a trial share.
+/// The state that both threads of a trial share.
 struct Stage {
     barrier: Barrier,
     /// Ends the wait for packets.
@@ -82,13 +82,13 @@ struct Stage {
 }
 
 impl Stage {
-    /// Called by each thread when it can begin, whatever happened before.
+    /// Each thread calls this when it can begin, whatever happened before.
     fn ready(&self) {
         self.barrier.wait();
     }
 }
 
-/// Runs a trial: from `sources`, at least one per stream, to `drain`.
+/// Runs a trial from `sources`, at least one per stream, to `drain`.
 pub(super) fn run(
     plan: &Plan,
     sources: &[impl Source],
@@ -130,17 +130,17 @@ pub(super) fn run(
     })
 }
 
-/// A packet that has not come.
+/// Marks a packet that has not arrived.
 const MISSING: u64 = u64::MAX;
 
 impl Plan {
-    /// Packets of one stream in `span`.
+    /// Returns the number of packets of one stream in `span`.
     fn packets(&self, span: Duration) -> u64 {
         span.as_nanos().div_ceil(FRAME.as_nanos())
     }
 }
 
-/// Gives the calling thread its processor, and the priority that a node takes, if permitted.
+/// Gives the calling thread its processor, and the priority of a node, if permitted.
 pub(super) fn prepare(cpu: Option<usize>) -> io::Result<Scheduling> {
     if let Some(cpu) = cpu {
         sched::pin(cpu)?;
@@ -149,7 +149,7 @@ pub(super) fn prepare(cpu: Option<usize>) -> io::Result<Scheduling> {
     Ok(sched::real_time(PRIORITY))
 }
 
-/// The scheduling that threads get here.
+/// Returns the scheduling that threads get here.
 pub(super) fn scheduling() -> io::Result<String> {
     let asked = std::thread::spawn(|| prepare(None)).join();
     let got = asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -190,7 +190,7 @@ fn send(
     Ok(())
 }
 
-/// The delay of every packet, [`MISSING`] for those that did not come.
+/// Returns the delay of every packet, [`MISSING`] for those that did not arrive.
 fn receive(
     plan: &Plan,
     total: u64,
@@ -229,7 +229,7 @@ fn receive(
     }
 }
 
-/// When a packet of `run` was sent, and its number.
+/// Returns when a packet of `run` was sent, and its number.
 fn read(packet: &[u8], run: u32) -> Option<(Time, u64)> {
     let (stamp, rest) = packet.split_first_chunk()?;
     let (of, rest) = rest.split_first_chunk()?;

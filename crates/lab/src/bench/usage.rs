@@ -1,4 +1,4 @@
-//! What a process has used, as the kernel tells: processor time, wake-ups, memory.
+//! The resources that a process has used, as the kernel reports them: processor time, wake-ups, memory.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What the process `pid` has used since its start. Threads that have ended do not count.
+    /// Returns what the process `pid` has used since its start. Threads that have ended do not count.
     pub(crate) fn of(pid: u32) -> io::Result<Usage> {
         Usage::of_some(pid, |_| true)
     }
 
-    /// What those of its threads have used that are called `name`.
+    /// Returns what those of its threads have used that have the name `name`.
     pub(crate) fn of_threads(pid: u32, name: &str) -> io::Result<Usage> {
         Usage::of_some(pid, |path| {
             let called = fs::read_to_string(path.join("comm"));
@@ -48,7 +48,7 @@ impl Usage {
         Ok(usage)
     }
 
-    /// What was used between `before` and this.
+    /// Returns what was used between `before` and this.
     pub(crate) fn since(self, before: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -57,22 +57,23 @@ impl Usage {
     }
 }
 
-/// Processor time of the process `pid` since its start, also of threads that have ended, to 10 ms.
+/// Returns the processor time of the process `pid` since its start, including ended threads, with a resolution of 10
+/// ms.
 pub(crate) fn whole_cpu_ns(pid: u32) -> io::Result<u64> {
     stat_cpu_ns(&format!("/proc/{pid}/stat"), 11)
 }
 
-/// Processor time of all processes that this one has started and waited for, to 10 ms.
+/// Returns the processor time of all processes that this one has started and waited for, with a resolution of 10 ms.
 pub(crate) fn children_cpu_ns() -> io::Result<u64> {
     stat_cpu_ns("/proc/self/stat", 13)
 }
 
-/// The sum of two numbers of a process's `stat`, behind so many from its state on.
+/// Returns the sum of two numbers of a process's `stat`, which follow `skipped` numbers, counted from its state.
 fn stat_cpu_ns(path: &str, skipped: usize) -> io::Result<u64> {
-    // USER_HZ is 100 on all that Linux runs on today.
+    // USER_HZ is 100 on every present Linux platform.
     const TICK_NS: u64 = 10_000_000;
     let stat = fs::read_to_string(path)?;
-    // The name, in parentheses, may have spaces; behind it the third number on is counted.
+    // The name, in parentheses, may contain spaces; the count begins after it.
     let behind = stat.rsplit_once(')').map(|(_, behind)| behind);
     let numbers = behind.into_iter().flat_map(str::split_whitespace);
     let mut numbers = numbers.skip(skipped);
@@ -82,13 +83,13 @@ fn stat_cpu_ns(path: &str, skipped: usize) -> io::Result<u64> {
     Ok((user + system) * TICK_NS)
 }
 
-/// Bytes of memory that the process `pid` has in use.
+/// Returns the bytes of memory that the process `pid` has in use.
 pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     let kib = status(format!("/proc/{pid}/status").into(), "VmRSS:")?;
     Ok(kib * 1_024)
 }
 
-/// Processes that wanted to run in the last minute.
+/// Returns the load: the mean number of processes that wanted to run in the last minute.
 pub(crate) fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ')
@@ -97,7 +98,7 @@ pub(crate) fn load() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// The number behind `key` in a file of lines.
+/// Returns the number after `key` in a file of lines.
 fn status(path: PathBuf, key: &str) -> io::Result<u64> {
     let text = fs::read_to_string(&path)?;
     let value = text
@@ -125,7 +126,7 @@ mod tests {
         let pid = std::process::id();
         let before = Usage::of(pid).unwrap();
         let mut x = 1u64;
-        // Threads of other tests end meanwhile, and what they used is gone with them.
+        // Threads of other tests may end in the meantime, and their usage is then no longer counted.
         while Usage::of(pid).unwrap().since(before).cpu_ns == 0 {
             x = std::hint::black_box(x.wrapping_mul(3));
         }

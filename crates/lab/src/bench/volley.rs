@@ -1,5 +1,5 @@
-//! Sends bursts at an even pace and counts what comes out at the other end, in one loop of one
-//! thread: nothing that is measured waits for a wake-up of the measurement.
+//! Sends bursts at an even pace and counts what arrives at the other end, in one loop of one thread: the measured
+//! program never waits for a wake-up of the measurement.
 //!
 //! ```text
 //!   due?  ──yes──> send one burst, one system call
@@ -11,61 +11,60 @@ use net::Clock;
 use net::udp::{SendQueue, Socket};
 use std::collections::VecDeque;
 
-/// If whoever measures is held up for longer than this, the schedule moves by as much, instead of
-/// everything that was missed being sent at once: that would be another load than the one asked
-/// for.
+/// If the sender is delayed for longer than this, the schedule moves by the delay. Otherwise everything that was missed
+/// would be sent at once, which would be another load than the requested one.
 const STALL: Duration = Duration::from_millis(2);
-/// Bursts sent in a row without looking at what has arrived.
+/// Number of bursts sent in a row without checking for arrivals.
 const BURSTS_IN_A_ROW: u32 = 4;
-/// When nothing has arrived for so long, the rest is lost.
+/// Packets that have not arrived after this time without arrivals count as lost.
 const SILENCE: Duration = Duration::from_millis(60);
-/// A rate is carried if what is under way when the last packet was sent is not more than so much
-/// of it; a queue that grows only looks like no loss.
+/// A rate is carried if the packets under way when the last packet was sent are at most this much time of it; a growing
+/// queue only seems to lose nothing.
 const UNDER_WAY: Duration = Duration::from_millis(10);
-/// Packets that may be under way at any rate: a turn of the forwarder.
+/// Number of packets that may be under way at any rate: a turn of the forwarder.
 const UNDER_WAY_MIN: u64 = 2_048;
-/// The loss at which a rate is not carried any more.
+/// The loss from which on a rate no longer counts as carried.
 pub(crate) const LOSS_MAX: f64 = 0.001;
 
-/// Where what was sent arrives.
+/// The receiving end of a volley.
 pub(crate) trait Sink {
-    /// Takes a few messages; how many there were.
+    /// Takes a few messages and returns how many there were.
     fn step(&mut self) -> usize;
-    /// Packets that have arrived.
+    /// Returns the number of packets that have arrived.
     fn arrived(&self) -> u64;
 }
 
-/// What became of one volley.
+/// The result of one volley.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) sent: u64,
     pub(crate) arrived: u64,
-    /// From the first packet to the last, without the time in which the sender was held up.
+    /// Time from the first packet to the last, without the time in which the sender was delayed.
     pub(crate) span: Duration,
     /// Packets under way when the last one was sent.
     pub(crate) under_way: u64,
 }
 
 impl Outcome {
-    /// Packets sent per second.
+    /// Returns the packets sent per second.
     pub(crate) fn rate_pps(&self) -> f64 {
         self.sent as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// The share that was lost.
+    /// Returns the share that was lost.
     pub(crate) fn loss(&self) -> f64 {
         1.0 - self.arrived as f64 / self.sent.max(1) as f64
     }
 
-    /// True if the rate was carried, over a way that takes `delay` by itself.
+    /// Returns whether the rate was carried, over a path that itself takes `delay`.
     pub(crate) fn is_carried(&self, delay: Duration) -> bool {
         let waiting = (self.rate_pps() * (UNDER_WAY + delay).as_secs_f64()) as u64;
         self.loss() < LOSS_MAX && self.under_way <= waiting.max(UNDER_WAY_MIN)
     }
 }
 
-/// Sends `bursts` at `rate_pps` by `fire`, and waits for the last to arrive; `patience` is how
-/// long packets may be under way on an emulated network.
+/// Sends `bursts` at `rate_pps` by `fire`, and waits for the last to arrive; `patience` is the longest time that
+/// packets may be under way on an emulated network.
 pub(crate) fn volley(
     bursts: VecDeque<Burst>,
     rate_pps: u64,
@@ -88,7 +87,7 @@ pub(crate) fn volley(
             seen = now;
             now = clock.now();
         }
-        // One turn of this loop takes some 100 µs at most.
+        // One turn of this loop takes at most some 100 µs.
         let gap = now.since(seen.max(due));
         if gap > STALL {
             held_up += gap;
@@ -122,7 +121,7 @@ fn pace(packets: u64, rate_pps: u64) -> Duration {
     Duration::from_nanos((u128::from(packets) * 1_000_000_000 / u128::from(rate_pps.max(1))) as u64)
 }
 
-/// Counts packets at a socket, whatever they are.
+/// Counts packets at a socket, whatever they contain.
 pub(crate) struct Counting {
     socket: Socket,
     pool: Pool,
@@ -164,7 +163,7 @@ impl Sink for Counting {
     }
 }
 
-/// `packets` datagrams in bursts like `template`, each a copy of it.
+/// Returns `packets` datagrams in bursts, each a copy of `template`.
 pub(crate) fn copies(pool: &Pool, template: &[u8], stride: usize, packets: u64) -> VecDeque<Burst> {
     let per_burst = template.len() / stride;
     let mut bursts = VecDeque::new();
@@ -205,7 +204,7 @@ pub(crate) fn send(socket: &mut Socket, queue: &mut SendQueue, to: UnderlayAddr,
 mod tests {
     use super::*;
 
-    /// Counts what was fired, but one in `loses`.
+    /// Counts fired packets, except one in `loses`.
     #[derive(Default)]
     struct Echo {
         fired: std::rc::Rc<std::cell::Cell<u64>>,

@@ -1,4 +1,4 @@
-//! The nodes of one overlay, each a process, in a folder of their own: a chain A-B-….
+//! The nodes of one overlay, each a process, in a separate folder: a chain A-B-….
 //!
 //! ```text
 //!   keys, certificates, configurations ─> spawn ─> wait until all links are up ─> calls ─> kill
@@ -6,9 +6,8 @@
 //!                                           └──────── a node that was killed ───────┘
 //! ```
 //!
-//! Each node is what an operator would run: `sinew node --config FILE`, with a certificate of a
-//! network that exists for this run only. Dropping the chain ends the processes and removes the
-//! folder.
+//! Each node runs as an operator would run it: `sinew node --config FILE`, with a certificate of a network that exists
+//! for this run only. Dropping the chain ends the processes and removes the folder.
 
 use super::DemoError;
 use super::layout::{Layout, Way};
@@ -26,19 +25,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A handshake lost at the highest loss is repeated within a second or so; a loaded machine takes
+/// How long to wait: a handshake lost at the highest loss is repeated within a second or so; a loaded machine takes
 /// longer to start six processes.
 const START_PATIENCE: Duration = Duration::from_secs(20);
-/// How often the nodes are asked whether they are there.
+/// How often the nodes are asked whether they are ready.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// Ports are free when they are looked for and may be taken when a node wants them: then all is
-/// begun again with others.
+/// Number of attempts to start. Ports are free at the search but may be taken when a node opens them; then the start is
+/// repeated with other ports.
 const START_ATTEMPTS: u32 = 3;
-/// A node that ends so often does not end by accident.
+/// A node that ends more often than this does not end by accident.
 const RESTARTS_MAX: u32 = 20;
-/// The network exists for minutes. Nodes warn 30 days before a certificate ends.
+/// The network exists for minutes. Nodes warn 30 days before a certificate expires.
 const CERTIFICATE_S: u64 = 60 * 86_400;
-/// Lines of a node's log that an error shows.
+/// Number of lines of a node's log that an error shows.
 const LOG_LINES: usize = 8;
 
 /// The running chain.
@@ -47,9 +46,9 @@ pub(crate) struct Chain {
     program: PathBuf,
     layout: &'static Layout,
     nodes: Vec<Process>,
-    /// Bytes that nodes had sent when they were asked last before they were started again.
+    /// Number of restarts of nodes.
     restarts: u32,
-    // The last to be dropped: the nodes' files are in it.
+    // This field is dropped last: it holds the nodes' files.
     dir: Scratch,
 }
 
@@ -59,14 +58,14 @@ struct Process {
     child: Child,
 }
 
-/// What each link of the chain is like, in both directions.
+/// The models of the chain's links, in both directions.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) clean: Model,
     pub(crate) lossy: Model,
 }
 
-/// What a chain is made from.
+/// The parameters of a chain.
 #[derive(Debug)]
 pub(crate) struct Blueprint<'a> {
     pub(crate) layout: &'static Layout,
@@ -107,27 +106,27 @@ impl Chain {
         }
     }
 
-    /// The clients' socket file of the first node, where the calls come from.
+    /// Returns the clients' socket file of the first node, from which the calls start.
     pub(crate) fn first_socket(&self) -> PathBuf {
         self.dir.path().join(client_socket(self.layout.ends().0))
     }
 
-    /// The overlay address of the first node.
+    /// Returns the overlay address of the first node.
     pub(crate) fn first_address(&self) -> NodeAddr {
         address(0)
     }
 
-    /// The overlay address of the last node.
+    /// Returns the overlay address of the last node.
     pub(crate) fn last_address(&self) -> NodeAddr {
         address(self.layout.names.len() - 1)
     }
 
-    /// The clients' socket file of the last node, where the calls go to.
+    /// Returns the clients' socket file of the last node, at which the calls end.
     pub(crate) fn last_socket(&self) -> PathBuf {
         self.dir.path().join(client_socket(self.layout.ends().1))
     }
 
-    /// Bytes that all nodes together have sent to each other since each was started.
+    /// Returns the bytes that all nodes together have sent to each other since each was started.
     pub(crate) fn bytes_out(&self) -> Result<u64, DemoError> {
         let mut sum = 0;
         for node in &self.nodes {
@@ -143,10 +142,10 @@ impl Chain {
         Ok(sum)
     }
 
-    /// Starts nodes again that have been killed; which ones.
+    /// Restarts nodes that have been killed, and returns which ones.
     ///
     /// # Errors
-    /// When a node ended of itself, or is killed again and again.
+    /// Fails if a node ended by itself, or is killed repeatedly.
     pub(crate) fn revive(&mut self) -> Result<Vec<&'static str>, DemoError> {
         let mut revived = Vec::new();
         for i in 0..self.nodes.len() {
@@ -165,7 +164,7 @@ impl Chain {
         Ok(revived)
     }
 
-    /// Nodes that were started again so far.
+    /// Returns the number of restarts so far.
     pub(crate) fn restarts(&self) -> u32 {
         self.restarts
     }
@@ -225,7 +224,7 @@ impl Chain {
         }
     }
 
-    /// A node that is not ready yet; none when the calls can begin.
+    /// Returns a node that is not ready yet; `None` if the calls can begin.
     fn not_ready(&self) -> Option<&'static str> {
         let names = self.layout.names;
         let ready = |i: usize, name: &str| {
@@ -233,7 +232,7 @@ impl Chain {
                 return false;
             };
             let links = neighbors(i, names.len()).count();
-            // Calls go one way, and what keeps them alive goes the other.
+            // Calls go in one direction, and their keep-alive packets in the other.
             let route = match i {
                 0 => control::has_route(&status, &self.last_address().to_string()),
                 _ if i == names.len() - 1 => {
@@ -262,7 +261,7 @@ impl Chain {
 impl Drop for Chain {
     fn drop(&mut self) {
         for node in &mut self.nodes {
-            // Fails for one that has ended already.
+            // This fails for a process that has already ended.
             let _ = node.child.kill();
         }
         for node in &mut self.nodes {
@@ -271,7 +270,7 @@ impl Drop for Chain {
     }
 }
 
-/// The overlay address of the `i`-th node.
+/// Returns the overlay address of the `i`-th node.
 fn address(i: usize) -> NodeAddr {
     NodeAddr(u32::from(Ipv4Addr::new(10, 7, 0, i as u8 + 1)))
 }
@@ -283,7 +282,7 @@ fn neighbors(i: usize, nodes: usize) -> impl Iterator<Item = usize> {
         .chain(Some(i + 1).filter(move |&next| next < nodes))
 }
 
-/// Writes what the nodes read: the network, and for each its keys, certificate and configuration.
+/// Writes the nodes' files: the network, and for each node its keys, certificate and configuration.
 fn prepare(dir: &Path, blueprint: &Blueprint<'_>) -> Result<(), DemoError> {
     let failed = |what: &str| DemoError::Start(what.to_owned());
     let mut authority = Authority::generate(&net::sched::entropy()?);
@@ -313,7 +312,7 @@ fn prepare(dir: &Path, blueprint: &Blueprint<'_>) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// The configuration of the `i`-th node. Of two neighbours the earlier one dials.
+/// Returns the configuration of the `i`-th node. The earlier of two neighbours dials.
 fn config(i: usize, ports: &[u16], blueprint: &Blueprint<'_>) -> String {
     let Blueprint { layout, way, links } = blueprint;
     let name = layout.names[i];
@@ -360,7 +359,7 @@ fn put(dir: &Path, name: &str, text: &str) -> Result<(), DemoError> {
     write(&dir.join(name), text.as_bytes()).map_err(|e| start_error(name, &e))
 }
 
-/// A file that its owner alone may read: a node refuses any other key.
+/// Writes a file that only its owner may read: a node refuses any other key file.
 fn put_secret(dir: &Path, name: &str, text: &str) -> Result<(), DemoError> {
     write_secret(&dir.join(name), text).map_err(|e| start_error(name, &e))
 }
@@ -470,7 +469,7 @@ mod tests {
         let started = |program: &str| Chain::start(Path::new(program), &blueprint, || false);
         let error = started("/nonexistent/sinew").unwrap_err().to_string();
         assert!(error.contains("/nonexistent/sinew"), "{error}");
-        // It refuses the word `node` as a file that is not there.
+        // The program reports the word `node` as a missing file.
         let error = started("/bin/ls").unwrap_err().to_string();
         assert!(
             error.contains("ended while it was started") && error.contains("\n  | "),

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why the demonstration failed. What it had started has ended by then.
+/// Why the demonstration failed. By then, everything that it had started has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// An option that cannot be; the command was misused.
+    /// An option is invalid; the command was misused.
     #[error("{0}")]
     Option(String),
     /// The speech cannot be read or used.
@@ -14,7 +14,7 @@ pub enum DemoError {
     Speech {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         why: String,
     },
     /// A result cannot be written.
@@ -22,7 +22,7 @@ pub enum DemoError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The nodes could not be set up.
@@ -31,18 +31,18 @@ pub enum DemoError {
     /// A node ended, or never came up.
     #[error("{what}{log}")]
     Node {
-        /// What happened.
+        /// The event.
         what: String,
-        /// The end of its log, on lines of its own.
+        /// The end of its log, on separate lines.
         log: String,
     },
     /// A client of a node failed.
     #[error("the overlay's client failed: {0}")]
     Client(#[from] client::Error),
-    /// The kernel refused something.
+    /// An operation failed in the kernel.
     #[error("the demo failed: {0}")]
     Io(#[from] io::Error),
-    /// Ctrl-C, or the system asked to end.
+    /// Ctrl-C, or the system requested the end.
     #[error("interrupted: everything that was started has ended")]
     Interrupted,
 }

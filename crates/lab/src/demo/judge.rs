@@ -1,4 +1,4 @@
-//! From times to scores: each call judged by `voice`, and the calls of a path put together.
+//! Computes scores from times: `voice` evaluates each call, and the calls of a path are combined.
 
 use super::result::{Ceiling, PathResult, Score};
 use base::Duration;
@@ -8,7 +8,7 @@ use tools::quality::{Call, Quality, round};
 use voice::call::{Altered, CallError, Evaluation, Original};
 use voice::score::Scores;
 
-/// The calls of one path with their judgements.
+/// The calls of one path with their evaluations.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) deadline: Duration,
@@ -16,11 +16,11 @@ pub(crate) struct Judged {
     pub(crate) evaluations: Vec<Evaluation>,
 }
 
-/// Scores calls on all processors: `calls` says when packets arrived, `altered` which payloads are not as they
-/// were sent. `go_on` gets the number of finished calls after each, and says whether to continue.
+/// Scores calls on all processors: `calls` has the arrival times of packets, `altered` the payloads that arrived
+/// altered. `go_on` gets the number of finished calls after each, and returns whether to continue.
 ///
 /// # Errors
-/// When a call does not fit the speech. `Ok(None)` when it was not to go on.
+/// Fails if a call does not fit the speech. Returns `Ok(None)` if `go_on` returned false.
 pub(crate) fn judge(
     original: &Original,
     (calls, altered): (Vec<Call>, &[Altered]),
@@ -43,7 +43,7 @@ pub(crate) fn judge(
                     let as_sent = Altered::new();
                     let altered = altered.get(i).unwrap_or(&as_sent);
                     let evaluation = original.evaluate_heard(call, altered, deadline_us);
-                    // Nobody listens any more when it was not to go on.
+                    // The receiver no longer exists if the work was stopped.
                     if done.send((i, evaluation)).is_err() {
                         return;
                     }
@@ -52,7 +52,7 @@ pub(crate) fn judge(
         }
         drop(done);
         let results = collect(&results, calls.len(), &mut go_on);
-        // The others stop at their next call.
+        // The other threads stop before their next call.
         next.store(calls.len(), Ordering::Relaxed);
         results
     })?;
@@ -81,7 +81,7 @@ fn collect(
     Ok(evaluations.into_iter().collect())
 }
 
-/// Puts the calls of a path together. docs/demo.md defines each number.
+/// Combines the calls of a path. docs/demo.md defines each number.
 pub(crate) fn summary(judged: &Judged, wire_bytes_ratio: f64) -> PathResult {
     let scores = scores(judged);
     PathResult {
@@ -92,7 +92,7 @@ pub(crate) fn summary(judged: &Judged, wire_bytes_ratio: f64) -> PathResult {
     }
 }
 
-/// The codec alone.
+/// Returns the scores of the codec alone.
 pub(crate) fn ceiling(original: &Original) -> Ceiling {
     Ceiling {
         pesq: pesq(&original.ceiling()).rounded(),
@@ -107,7 +107,7 @@ fn scores(judged: &Judged) -> Scores {
     scores
 }
 
-/// An original has at least one segment that can be scored, and every call is as long.
+/// Returns the scores. An original has at least one segment that can be scored, and every call has its length.
 fn pesq(scores: &Scores) -> Score {
     let of = |score: Option<voice::score::RawPesq>| score.map_or(f64::NAN, |s| f64::from(s.0));
     Score {
@@ -130,7 +130,7 @@ mod tests {
     use tools::pace::DEADLINE;
     use voice::g711::Law;
 
-    /// Two seconds of the sample in which somebody speaks.
+    /// Returns two seconds of the sample that contain speech.
     fn original() -> Original {
         Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap()
     }

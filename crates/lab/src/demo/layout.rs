@@ -1,4 +1,4 @@
-//! What a demonstration runs over: the nodes, their links, and the ways that the calls take.
+//! The layouts of a demonstration: the nodes, their links, and the paths of the calls.
 //!
 //! ```text
 //!   CHAIN   phones ── A ── B ── C ═══ D ── E ── F ── phones    overlay
@@ -9,24 +9,24 @@
 //!              └── UDP ── emulator ┘                           direct
 //! ```
 //!
-//! Each overlay is a network of its own, with nodes of its own. All ways have the same delay and
-//! draw their losses from the same model, independently.
+//! Each overlay is a separate network with separate nodes. All paths have the same delay and draw their losses from the
+//! same model, independently.
 
 use base::Duration;
 use tools::pace::DEADLINE;
 
-/// One way of the calls.
+/// One path of the calls.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     /// Key of the JSON, and name of the recording.
     pub(crate) key: &'static str,
-    /// Head of the table's column.
+    /// Heading of the table's column.
     pub(crate) head: &'static str,
-    /// How the report calls it: "what was heard …".
+    /// Its name in the report: "what was heard …".
     pub(crate) phrase: &'static str,
-    /// Colour of the report's style.
+    /// Index of a colour in the report's style.
     pub(crate) color: u8,
-    /// What `[settings]` of its nodes has.
+    /// The `[settings]` of its nodes.
     pub(crate) settings: &'static str,
 }
 
@@ -39,7 +39,7 @@ const DIRECT: Way = Way {
     settings: "",
 };
 
-/// The overlay as it is without settings.
+/// The overlay without settings.
 const OVERLAY: Way = Way {
     key: "overlay",
     head: "overlay",
@@ -62,24 +62,24 @@ const REQUESTS: Way = Way {
     settings: "protect = \"requests\"",
 };
 
-/// The nodes of every overlay, their links, and the ways.
+/// The nodes of every overlay, their links, and the paths.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// What the first line says of the overlays.
+    /// The description of the overlays in the first line.
     pub(crate) phrase: &'static str,
     /// The nodes, in the order of the chain.
     pub(crate) names: &'static [&'static str],
     /// Delay of each link.
     pub(crate) hop_delay: Duration,
-    /// Position of the link that loses.
+    /// Index of the lossy link.
     pub(crate) lossy_hop: usize,
-    /// How long after its sending a packet is played.
+    /// Time from sending a packet to playing it.
     pub(crate) deadline: Duration,
-    /// Plain UDP first, the overlay without settings last.
+    /// The paths: plain UDP first, the overlay without settings last.
     pub(crate) ways: &'static [Way],
 }
 
-/// Five links of 10 ms, of which one loses.
+/// Five links of 10 ms, one of them lossy.
 pub(crate) static CHAIN: Layout = Layout {
     phrase: "over six nodes",
     names: &["A", "B", "C", "D", "E", "F"],
@@ -89,8 +89,7 @@ pub(crate) static CHAIN: Layout = Layout {
     ways: &[DIRECT, OVERLAY],
 };
 
-/// One link on which a packet that is sent again comes too late: three times 60 ms are more than
-/// the deadline.
+/// One link on which a retransmission arrives too late: three times 60 ms exceed the deadline.
 pub(crate) static LONG: Layout = Layout {
     phrase: "over one link of 60 ms, with requests only and protected",
     names: &["A", "B"],
@@ -101,27 +100,27 @@ pub(crate) static LONG: Layout = Layout {
 };
 
 impl Layout {
-    /// Links of each overlay.
+    /// Returns the number of links of each overlay.
     pub(crate) fn hops(&self) -> u32 {
         self.names.len() as u32 - 1
     }
 
-    /// Delay from the first node to the last.
+    /// Returns the delay from the first node to the last.
     pub(crate) fn delay(&self) -> Duration {
         self.hop_delay * u64::from(self.hops())
     }
 
-    /// The ways that have nodes.
+    /// Returns the paths that have nodes.
     pub(crate) fn overlays(&self) -> &'static [Way] {
         &self.ways[1..]
     }
 
-    /// The processes of all overlays together.
+    /// Returns the number of processes of all overlays together.
     pub(crate) fn processes(&self) -> usize {
         self.names.len() * self.overlays().len()
     }
 
-    /// The first and the last node.
+    /// Returns the first and the last node.
     pub(crate) fn ends(&self) -> (&'static str, &'static str) {
         (self.names[0], self.names[self.names.len() - 1])
     }

@@ -1,4 +1,4 @@
-//! What the demonstration is asked to do.
+//! The options of the demonstration.
 
 use super::DemoError;
 use super::layout::{self, Layout};
@@ -16,26 +16,26 @@ const SECONDS_MAX: u32 = 600;
 /// Highest loss: beyond, hellos between the nodes get lost so often that the link stays down.
 const LOSS_MAX: f64 = 0.5;
 
-/// What the demonstration is asked to do; the default is what `sinew demo` does without options.
+/// The options of the demonstration; the default is what `sinew demo` does without options.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// One link of 60 ms instead of five of 10 ms, and a third way: requests only.
+    /// One link of 60 ms instead of five of 10 ms, and a third path: requests only.
     pub long: bool,
-    /// Calls in parallel, on each path.
+    /// Number of parallel calls on each path.
     pub calls: u32,
     /// Share of the datagrams that the lossy link and the direct path lose, 0.05 for 5 %.
     pub loss: f64,
-    /// Chance that the datagram after a lost one is lost too; 0 for independent losses.
+    /// Probability that the datagram after a lost one is lost too; 0 for independent losses.
     pub burst: f64,
     /// Length of the calls; speech is repeated or cut to it.
     pub seconds: u32,
     /// A WAV file of speech instead of the sample.
     pub speech: Option<PathBuf>,
-    /// Where the files go; made if it is not there.
+    /// The folder for the files; created if it does not exist.
     pub out: PathBuf,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
-    /// What is told meanwhile, on standard error.
+    /// The progress reports on standard error.
     pub progress: Progress,
 }
 
@@ -56,7 +56,7 @@ impl Default for DemoOptions {
 }
 
 impl DemoOptions {
-    /// What the calls run over.
+    /// Returns the layout of the calls' paths.
     pub(super) fn layout(&self) -> &'static Layout {
         match self.long {
             true => &layout::LONG,
@@ -82,14 +82,14 @@ impl DemoOptions {
         self.impairment(Duration::ZERO).map(drop)
     }
 
-    /// One direction of a link that loses nothing.
+    /// Returns one direction of a link without losses.
     pub(super) fn clean(&self, delay: Duration) -> Result<Model, DemoError> {
         Model::default()
             .with_delay(delay)
             .map_err(|error| DemoError::Option(error.to_string()))
     }
 
-    /// One direction of the lossy path, with this delay.
+    /// Returns one direction of the lossy path, with this delay.
     pub(super) fn impairment(&self, delay: Duration) -> Result<Model, DemoError> {
         let loss = match (self.loss, self.burst) {
             (0.0, _) => LossModel::None,

@@ -1,4 +1,4 @@
-//! What goes in from a file and out to files.
+//! The input and output files of the demonstration.
 
 use super::report::{self, Evidence};
 use super::{DemoError, DemoOptions, DemoResult};
@@ -11,18 +11,18 @@ use voice::g711::Law;
 use voice::wav;
 
 const SAMPLE: &str = "the shipped sample";
-/// Longest file that is read: ten minutes of 96 kHz, eight channels, four bytes are 1.8 GB, but
-/// speech is not recorded so; half an hour of stereo at 48 kHz and 16 bits fits.
+/// Longest file that is read. Ten minutes of 96 kHz, eight channels and four bytes are 1.8 GB, but speech is not
+/// recorded so; half an hour of stereo at 48 kHz and 16 bits fits.
 const SPEECH_BYTES_MAX: u64 = 400 << 20;
 
 /// Room for report and numbers: at most 8 000 dots of 20 bytes, and as much for everything else.
 const REPORT_BYTES: usize = 400 << 10;
 
-/// What is said in the calls.
+/// The speech of the calls.
 pub(super) struct Said {
     pub(super) name: String,
     path: PathBuf,
-    /// As long as the calls: the recording repeated, or cut.
+    /// The samples, with the length of the calls: the recording repeated, or cut.
     pcm: Vec<i16>,
     pub(super) original: Original,
 }
@@ -87,8 +87,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes the folder and writes into it what is known before the calls, so that a folder which
-    /// cannot be written is told before a minute has passed.
+    /// Creates the folder and writes everything into it that is known before the calls, so that an error about the
+    /// folder appears before a minute has passed.
     pub(super) fn prepare(dir: &Path, said: &Said, ways: usize) -> Result<Output, DemoError> {
         let output = Output {
             dir: dir.to_owned(),
@@ -99,12 +99,12 @@ impl Output {
         })?;
         let reference = wav::write(&said.pcm);
         output.put("reference.wav", &reference)?;
-        // That of each way is as long.
+        // The recording of each path has the same length.
         output.reserve(ways * reference.len() + REPORT_BYTES)?;
         Ok(output)
     }
 
-    /// Looks whether there is room for `bytes` more.
+    /// Checks that there is room for `bytes` more.
     fn reserve(&self, bytes: usize) -> Result<(), DemoError> {
         self.put("room", &vec![0xa5; bytes])?;
         let path = self.dir.join("room");
@@ -121,7 +121,7 @@ impl Output {
         evidence: &Evidence<'_>,
     ) -> Result<(), DemoError> {
         for ((way, _), judged) in result.ways.iter().zip(evidence.judged) {
-            // Options ask for one call at least.
+            // The options require at least one call.
             let heard = judged.evaluations.first().map(|e| e.received.as_slice());
             let name = format!("{}.wav", way.key);
             self.put(&name, &wav::write(heard.unwrap_or_default()))?;

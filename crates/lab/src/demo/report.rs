@@ -1,4 +1,4 @@
-//! The report: one HTML file with everything in it, also the plots.
+//! The report: one HTML file that contains everything, including the plots.
 
 use super::judge::Judged;
 use super::layout::Way;
@@ -9,28 +9,28 @@ use tools::pace::count_calls;
 use voice::frames::FRAME_US;
 use voice::score::Scores;
 
-/// Colour of the codec alone, in the page's style.
+/// Index of the colour of the codec alone, in the page's style.
 const CEILING: u8 = 2;
-/// Delays are told apart by tenths of a millisecond.
+/// Resolution of delays: tenths of a millisecond.
 const DELAY_STEP_MS: f64 = 0.1;
-/// Packets drawn one by one, at most, on each path: the slowest ones.
+/// Most packets that are drawn individually on each path: the slowest ones.
 const DOTS_MAX: usize = 4_000;
 const STYLE: &str = include_str!("report.css");
 
-/// What the report shows besides the table.
+/// The contents of the report in addition to the table.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
-    /// The calls of each way, in the order of the result.
+    /// The calls of each path, in the order of the result.
     pub(super) judged: &'a [Judged],
     /// Scores of the codec alone, one per segment.
     pub(super) ceiling: &'a Scores,
     /// How late packets were sent: 99th percentile in microseconds.
     pub(super) behind_p99_us: u64,
-    /// Nodes that were killed from outside and started again.
+    /// Number of nodes that were killed externally and restarted.
     pub(super) restarts: u32,
 }
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     let scenario = &result.scenario;
     let mut out = String::new();
@@ -64,7 +64,7 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     out
 }
 
-/// The first call, to be heard.
+/// Returns players for the first call.
 fn players(result: &DemoResult) -> String {
     let mut out = String::from("<h2>Listen to the first call</h2>\n<div class=\"players\">\n");
     let heard = result
@@ -88,7 +88,7 @@ fn table(result: &DemoResult) -> String {
     for (i, row) in rows.iter().enumerate() {
         let tag = if i == 0 { "th" } else { "td" };
         out.push_str("<tr>");
-        // A row that has nothing in the last columns is as long as the others.
+        // A row without values in the last columns gets empty cells.
         for column in 0..columns {
             let cell = row.get(column).map_or("", String::as_str);
             let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
@@ -99,7 +99,7 @@ fn table(result: &DemoResult) -> String {
     out
 }
 
-/// The chain above, the direct path below.
+/// Draws the chain above and the direct path below.
 fn topology(result: &DemoResult) -> String {
     let scenario = &result.scenario;
     let nodes: Vec<&str> = scenario.chain.split('-').collect();
@@ -155,7 +155,7 @@ fn topology(result: &DemoResult) -> String {
     out
 }
 
-/// The calls of one way, and how they are drawn.
+/// The calls of one path, and how they are drawn.
 type Drawn<'a> = (&'static Way, &'a Judged);
 
 fn charts(result: &DemoResult, evidence: &Evidence<'_>) -> Vec<Chart> {
@@ -202,7 +202,7 @@ fn loss_chart(drawn: &[Drawn<'_>], seconds: f64) -> Chart {
 }
 
 fn delay_chart(drawn: &[Drawn<'_>], seconds: f64, deadline_ms: f64) -> Chart {
-    // The path with the fewest dots, the direct one, is drawn over the others.
+    // The path with the fewest dots, the direct one, is drawn on top of the others.
     let series: Vec<Series> = drawn
         .iter()
         .rev()
@@ -238,12 +238,12 @@ fn distribution_chart(drawn: &[Drawn<'_>], deadline_ms: f64) -> Chart {
     let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
     let ends = || curves.iter().map(|(_, points)| end(points));
     let right = ends().map(|(ms, _)| ms).fold(deadline_ms, f64::max) * 1.05;
-    // The ends of the curves are what differs: show them and as much again below.
+    // The ends of the curves differ most: show them, and the same range again below.
     let lowest = ends().map(|(_, share)| share).fold(100.0, f64::min);
     let bottom = (lowest - (100.0 - lowest) - 1.0).floor().max(0.0);
     let curve = |(way, mut points): (&Way, Vec<(f64, f64)>)| {
         let (_, top) = end(&points);
-        // From the bottom up, and level to the right edge.
+        // The curve starts at the bottom, and is level to the right edge.
         if let Some(first) = points.iter().position(|p| p.1 >= bottom) {
             let at = points[first].0;
             points.drain(..first);
@@ -309,7 +309,7 @@ fn score_chart(drawn: &[Drawn<'_>], ceiling: &Scores) -> Chart {
     }
 }
 
-/// Percent of the packets of all calls that were lost or late, second by second.
+/// Returns the percentage of the packets of all calls that were lost or late, second by second.
 fn missed_by_second(judged: &Judged) -> Vec<(f64, f64)> {
     let deadline_us = judged.deadline.as_micros();
     let mut seconds: Vec<(u32, u32)> = Vec::new();
@@ -330,12 +330,12 @@ fn missed_by_second(judged: &Judged) -> Vec<(f64, f64)> {
         .enumerate()
         .map(|(s, counts)| (s as f64, share(*counts)))
         .collect();
-    // The last step has a width too.
+    // The last step needs a width too.
     points.extend(points.last().map(|&(second, share)| (second + 1.0, share)));
     points
 }
 
-/// Time in the call in seconds and delay in milliseconds of every packet that arrived.
+/// Returns, for every packet that arrived, the time in the call in seconds and the delay in milliseconds.
 fn delays_ms(judged: &Judged) -> impl Iterator<Item = (f64, f64)> + '_ {
     judged.calls.iter().flat_map(|call| {
         let packets = call.iter().enumerate();
@@ -346,7 +346,7 @@ fn delays_ms(judged: &Judged) -> impl Iterator<Item = (f64, f64)> + '_ {
     })
 }
 
-/// One packet per call and second, and the slowest of all that took 2 ms more than the median.
+/// Returns one packet per call and second, and the slowest of all packets that took 2 ms more than the median.
 fn slow_packets(judged: &Judged) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = delays_ms(judged).map(|(_, ms)| ms).collect();
     sorted.sort_by(f64::total_cmp);
@@ -455,9 +455,9 @@ mod tests {
         for outside in ["http:", "https:", "src=\"/", "@import", "<script", "<link"] {
             assert!(!page.contains(outside), "{outside}");
         }
-        // What drawings name is in the page itself.
+        // Drawings refer only to elements within the page.
         assert_eq!(page.matches("url(").count(), page.matches("url(#").count());
-        // Nothing is loaded but the recordings beside the page.
+        // The page loads nothing except the recordings in its folder.
         for recording in ["reference.wav", "direct.wav", "overlay.wav"] {
             let player = format!("<audio controls preload=\"none\" src=\"{recording}\">");
             assert!(page.contains(&player), "{player}");
@@ -480,7 +480,7 @@ mod tests {
             restarts: 0,
         };
         let page = page(&example_long(), &evidence);
-        // Loss over time and delays, each with its entry in the legend.
+        // There are plots of loss over time and of delays, each with its entry in the legend.
         assert_eq!(page.matches("class=\"line s3\"").count(), 4);
         assert_eq!(page.matches("src=\"requests.wav\"").count(), 1);
         assert!(page.contains("PESQ of the codec alone"));

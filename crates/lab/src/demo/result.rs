@@ -1,4 +1,4 @@
-//! What the demonstration found: the documented JSON, and the table.
+//! The results of the demonstration: the documented JSON, and the table.
 //!
 //! docs/demo.md defines every number; the keys are a contract.
 
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use tools::quality::{self, Quality, round};
 use tools::table;
 
-/// Everything that the demonstration found.
+/// All results of the demonstration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoResult {
-    /// What was done.
+    /// The parameters of the run.
     pub scenario: Scenario,
-    /// The same calls on every way; plain UDP is the first, the overlay without settings the last.
+    /// The same calls on every path; plain UDP is the first, the overlay without settings the last.
     pub(super) ways: Vec<(&'static Way, PathResult)>,
     /// The same speech through the codec alone.
     pub ceiling: Ceiling,
@@ -22,7 +22,7 @@ pub struct DemoResult {
     pub report: PathBuf,
 }
 
-/// Each way is an object of its own.
+/// Serializes each path as a separate object.
 impl Serialize for DemoResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.ways.len() + 2))?;
@@ -35,7 +35,7 @@ impl Serialize for DemoResult {
     }
 }
 
-/// What was done.
+/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Scenario {
     /// Nodes of each overlay, each a process.
@@ -44,37 +44,37 @@ pub struct Scenario {
     pub chain: String,
     /// Delay of each of its links.
     pub hop_delay_ms: f64,
-    /// The link that loses.
+    /// The lossy link.
     pub lossy_link: String,
     /// Delay of the direct path.
     pub direct_delay_ms: f64,
     /// Loss in percent, on the lossy link and on the direct path.
     pub loss_pct: f64,
-    /// Chance in percent that the datagram after a lost one is lost too.
+    /// Probability in percent that the datagram after a lost one is lost too.
     pub burst_pct: f64,
-    /// Calls in parallel, on each path.
+    /// Number of parallel calls on each path.
     pub calls: u32,
     /// Their length.
     pub seconds: u32,
-    /// How long after its sending a packet is played.
+    /// Time from sending a packet to playing it.
     pub deadline_ms: f64,
     /// The codec.
     pub codec: String,
-    /// Speech in each packet.
+    /// Duration of the speech in each packet.
     pub packet_ms: f64,
     /// The recording.
     pub speech: String,
 }
 
-/// One path's calls, judged together.
+/// The calls of one path, evaluated together.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PathResult {
-    /// What can be said without speech; its keys stand beside the others.
+    /// The measures that do not depend on speech; their keys are on the same level as the others.
     #[serde(flatten)]
     pub quality: Quality,
-    /// Raw P.862.
+    /// Raw P.862 scores.
     pub pesq: Score,
-    /// P.862.1.
+    /// P.862.1 scores.
     pub mos_lqo: Score,
     /// Bytes on the wire per byte of payload.
     pub wire_bytes_ratio: f64,
@@ -89,15 +89,15 @@ pub struct Score {
     pub p5: f64,
 }
 
-/// What no call over this codec can exceed.
+/// The score that no call with this codec can exceed.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Ceiling {
-    /// Raw P.862.
+    /// Raw P.862 scores.
     pub pesq: Score,
 }
 
 impl DemoResult {
-    /// The documented JSON, on lines of its own.
+    /// Returns the documented JSON, with line breaks.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data with text keys")
@@ -113,11 +113,11 @@ impl Score {
     }
 }
 
-/// Columns of ways beside which the table has room for one of the codec alone.
+/// Most columns of paths with which the table has room for a column of the codec alone.
 const WAYS_BESIDE_CODEC: usize = 2;
 
 impl DemoResult {
-    /// What it comes to, in a sentence.
+    /// Returns the result in a sentence.
     pub(super) fn headline(&self) -> String {
         let [(_, direct), between @ .., (_, overlay)] = self.ways.as_slice() else {
             return String::new();
@@ -142,7 +142,7 @@ impl DemoResult {
         }
     }
 
-    /// The table, row by row, its head first.
+    /// Returns the table, row by row, its head first.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let row = |what: &str, show: &dyn Fn(&PathResult) -> String| -> Vec<String> {
             let cells = self.ways.iter().map(|(_, result)| show(result));
@@ -168,7 +168,7 @@ impl DemoResult {
         self.ways.len() <= WAYS_BESIDE_CODEC
     }
 
-    /// The best possible score, where the table has no column for it.
+    /// Returns the best possible score, if the table has no column for it.
     pub(super) fn codec_line(&self) -> Option<String> {
         let score = self.ceiling.pesq.show();
         (!self.codec_has_column()).then(|| format!("PESQ of the codec alone: {score}"))
@@ -185,8 +185,8 @@ fn missed_pct(result: &PathResult) -> f64 {
     result.quality.lost_pct + result.quality.late_pct
 }
 
-/// How much of what was missed is missed no more, never rounded up to all of it; `None` for
-/// nothing.
+/// Returns the share of the missed packets that is repaired, in percent, never rounded up to all of it; `None` if it is
+/// zero.
 fn repaired_pct(before: f64, after: f64) -> Option<f64> {
     let share = 100.0 * (1.0 - after / before);
     (share > 0.0).then(|| (share * 10.0).floor() / 10.0)
@@ -208,7 +208,7 @@ pub(super) mod tests {
     use crate::demo::layout::{CHAIN, LONG};
     use tools::quality::DelayMs;
 
-    /// The result of a demonstration with a third way.
+    /// Returns the result of a demonstration with a third path.
     pub(in crate::demo) fn example_long() -> DemoResult {
         let mut result = example();
         let requests = result.ways[0].1.clone();

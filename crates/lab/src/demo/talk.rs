@@ -1,4 +1,4 @@
-//! The calls themselves: the first node speaks and the last one listens, on every way.
+//! The calls themselves: the first node sends and the last one receives, on every path.
 //!
 //! ```text
 //!   speaker thread:   at each packet's moment  ─┬─ UDP to the emulator
@@ -6,10 +6,10 @@
 //!   listener thread:  epoll over the overlays' sockets and one UDP socket ─> arrival times
 //! ```
 //!
-//! Way 0 is plain UDP; way 1 is the first chain.
+//! Path 0 is plain UDP; path 1 is the first chain.
 //!
-//! Both threads are of one process, so one clock times both ends. A phone whose node is killed
-//! goes on speaking, and comes back when the node does.
+//! Both threads belong to one process, so one clock times both ends. A phone whose node is killed goes on sending, and
+//! reconnects when the node is back.
 
 use super::DemoError;
 use super::chain::Chain;
@@ -25,22 +25,22 @@ use voice::call::Altered;
 use voice::frames::FRAME_SAMPLES;
 use voice::rtp::place::{self, PACKET_BYTES, Place};
 
-/// Virtual port of the first call, at both ends; the others follow it.
+/// Virtual port of the first call, at both ends; the ports of the other calls follow.
 const FIRST_PORT: u16 = 5000;
-/// Packets taken from one socket before the others get their turn.
+/// Number of packets taken from one socket before the other sockets are read.
 const READS_PER_TURN: usize = 32;
-/// How often the listener looks whether it is over, and for nodes that have come back.
+/// How often the listener checks whether to stop, and whether nodes are back.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often a phone tries to reach its node again.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
-/// What is counted while the calls run, for whoever waits for them.
+/// Counters for the thread that waits for the calls.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) sent: AtomicU64,
-    /// What arrived, way by way.
+    /// Packets that arrived, path by path.
     pub(crate) arrived: Vec<AtomicU64>,
-    /// Asks both threads to end.
+    /// Requests that both threads stop.
     pub(crate) stop: AtomicBool,
 }
 
@@ -64,14 +64,14 @@ impl Live {
     }
 }
 
-/// When the packets were sent, or arrived.
+/// The times at which packets were sent, or arrived.
 #[derive(Debug)]
 pub(crate) struct Times {
-    /// Way by way.
+    /// The times, path by path.
     pub(crate) ways: Vec<Moments>,
-    /// How late packets were sent, after their moment, in microseconds; empty for arrivals.
+    /// How much later than due packets were sent, in microseconds; empty for arrivals.
     pub(crate) behind_us: Vec<u64>,
-    /// Of arrivals, way by way and call by call: payloads that are not those that were sent.
+    /// For arrivals, path by path and call by call: payloads that arrived altered.
     pub(crate) altered: Vec<Vec<Altered>>,
 }
 
@@ -84,8 +84,8 @@ impl Times {
         }
     }
 
-    /// Notes a packet that came by a way; false when it had come before, or there is no such packet. What of it is
-    /// heard is what came.
+    /// Notes a packet that arrived by a path. Returns false if it had already arrived, or there is no such packet. The
+    /// arrived payload is what the listener hears.
     fn hear(
         &mut self,
         way: usize,
@@ -105,7 +105,7 @@ impl Times {
     }
 }
 
-/// A packet that came.
+/// A packet that arrived.
 #[derive(Clone, Copy)]
 struct Heard<'p> {
     place: Place,
@@ -119,7 +119,7 @@ impl<'p> Heard<'p> {
     }
 }
 
-/// One end of a call at its node. When the node goes away, it looks for it again.
+/// One end of a call at its node. If the node disappears, the phone tries to reach it again.
 #[derive(Debug)]
 struct Phone {
     node: Node,
@@ -153,7 +153,7 @@ impl Phone {
         self.socket = None;
     }
 
-    /// Looks for the node again if it is time to; true when it was found.
+    /// Tries to reach the node again if it is time. Returns true if it was found.
     fn retry(&mut self, now: Time) -> bool {
         if self.socket.is_some() || now < self.retry_at {
             return false;
@@ -166,7 +166,7 @@ impl Phone {
     fn send(&mut self, packet: &[u8], to: Target) {
         let Some(socket) = &self.socket else { return };
         match socket.send_to(packet, to) {
-            // A node that takes no more now loses the packet, as a full socket buffer does.
+            // A node that does not accept the packet now loses it, as a full socket buffer does.
             Ok(()) | Err(client::Error::WouldBlock) => {}
             Err(_) => self.lose(),
         }
@@ -204,14 +204,14 @@ impl Exchange {
     }
 }
 
-/// How many calls, and when their packets are played.
+/// The number of calls, and the deadline of their packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) calls: u32,
     pub(crate) deadline: Duration,
 }
 
-/// Opens the calls' ends at the first nodes.
+/// Opens the sending ends of the calls at the first nodes.
 pub(crate) fn speaker(
     chains: &[Chain],
     ask: &Ask,
@@ -230,7 +230,7 @@ pub(crate) fn speaker(
     })
 }
 
-/// Opens the calls' ends at the last nodes.
+/// Opens the receiving ends of the calls at the last nodes.
 pub(crate) fn listener(chains: &[Chain], ask: &Ask) -> Result<Listener, DemoError> {
     let direct = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     direct.set_nonblocking(true)?;
@@ -244,7 +244,7 @@ pub(crate) fn listener(chains: &[Chain], ask: &Ask) -> Result<Listener, DemoErro
     })
 }
 
-/// The end that speaks.
+/// The sending end.
 #[derive(Debug)]
 pub(crate) struct Speaker {
     direct: UdpSocket,
@@ -252,8 +252,8 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    /// Sends every packet at its moment on all ways, as soon after each other as system calls can
-    /// be; which way is first changes with every packet.
+    /// Sends every packet at its time on all paths, as soon after each other as system calls allow; the order of the
+    /// paths changes with every packet.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -299,7 +299,7 @@ impl Speaker {
     fn speak(&mut self, way: usize, call: u32, packet: &[u8]) {
         match way.checked_sub(1) {
             None => {
-                // What the kernel refuses is lost.
+                // A packet that the kernel refuses is lost.
                 let _ = self.direct.send(packet);
             }
             Some(overlay) => self.overlays[overlay].speak(call, packet),
@@ -307,7 +307,7 @@ impl Speaker {
     }
 }
 
-/// The end that listens.
+/// The receiving end.
 #[derive(Debug)]
 pub(crate) struct Listener {
     direct: UdpSocket,
@@ -315,12 +315,12 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Where the direct path ends.
+    /// Returns the address at which the direct path ends.
     pub(crate) fn direct_address(&self) -> io::Result<SocketAddr> {
         self.direct.local_addr()
     }
 
-    /// Notes when packets arrive, and what is in those that are not as they were sent, until it is asked to stop.
+    /// Notes the arrival times of packets, and the payloads that arrived altered, until it must stop.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -351,7 +351,7 @@ impl Listener {
         Ok(times)
     }
 
-    /// Listens again where a node has come back.
+    /// Listens again at nodes that are back.
     fn look_for_nodes(&mut self, poller: &Poller, now: Time) -> io::Result<()> {
         for (overlay, exchange) in self.overlays.iter_mut().enumerate() {
             for (call, phone) in exchange.phones.iter_mut().enumerate() {
@@ -406,7 +406,7 @@ impl Listener {
             match socket.recv_from(&mut buffer) {
                 Ok((len, ..)) => {
                     let now = clock.now();
-                    // A call hears only itself.
+                    // A call accepts only its own packets.
                     let heard = Heard::parse(&buffer[..len]);
                     let heard = heard.filter(|heard| heard.place.source == call);
                     if heard.is_some_and(|heard| times.hear(way, heard, now, speech)) {
@@ -415,14 +415,14 @@ impl Listener {
                 }
                 Err(client::Error::WouldBlock) => return,
                 Err(client::Error::Refused { .. }) => {}
-                // Closing the descriptor takes it out of the poller.
+                // Closing the descriptor removes it from the poller.
                 Err(_) => phone.lose(),
             }
         }
     }
 }
 
-/// What the poller reports for a call's socket on a way.
+/// Returns the poller's token for a call's socket on a path.
 fn token(way: usize, call: usize) -> u64 {
     (way as u64) << 32 | call as u64
 }

@@ -1,14 +1,14 @@
-//! Dissemination graphs with targeted redundancy [Babay et al. 2017]: what they save of what flooding saves over one
-//! path, and what they cost.
+//! Dissemination graphs with targeted redundancy [Babay et al. 2017]: how much of flooding's gain over one path they
+//! achieve, and at what cost.
 //!
 //! ```text
 //!   one scenario per scheme and run ──▶ flows of the same packets ──▶ missed, by when they were sent
 //!                                                                ──▶ bytes on all links per byte delivered
 //! ```
 //!
-//! Nodes are those of production in the simulator. A packet is missed if it is lost or later than its deadline. Bytes are
-//! those of all datagrams but control packets, which flow whatever the scheme: with retransmissions, requests'
-//! answers and repair packets.
+//! The nodes are production nodes in the simulator. A packet is missed if it is lost or arrives after its deadline.
+//! Bytes are those of all datagrams except control packets, which every scheme sends: they include retransmissions and
+//! repair packets.
 
 mod cities;
 mod edge;
@@ -22,9 +22,9 @@ use base::Duration;
 pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&edge::EDGE, &cities::CITIES, &groups::GROUPS];
 
 const SOURCE: &str = "Babay17";
-/// Schemes that are compared.
+/// The schemes that are compared.
 const SCHEMES: [&str; 4] = ["best", "disjoint", "targeted", "flooding"];
-/// A call sends a packet so often.
+/// Interval of a call's packets.
 const PACKET_MS: u64 = 20;
 /// Bytes of a packet.
 const PACKET_BYTES: u64 = 160;
@@ -37,7 +37,7 @@ pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
         .chain(groups::CLAIMS)
 }
 
-/// What a run has come to.
+/// The result of a run.
 struct Run {
     /// The packets of each flow.
     calls: Vec<Call>,
@@ -68,7 +68,7 @@ fn run(text: &str, seed: u64, moments: &[u64]) -> Result<Run, CellError> {
     })
 }
 
-/// Packets of a call sent from one second to another, and how many of them were missed.
+/// Returns the packets of a call that were sent in a range of seconds, and how many of them were missed.
 fn missed(call: &Call, deadline_ms: u64, seconds: core::ops::Range<u64>) -> (u64, u64) {
     let place = |second: u64| (second * 1_000 / PACKET_MS) as usize;
     let range = place(seconds.start).min(call.len())..place(seconds.end).min(call.len());
@@ -78,7 +78,7 @@ fn missed(call: &Call, deadline_ms: u64, seconds: core::ops::Range<u64>) -> (u64
     (sent.len() as u64, missed as u64)
 }
 
-/// Bytes on all links per byte delivered.
+/// Returns the bytes on all links per byte delivered.
 fn cost(bytes: u64, delivered: u64) -> f64 {
     bytes as f64 / (delivered * PACKET_BYTES).max(1) as f64
 }
@@ -87,7 +87,7 @@ fn percent(missed: u64, sent: u64) -> f64 {
     100.0 * missed as f64 / sent.max(1) as f64
 }
 
-/// Of an experiment without a cell no claim is judged.
+/// Returns verdicts for an experiment without a cell: no claim is judged.
 fn untested(claims: &[ClaimText]) -> Vec<Verdict> {
     let all = claims.iter();
     all.map(|claim| Verdict::untested(claim.key, "no cell"))

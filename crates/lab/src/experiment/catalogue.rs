@@ -1,4 +1,4 @@
-//! All experiments, and which of them a name means.
+//! All experiments, and how names select them.
 
 use super::run::LabError;
 use super::{
@@ -10,25 +10,25 @@ use std::path::Path;
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
-    /// `amir06/fig4`.
+    /// The id, such as `amir06/fig4`.
     pub id: String,
-    /// A line about it.
+    /// A line that describes it.
     pub title: String,
-    /// Points of its grid, quick and full.
+    /// Number of points of its grid, quick and full.
     pub cells: (usize, usize),
-    /// Claims that it judges.
+    /// Number of claims that it judges.
     pub claims: usize,
     /// Whether it starts real nodes.
     pub real_time: bool,
 }
 
-/// All experiments, in the papers' order.
+/// Returns all experiments, in the papers' order.
 #[must_use]
 pub fn list() -> Vec<Entry> {
     all().into_iter().map(entry).collect()
 }
 
-/// One experiment in short.
+/// Returns the entry of an experiment.
 pub(super) fn entry(experiment: &dyn Experiment) -> Entry {
     Entry {
         id: experiment.id().to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn entry(experiment: &dyn Experiment) -> Entry {
     }
 }
 
-/// All experiments.
+/// Returns all experiments.
 pub(super) fn all() -> Vec<&'static dyn Experiment> {
     [
         amir03::EXPERIMENTS,
@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
     .concat()
 }
 
-/// The claims of all papers.
+/// Returns the claims of all papers.
 pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
     let papers = [
         amir03::claims::CLAIMS,
@@ -81,12 +81,12 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         .chain(protection::claims())
 }
 
-/// The claims that an experiment judges.
+/// Returns the claims that an experiment judges.
 pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
     all_claims().filter(move |claim| claim.experiment == id)
 }
 
-/// That some names mean experiments, which have what is to be changed.
+/// Checks that the names select experiments, and that these have the parameters to be changed.
 ///
 /// # Errors
 /// [`LabError::Unknown`], [`LabError::Override`]
@@ -97,7 +97,7 @@ pub fn check(names: &[String], size: Size, set: &[Override]) -> Result<(), LabEr
     Ok(())
 }
 
-/// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`, and files such as `mine.toml`.
+/// Returns the experiments that the names select: `amir06/fig4`, `amir06/all`, `all`, and files such as `mine.toml`.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static dyn Experiment>, LabError> {
     let means = |name: &str, id: &str| {
         let paper = name.strip_suffix("/all");

@@ -1,11 +1,11 @@
-//! Experiments cell by cell, for whoever spreads the work himself: a cluster's scheduler, a notebook.
+//! Experiments cell by cell, for a caller that distributes the work itself: a cluster's scheduler, a notebook.
 //!
 //! ```text
 //!   Request ──▶ cells() ──▶ measure(key) on any machine, in any order ──▶ conclude() ──▶ files, tally
 //! ```
-//! A [`MeasuredCell`] says what measured it and with which parameters, so [`conclude`] can refuse
-//! cells of another build, seed, size or set of parameters, cells that came twice, and a grid with a
-//! hole. What it writes is byte for byte what a run on one machine writes.
+//! A [`MeasuredCell`] states which build measured it and with which parameters, so [`conclude`] can refuse cells of
+//! another build, seed, size or set of parameters, duplicate cells, and a grid with a gap. The files that it writes are
+//! byte for byte those of a run on one machine.
 
 use super::amir06::speech;
 use super::files;
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What is measured, and how.
+/// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// One experiment: `amir06/fig12`. If it is not built in, what errors call it.
+    /// One experiment, such as `amir06/fig12`. If it is not built in: its name in errors.
     pub experiment: String,
     /// The texts of an experiment that is not built in.
     pub definition: Option<Definition>,
@@ -32,34 +32,34 @@ pub struct Request {
     pub seed: u64,
     /// The program that experiments start as nodes.
     pub program: PathBuf,
-    /// A recording for experiments that score speech, instead of what they choose themselves.
+    /// A recording for experiments that score speech, instead of the one that they choose.
     pub speech: Option<PathBuf>,
-    /// Parameters that are wanted otherwise.
+    /// Changes of parameters.
     pub overrides: Vec<Override>,
 }
 
-/// A cell that is to be measured.
+/// A cell to be measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellEntry {
     /// Its name, unique and stable: `loss=5 burst=25`.
     pub key: String,
-    /// Its coordinates that are numbers.
+    /// Its numeric coordinates.
     pub parameters: BTreeMap<String, f64>,
     /// Its coordinates that are words.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub words: BTreeMap<String, String>,
-    /// The seeds of its runs, if somebody else measures them.
+    /// The seeds of its runs, if an external program measures them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
-    /// Everything that decides what it measures, as text. Equal texts have equal rows, unless the
-    /// experiment runs real nodes.
+    /// Everything that determines what it measures, as text. Equal texts give equal rows, unless the experiment runs
+    /// real nodes.
     pub identity: String,
 }
 
-/// A cell that was measured.
+/// A measured cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredCell {
-    /// As its [`CellEntry`] has it.
+    /// The identity in its [`CellEntry`].
     pub identity: String,
     pub(crate) row: Row,
 }
@@ -107,7 +107,7 @@ impl Request {
     }
 }
 
-/// A line for each thing that decides what a cell measures; the recording is that of [`recording`].
+/// Returns a line for each thing that determines what a cell measures; the recording is that of [`recording`].
 pub(super) fn identity(
     experiment: &dyn Experiment,
     plan: &Plan,
@@ -126,7 +126,7 @@ pub(super) fn identity(
         text += &format!("definition {decisive:016x}\n");
     }
     for wanted in &plan.overrides {
-        // The cell's key has the coordinates.
+        // The cell's key already contains the coordinates.
         if let Override::Setting(..) = wanted {
             text += &format!("set {wanted}\n");
         }
@@ -137,7 +137,7 @@ pub(super) fn identity(
     Ok(text)
 }
 
-/// What tells a named recording from others: its digest and its length.
+/// Returns the digest and length that identify a named recording.
 pub(super) fn recording(named: Option<&Path>) -> Result<Option<String>, LabError> {
     let digested = |path: &Path| {
         let bytes = speech::bytes_of(path).map_err(|error| LabError::at(path, error))?;
@@ -146,7 +146,7 @@ pub(super) fn recording(named: Option<&Path>) -> Result<Option<String>, LabError
     named.map(digested).transpose()
 }
 
-/// What tells a file from others: its digest and its length.
+/// Returns the digest and length that identify a file.
 pub(super) fn digest_of(path: &Path) -> Result<String, LabError> {
     let bytes = std::fs::read(path).map_err(|error| LabError::at(path, error))?;
     Ok(told(&bytes))
@@ -156,8 +156,8 @@ fn told(bytes: &[u8]) -> String {
     format!("{:016x} {}", digest(bytes), bytes.len())
 }
 
-/// Checks that all rows were scored with the same source of speech. Without a named recording each machine uses
-/// the package if it is installed, else the sample.
+/// Checks that all rows were scored with the same source of speech. Without a named recording, each machine uses the
+/// speech package if it is installed, else the sample.
 pub(super) fn one_speech<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Result<(), String> {
     let mut told = rows.into_iter().filter_map(|row| row.known("speech"));
     let first = told.next();
@@ -171,25 +171,25 @@ pub(super) fn one_speech<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Result<
     }
 }
 
-/// FNV-1a: recordings and definitions are told apart, nobody is kept from forging one.
+/// Computes FNV-1a: it distinguishes recordings and definitions, but does not protect against forgery.
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The experiment of a request, as [`super::list`] has those that are built in.
+/// Returns the entry of a request's experiment, as [`super::list`] does for built-in ones.
 ///
 /// # Errors
-/// [`LabError`] when there is no such experiment.
+/// [`LabError`] if there is no such experiment.
 pub fn entry(request: &Request) -> Result<Entry, LabError> {
     Ok(catalogue::entry(request.experiment()?))
 }
 
-/// The cells of a request, in the order of the grid.
+/// Returns the cells of a request, in the order of the grid.
 ///
 /// # Errors
-/// [`LabError`] when there is no such experiment, or it has no such parameters.
+/// [`LabError`] if there is no such experiment, or it has no such parameters.
 pub fn cells(request: &Request) -> Result<Vec<CellEntry>, LabError> {
     let experiment = request.experiment()?;
     let cells = overrides::grid(experiment, request.size, &request.overrides)?;
@@ -214,7 +214,7 @@ pub fn cells(request: &Request) -> Result<Vec<CellEntry>, LabError> {
 /// Measures one cell, by its name.
 ///
 /// # Errors
-/// [`LabError`] when there is no such cell, or it cannot be measured.
+/// [`LabError`] if there is no such cell, or it cannot be measured.
 pub fn measure(request: &Request, key: &str) -> Result<MeasuredCell, LabError> {
     let experiment = request.experiment()?;
     let cell = request.cell(experiment, key)?;
@@ -226,10 +226,10 @@ pub fn measure(request: &Request, key: &str) -> Result<MeasuredCell, LabError> {
     })
 }
 
-/// One cell of an own experiment that is measured outside, of the numbers of each of its runs.
+/// Makes one cell of an own experiment that is measured externally, from the numbers of each of its runs.
 ///
 /// # Errors
-/// [`LabError`] when there is no such cell, or the numbers are of other measures.
+/// [`LabError`] if there is no such cell, or the numbers belong to other measures.
 pub fn given(
     request: &Request,
     key: &str,
@@ -248,10 +248,10 @@ pub fn given(
     })
 }
 
-/// Puts measured cells together, and writes the experiment's files into `out`.
+/// Combines measured cells, and writes the experiment's files into `out`.
 ///
 /// # Errors
-/// [`LabError::Incomplete`] when cells are missing, came twice, or are of another request or build.
+/// [`LabError::Incomplete`] if cells are missing, duplicate, or of another request or build.
 pub fn conclude(
     request: &Request,
     measured: Vec<MeasuredCell>,
@@ -270,7 +270,7 @@ pub fn conclude(
     })
 }
 
-/// The rows in the order of the grid, each of them once.
+/// Returns the rows in the order of the grid, each of them once.
 fn ordered(request: &Request, measured: Vec<MeasuredCell>) -> Result<Rows, LabError> {
     let incomplete = |why: String| LabError::Incomplete {
         experiment: request.experiment.clone(),
@@ -305,7 +305,7 @@ fn ordered(request: &Request, measured: Vec<MeasuredCell>) -> Result<Rows, LabEr
     }
 }
 
-/// The first line in which two identities differ.
+/// Returns the first line in which two identities differ.
 fn difference<'t>(wanted: &'t str, came: &'t str) -> Option<(&'t str, &'t str)> {
     if wanted == came {
         return None;
@@ -381,7 +381,7 @@ mod tests {
         let first = |request: &Request| cells(request).unwrap().swap_remove(0);
         assert_eq!(first(&plain).identity, first(&request()).identity);
         assert_ne!(first(&plain).identity, first(&set).identity);
-        // It computes, and simulates no node that could have a setting.
+        // This experiment only computes, and simulates no node that could have a setting.
         let error = measure(&set, &first(&set).key).unwrap_err().to_string();
         assert!(error.contains("no settings to change"), "{error}");
     }

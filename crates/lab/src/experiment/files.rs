@@ -1,4 +1,4 @@
-//! What an experiment leaves behind: `ID.csv`, `ID.svg`, `ID.json`, or, of a shard, its rows.
+//! The files of an experiment: `ID.csv`, `ID.svg`, `ID.json`, or, for a shard, its rows.
 
 use super::index::STYLE;
 use super::{
@@ -10,44 +10,44 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An experiment that is over, as its JSON has it.
+/// A finished experiment, as in its JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Outcome {
-    /// `amir06/fig4`.
+    /// The id, such as `amir06/fig4`.
     pub(super) id: String,
-    /// A line about it.
+    /// A line that describes it.
     pub(super) title: String,
-    /// How it was done.
+    /// How it was measured.
     pub(super) method: String,
     /// Quick or full.
     pub(super) size: Size,
     /// The run's seed.
     pub(super) seed: u64,
-    /// How many cells were measured.
+    /// Number of measured cells.
     pub(super) cells: usize,
-    /// Which code measured.
+    /// The build that measured.
     #[serde(default)]
     pub(super) build: String,
-    /// Parameters that were wanted otherwise.
+    /// Changes of parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<String>,
-    /// The drawings, beside this file.
+    /// The drawings, in the folder of this file.
     pub(super) charts: Vec<String>,
     /// The paper's claims with their verdicts.
     pub(super) claims: Vec<Judged>,
-    /// The numbers in short: the head, then lines.
+    /// The main numbers: the head, then lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) table: Vec<Vec<String>>,
 }
 
 impl Outcome {
-    /// Claims that were put to a test and hold, or do not; or those that could not be.
+    /// Returns the number of tested claims that hold, or do not; or, for `None`, of those that could not be tested.
     pub(super) fn count(&self, holds: Option<bool>) -> usize {
         let tested = self.claims.iter().filter(|claim| !claim.by_construction);
         tested.filter(|claim| claim.holds == holds).count()
     }
 
-    /// Claims that hold by construction.
+    /// Returns the number of claims that hold by construction.
     pub(super) fn by_construction(&self) -> usize {
         let claims = self.claims.iter();
         claims.filter(|claim| claim.by_construction).count()
@@ -63,16 +63,16 @@ pub(super) struct Judged {
     pub(super) text: String,
     /// Paper and section.
     pub(super) source: String,
-    /// What that is as a number.
+    /// The claim as a number.
     pub(super) expected: String,
     /// What was measured.
     pub(super) measured: String,
     /// Whether it holds; null if it cannot be tested.
     pub(super) holds: Option<bool>,
-    /// It holds by construction: nothing was put to a test.
+    /// Whether it holds by construction: nothing was tested.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(super) by_construction: bool,
-    /// Why not, or what a reader should know.
+    /// Why it does not hold, or other information for a reader.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) note: String,
 }
@@ -86,29 +86,29 @@ pub(super) struct Part {
     pub(super) size: Size,
     /// The run's seed.
     pub(super) seed: u64,
-    /// Which code measured.
+    /// The build that measured.
     #[serde(default)]
     pub(super) build: String,
-    /// Parameters that were wanted otherwise.
+    /// Changes of parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<String>,
-    /// The recording that was named: its digest and length.
+    /// The digest and length of the named recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) speech: Option<String>,
-    /// The program whose nodes were measured, if there were any: its digest and length.
+    /// The digest and length of the program whose nodes were measured, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<String>,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub(super) took_s: f64,
-    /// What was measured.
+    /// The measured rows.
     pub(super) rows: Vec<Row>,
     /// The texts of an experiment that is not built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) definition: Option<Definition>,
 }
 
-/// Pairs each claim of an experiment with its verdict. A verdict without a claim, a claim without a
-/// verdict or with two is a mistake of the experiment.
+/// Pairs each claim of an experiment with its verdict. A verdict without a claim, or a claim without a verdict or with
+/// two, is a programming error of the experiment.
 pub(super) fn judge(
     experiment: &dyn Experiment,
     findings: &Findings,
@@ -197,7 +197,7 @@ pub(super) fn write_part(out: &Path, part: &Part, shard: Shard) -> io::Result<Pa
     Ok(path)
 }
 
-/// Every outcome in a folder: in the catalogue's order, and then those of own experiments by their names.
+/// Returns every outcome in a folder: in the catalogue's order, and then those of own experiments by their names.
 pub(super) fn outcomes(out: &Path) -> Vec<Outcome> {
     let read = |path: &Path| -> Option<Outcome> {
         let text = fs::read_to_string(path).ok()?;
@@ -225,7 +225,7 @@ pub(super) fn outcomes(out: &Path) -> Vec<Outcome> {
     outcomes
 }
 
-/// A drawing that does not need a page's style.
+/// Returns a drawing that does not need a page's style.
 fn alone(svg: &str) -> String {
     const HEAD: &str =
         "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--ground)\" ";

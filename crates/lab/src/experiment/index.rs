@@ -1,5 +1,5 @@
-//! The page over all that ran: each experiment's drawing, the claims in words and numbers, holds or
-//! not.
+//! The page about all experiments that ran: each experiment's drawing, its claims in words and numbers, and whether
+//! they hold.
 
 use super::files::{self, Judged, Outcome};
 use crate::plot::escape;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The style of the page, and of drawings that stand alone.
+/// The style of the page, and of separate drawings.
 pub(super) const STYLE: &str = include_str!("page.css");
 
 /// Writes `index.html` over all outcomes in a folder.
@@ -32,7 +32,7 @@ fn page(out: &Path, outcomes: &[Outcome]) -> String {
     html
 }
 
-/// A line per experiment, and the sums.
+/// Returns a line per experiment, and the sums.
 fn overview(outcomes: &[Outcome]) -> String {
     let sum = |holds| outcomes.iter().map(|o| o.count(holds)).sum::<usize>();
     let (hold, fail, untested) = (sum(Some(true)), sum(Some(false)), sum(None));
@@ -61,7 +61,7 @@ fn overview(outcomes: &[Outcome]) -> String {
     html + "</table>\n</div>\n"
 }
 
-/// A claim of it does not hold.
+/// Returns whether one of its claims does not hold.
 fn fails(outcome: &Outcome) -> bool {
     outcome
         .claims
@@ -69,7 +69,7 @@ fn fails(outcome: &Outcome) -> bool {
         .any(|claim| claim.holds == Some(false))
 }
 
-/// What goes away when only that is asked for which does not hold.
+/// Returns the class of entries that the page hides if the reader asks only for failures.
 fn held(fails: bool) -> &'static str {
     if fails { "" } else { " class=\"held\"" }
 }
@@ -84,7 +84,7 @@ fn section(out: &Path, outcome: &Outcome) -> String {
         escape(&outcome.method)
     );
     for chart in &outcome.charts {
-        // What is not there is not shown; its file's name is.
+        // A missing drawing is not shown, but the name of its file is.
         let svg = fs::read_to_string(out.join(folder).join(chart)).unwrap_or_default();
         let svg = without_style(&svg);
         let _ = writeln!(html, "<figure>\n{svg}</figure>");
@@ -110,7 +110,7 @@ fn section(out: &Path, outcome: &Outcome) -> String {
     html
 }
 
-/// The numbers in short.
+/// Returns the main numbers.
 fn numbers(table: &[Vec<String>]) -> String {
     let Some((head, lines)) = table.split_first() else {
         return String::new();
@@ -149,7 +149,7 @@ fn row(claim: &Judged) -> String {
     )
 }
 
-/// A drawing's own style would apply to the whole page.
+/// Removes a drawing's own style, which would apply to the whole page.
 fn without_style(svg: &str) -> String {
     match (svg.find("<style>"), svg.find("</style>")) {
         (Some(from), Some(to)) if from < to => {

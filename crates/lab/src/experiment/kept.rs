@@ -1,11 +1,11 @@
-//! Rows of a run that did not come to its end: the same run again measures only what is missing.
+//! Rows of a run that did not complete: the same run again measures only the missing ones.
 //!
 //! ```text
 //!   run ── a cell fails, or Ctrl-C ──▶ ID.kept.json ──▶ the same run, in the same folder ──▶ ID.csv …
 //! ```
 //!
-//! The same run is one of the same code, size, seed, parameters and recording, and with real nodes of the same program.
-//! What another one has left is not used, and is written over when this one does not come to its end either.
+//! The same run has the same code, size, seed, parameters and recording, and with real nodes the same program. Rows of
+//! another run are not used, and are overwritten if this run does not complete either.
 
 use super::Shard;
 use super::files::Part;
@@ -14,13 +14,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the rows of an experiment are kept.
+/// Returns the file in which the rows of an experiment are kept.
 pub(super) fn path(out: &Path, id: &str, shard: Option<Shard>) -> PathBuf {
     let shard = shard.map_or_else(String::new, |shard| format!("-{shard}"));
     out.join(format!("{id}.kept{shard}.json"))
 }
 
-/// What a run like this one has left there.
+/// Returns the kept rows of an equal run.
 pub(super) fn read(path: &Path, like: &Part) -> Option<Part> {
     let kept: Part = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let same = Part {
@@ -42,7 +42,7 @@ pub(super) fn write(path: &Path, part: &Part) -> io::Result<()> {
     files::write(path, &serde_json::to_vec(part).map_err(io::Error::other)?)
 }
 
-/// Nothing is missing any more.
+/// Removes the file, because nothing is missing any more.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,5 +1,5 @@
-//! Puts shards together: the rows of all parts, checked to be a whole, concluded as if one machine
-//! had measured them.
+//! Merges shards: checks that the rows of all parts are complete, and concludes the experiment as if one machine had
+//! measured them.
 
 use super::cells::one_speech;
 use super::files::{self, Part};
@@ -10,11 +10,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Merges the shards in some folders into `out`. Whatever experiment has rows is concluded.
+/// Merges the shards in some folders into `out`. Every experiment that has rows is concluded.
 ///
 /// # Errors
-/// [`LabError`] when there are no rows, cells are missing, or parts came twice, or parts are of
-/// different runs or versions.
+/// [`LabError`] if there are no rows, cells are missing, or parts are duplicate or of different runs or versions.
 pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
     let mut parts: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     for folder in folders {
@@ -56,7 +55,7 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
     })
 }
 
-/// The rows of all cells, in order.
+/// Returns the rows of all cells, in order.
 fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f64), LabError> {
     let incomplete = |why: String| LabError::Incomplete {
         experiment: experiment.id().to_owned(),
@@ -129,7 +128,7 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
     Ok((plan, Rows(ordered), took_s))
 }
 
-/// Every part in a folder and the folders of papers in it.
+/// Reads every part in a folder and in the papers' folders in it.
 fn read(folder: &Path) -> Result<Vec<Part>, LabError> {
     let mut parts = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -9,17 +9,16 @@
 //!                                                             index.html over all that ran
 //! ```
 //!
-//! A *cell* is one point of the grid: a loss and a burstiness, a size of the plane. Cells know
-//! nothing of each other and each has a seed of its own, drawn from the run's seed, the experiment's
-//! name and the cell's key; so a run on one machine, on many cores, or in shards that are merged
-//! gives the same rows. Experiments of one *family* are figures of the same measurements: a run
-//! measures a cell once for all of them, and its seed is drawn from the family's name.
+//! A *cell* is one point of the grid: a loss and a burstiness, a size of the plane. Cells are independent, and each has
+//! a seed of its own, drawn from the run's seed, the experiment's name and the cell's key. So a run on one machine, on
+//! many cores, or in shards that are merged gives the same rows. Experiments of one *family* are figures of the same
+//! measurements: a run measures a cell once for all of them, and its seed is drawn from the family's name.
 //!
-//! A *claim* is a sentence of a paper. The list (`ClaimText`) is kept apart from the experiments;
-//! an experiment gives a `Verdict` on each of its claims: it holds, it does not, or it cannot be
-//! tested, with what was measured. [`run()`] refuses an experiment that forgets one.
+//! A *claim* is a sentence of a paper. The list (`ClaimText`) is separate from the experiments; an experiment gives a
+//! `Verdict` on each of its claims: it holds, it does not, or it cannot be tested, with the measured values. [`run()`]
+//! refuses an experiment that leaves one out.
 //!
-//! Beside the experiments here, users have their own in files ([`Definition`]).
+//! In addition to the experiments here, users have their own in files ([`Definition`]).
 
 mod amir03;
 mod amir06;
@@ -64,7 +63,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much of an experiment is done.
+/// How much of an experiment is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
@@ -86,11 +85,11 @@ pub(crate) struct ClaimText {
     pub(crate) source: &'static str,
     /// What the paper says.
     pub(crate) text: &'static str,
-    /// What that is as a number or comparison.
+    /// The sentence as a number or comparison.
     pub(crate) expected: &'static str,
 }
 
-/// A claim: experiment, key, source, the words, what they mean as a number.
+/// Creates a claim: experiment, key, source, the words, and their meaning as a number.
 pub(crate) const fn claim(
     experiment: &'static str,
     key: &'static str,
@@ -107,22 +106,22 @@ pub(crate) const fn claim(
     }
 }
 
-/// What has been found out about a claim.
+/// The result for a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     /// The claim's name.
     pub(crate) claim: &'static str,
-    /// What was measured, with its unit.
+    /// The measured value, with its unit.
     pub(crate) measured: String,
     /// Whether it holds; `None` if it cannot be tested.
     pub(crate) holds: Option<bool>,
-    /// It cannot come out otherwise: it says how the experiment is made, or is arithmetic.
+    /// Whether it cannot be otherwise: the claim describes the setup of the experiment, or is arithmetic.
     pub(crate) by_construction: bool,
-    /// Why it does not, or what a reader should know; may be empty.
+    /// Why it does not hold, or other information for a reader; may be empty.
     pub(crate) note: String,
 }
 
-/// What an experiment comes to.
+/// The conclusion of an experiment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     /// The measured series; the first is the paper's figure.
@@ -136,30 +135,30 @@ pub(crate) struct Findings {
 pub(crate) struct Cell {
     /// Its name, unique and stable: `loss=5 burst=25`.
     pub(crate) key: String,
-    /// Its coordinates that are numbers.
+    /// Its numeric coordinates.
     pub(crate) parameters: Vec<(&'static str, f64)>,
     /// Its coordinates that are words.
     pub(crate) words: Vec<(&'static str, String)>,
 }
 
-/// What a run is told.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// How much is done.
+    /// How much is run.
     pub(crate) size: Size,
     /// The run's seed.
     pub(crate) seed: u64,
     /// The program itself, for experiments that start nodes.
     pub(crate) program: PathBuf,
-    /// A recording for experiments that score speech, instead of what they choose themselves.
+    /// A recording for experiments that score speech, instead of the one that they choose.
     pub(crate) speech: Option<PathBuf>,
-    /// Parameters that are wanted otherwise.
+    /// Changes of parameters.
     pub(crate) overrides: Vec<Override>,
-    /// Set when nobody waits for cells any more.
+    /// Set when cells are no longer needed.
     pub(crate) stop: Stop,
 }
 
-/// A wish that work ends, seen by all that do it.
+/// A request to stop, shared by all threads of the work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -180,59 +179,59 @@ pub(crate) struct CellError(pub(crate) String);
 
 /// A figure or table of a paper.
 pub(crate) trait Experiment: Sync {
-    /// `amir06/fig4`.
+    /// Returns the id, such as `amir06/fig4`.
     fn id(&self) -> &'static str;
-    /// Whose measurements it draws: experiments of one family measure a cell of one key alike.
+    /// Returns the family: experiments of one family measure a cell with the same key identically.
     fn family(&self) -> &'static str {
         self.id()
     }
-    /// A line about it.
+    /// Returns a line that describes it.
     fn title(&self) -> &'static str;
-    /// How it is done here, for the report: a paragraph.
+    /// Returns a paragraph for the report about how it is measured here.
     fn method(&self, size: Size) -> String;
-    /// Its grid, in a stable order.
+    /// Returns its grid, in a stable order.
     fn cells(&self, size: Size) -> Vec<Cell>;
-    /// Measures one cell. Equal plans, cells and seeds give equal rows, unless it is real-time.
+    /// Measures one cell. Equal plans, cells and seeds give equal rows, unless the experiment is real-time.
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError>;
-    /// What the rows of all cells come to.
+    /// Draws the conclusion from the rows of all cells.
     fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings;
-    /// The numbers in short, for a terminal and the page: the head, then lines. May be empty.
+    /// Returns the main numbers, for a terminal and the page: the head, then lines. May be empty.
     fn table(&self, _: &Rows) -> Vec<Vec<String>> {
         Vec::new()
     }
-    /// Files that a reader may want beside the numbers, such as scenarios: names and texts.
+    /// Returns additional files for a reader, such as scenarios: names and texts.
     fn files(&self, _: &Plan) -> Vec<(String, String)> {
         Vec::new()
     }
-    /// Whether a setting of nodes can be wanted otherwise.
+    /// Returns whether settings of nodes can be changed.
     fn takes_settings(&self) -> bool {
         true
     }
-    /// Whether its claims are goals for any values of its grid: they are judged with other values, too.
+    /// Returns whether its claims are goals for any values of its grid: then they are also judged with other values.
     fn judges_all(&self) -> bool {
         false
     }
-    /// Its claims.
+    /// Returns its claims.
     fn claims(&self) -> Vec<&ClaimText> {
         catalogue::claims(self.id()).collect()
     }
-    /// The texts that it was made of, if it is not built in.
+    /// Returns the texts that define it, if it is not built in.
     fn definition(&self) -> Option<&Definition> {
         None
     }
-    /// Whether it runs real nodes: then its cells run one by one, with nothing beside them.
+    /// Returns whether it runs real nodes: then its cells run one by one, with nothing in parallel.
     fn is_real_time(&self) -> bool {
         false
     }
 }
 
 impl Cell {
-    /// A cell whose key is made of its coordinates.
+    /// Creates a cell whose key consists of its coordinates.
     pub(crate) fn at(parameters: &[(&'static str, f64)]) -> Cell {
         Cell::of(parameters.to_vec(), Vec::new())
     }
 
-    /// The same, with words among them.
+    /// Creates a cell with words among its coordinates.
     pub(crate) fn of(
         parameters: Vec<(&'static str, f64)>,
         words: Vec<(&'static str, String)>,
@@ -247,13 +246,13 @@ impl Cell {
         }
     }
 
-    /// One of its coordinates; what is not there is a mistake of the experiment.
+    /// Returns one of its coordinates; a missing one is a programming error of the experiment.
     pub(crate) fn parameter(&self, name: &str) -> f64 {
         let found = self.parameters.iter().find(|(key, _)| *key == name);
         found.expect("the experiment made this cell").1
     }
 
-    /// The seed of this cell in a run, in experiments of a family.
+    /// Returns the seed of this cell in a run, in experiments of a family.
     pub(crate) fn seed(&self, family: &str, seed: u64) -> u64 {
         let mut state = seed;
         for byte in family.bytes().chain([0]).chain(self.key.bytes()) {
@@ -264,7 +263,7 @@ impl Cell {
 }
 
 impl Verdict {
-    /// It holds, or not.
+    /// Returns a verdict: the claim holds, or does not.
     pub(crate) fn of(claim: &'static str, holds: bool, measured: impl Into<String>) -> Verdict {
         Verdict {
             claim,
@@ -275,8 +274,8 @@ impl Verdict {
         }
     }
 
-    /// It holds because the experiment is made so, or by arithmetic or definition: nothing was put to
-    /// a test.
+    /// Returns a verdict that holds because of the experiment's setup, or by arithmetic or definition: nothing was
+    /// tested.
     pub(crate) fn by_construction(claim: &'static str, how: impl Into<String>) -> Verdict {
         Verdict {
             by_construction: true,
@@ -284,7 +283,7 @@ impl Verdict {
         }
     }
 
-    /// The same where that was looked at: it holds by construction, or the experiment is made otherwise.
+    /// Returns a verdict after a check of the setup: the claim holds by construction, or the setup differs.
     pub(crate) fn made(claim: &'static str, holds: bool, how: impl Into<String>) -> Verdict {
         Verdict {
             by_construction: holds,
@@ -292,9 +291,9 @@ impl Verdict {
         }
     }
 
-    /// How the experiment is made, beside what the paper says of its own: parameters, this run's and the
-    /// paper's. Where all are equal it holds by construction; where this run has less of something, as a quick one
-    /// has, the claim is not tested; where it has more, or something else, it does not hold.
+    /// Compares the setup with that of the paper: parameters, with the values of this run and of the paper. If all are
+    /// equal, the claim holds by construction. If this run has less of something, as a quick one has, the claim is not
+    /// tested. If it has more, or something else, the claim does not hold.
     pub(crate) fn setup(claim: &'static str, parameters: &[(&'static str, f64, f64)]) -> Verdict {
         let alike = |run: f64, paper: f64| (run - paper).abs() <= 1e-9 * paper.abs();
         let text = |&(name, run, paper): &(&str, f64, f64)| match alike(run, paper) {
@@ -317,7 +316,7 @@ impl Verdict {
         }
     }
 
-    /// It cannot be tested, and why.
+    /// Returns a verdict that the claim cannot be tested, and why.
     pub(crate) fn untested(claim: &'static str, why: impl Into<String>) -> Verdict {
         Verdict {
             claim,
@@ -328,14 +327,14 @@ impl Verdict {
         }
     }
 
-    /// What was measured nevertheless.
+    /// Adds what was measured nevertheless.
     #[must_use]
     pub(crate) fn measured(mut self, text: impl Into<String>) -> Verdict {
         self.measured = text.into();
         self
     }
 
-    /// With the reason, if it does not hold: after what else the note says.
+    /// Adds the reason after the note, if the claim does not hold.
     #[must_use]
     pub(crate) fn because(self, reason: impl Into<String>) -> Verdict {
         match self.holds {
@@ -344,7 +343,7 @@ impl Verdict {
         }
     }
 
-    /// With something a reader should know, after what the note says already.
+    /// Adds information for the reader after the note.
     #[must_use]
     pub(crate) fn note(mut self, note: impl Into<String>) -> Verdict {
         if !self.note.is_empty() {

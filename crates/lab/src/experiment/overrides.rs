@@ -1,4 +1,4 @@
-//! Parameters of an experiment that somebody wants otherwise than the paper has them.
+//! Changes of an experiment's parameters from the paper's values.
 //!
 //! ```text
 //!   loss=1,2,5                         other values of a coordinate of the grid
@@ -16,21 +16,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use tools::spelling::nearest;
 
-/// Before the name of a setting.
+/// The prefix of a setting's name.
 const SETTINGS: &str = "settings.";
-/// A grid of more cells than this is a slip of the pen: the largest of a paper has some hundred.
+/// Most cells of a grid: more are probably a typing error, because the largest grid of a paper has some hundred.
 const CELLS_MAX: usize = 100_000;
 
-/// One parameter, wanted otherwise.
+/// One changed parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Override {
     /// Values of a coordinate of the grid.
     Coordinate(String, Vec<f64>),
-    /// A setting of the nodes, by its key, with its value as a configuration file has it.
+    /// A setting of the nodes, by its key, with its value as in a configuration file.
     Setting(String, String),
 }
 
-/// The text names no parameter.
+/// The text is not a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadOverride(String);
@@ -69,7 +69,7 @@ impl FromStr for Override {
     }
 }
 
-/// A setting that nodes take.
+/// Returns a setting, if nodes accept it.
 fn setting(key: &str, value: &str) -> Result<Override, BadOverride> {
     let why = match Settings::modern().set(key, value) {
         Ok(()) => return Ok(Override::Setting(key.to_owned(), value.to_owned())),
@@ -83,7 +83,7 @@ fn setting(key: &str, value: &str) -> Result<Override, BadOverride> {
 }
 
 impl Override {
-    /// What is wanted otherwise.
+    /// Returns the name of the parameter.
     fn key(&self) -> String {
         match self {
             Override::Coordinate(key, _) => key.clone(),
@@ -92,7 +92,7 @@ impl Override {
     }
 }
 
-/// As it was written.
+/// Writes the parameter as the user wrote it.
 impl std::fmt::Display for Override {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -105,7 +105,7 @@ impl std::fmt::Display for Override {
     }
 }
 
-/// The grid, with the wanted values in the place of its own.
+/// Returns the grid, with the changed values in the place of its own.
 pub(super) fn grid(
     experiment: &dyn Experiment,
     size: Size,
@@ -133,7 +133,7 @@ pub(super) fn grid(
     Ok(cells)
 }
 
-/// That a setting can be wanted otherwise.
+/// Checks that a setting can be changed.
 fn check_setting(experiment: &dyn Experiment, cells: &[Cell], key: &str) -> Result<(), LabError> {
     let refused = |why: String| LabError::Override {
         experiment: experiment.id().to_owned(),
@@ -157,8 +157,8 @@ fn check_setting(experiment: &dyn Experiment, cells: &[Cell], key: &str) -> Resu
     }
 }
 
-/// The cells with these values of a coordinate. Values that the grid has keep its own cells; a cell
-/// of another value is made where the grid names its cells by their coordinates alone.
+/// Returns the cells with these values of a coordinate. For values in the grid it returns the grid's cells. A cell with
+/// another value can be made if the grid's keys consist of coordinates alone.
 fn varied(
     experiment: &dyn Experiment,
     cells: &[Cell],
@@ -232,7 +232,7 @@ fn varied(
     )))
 }
 
-/// Measures a cell with the wanted settings.
+/// Measures a cell with the changed settings.
 pub(super) fn measure(
     experiment: &dyn Experiment,
     plan: &Plan,
@@ -248,7 +248,7 @@ pub(super) fn measure(
             settings.push((key.clone(), value.clone()));
         }
     }
-    // An experiment may index a list by a coordinate, which only its own values fit.
+    // An experiment may index a list by a coordinate, for which only its own values are valid.
     let work = AssertUnwindSafe(|| experiment.measure(plan, cell, seed));
     let (row, is_taken) = overridden::with(&settings, || catch_unwind(work));
     let row = row.unwrap_or_else(|_| {
@@ -263,8 +263,8 @@ pub(super) fn measure(
     }
 }
 
-/// What the rows come to. Of other values than the paper's no claim is judged; goals that hold for all values
-/// are.
+/// Concludes from the rows. With other values than the paper's, no claim is judged, except goals that hold for all
+/// values.
 pub(super) fn conclude(experiment: &dyn Experiment, plan: &Plan, rows: &Rows) -> Findings {
     if plan.overrides.is_empty() {
         return experiment.conclude(plan, rows);
@@ -344,7 +344,7 @@ mod tests {
             let error = grid(experiment(id), Size::Quick, &wanted).unwrap_err();
             error.to_string()
         };
-        // Its keys have words for numbers: cells of other values cannot be made.
+        // The keys have words for numbers: cells of other values cannot be made.
         let error = refused("amir06/fig1", &["loss=5,6,8"]);
         assert!(
             error.contains("loss=6,8") && error.contains("choose from"),

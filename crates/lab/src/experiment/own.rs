@@ -1,4 +1,4 @@
-//! Experiments of the user's own: scenario × grid × measures × claims, in a file.
+//! Experiments of the user: scenario × grid × measures × claims, in a file.
 //!
 //! ```text
 //!   [experiment]                       title, seeds
@@ -8,11 +8,11 @@
 //!   [[experiment.figure]]              x = "loss", y = "lost_pct"
 //!   [scenario] [[node]] [[link]] …     the scenario, here or in a file of its own
 //! ```
-//! Such a file is to the laboratory what an experiment of a paper is: cells with seeds of their own, files, a page,
-//! shards. It is read once, and a run keeps no hold of the disk: a [`Definition`] has all texts, so that it can be sent
-//! to another machine, and its parts know what they are parts of.
+//! For the laboratory, such a file equals an experiment of a paper: it has cells with seeds of their own, files, a
+//! page, shards. It is read once, and a run does not depend on the disk: a [`Definition`] has all texts, so that it can
+//! be sent to another machine, and its parts have their positions in the files.
 //!
-//! Python can measure in the place of a scenario (`measured_by`): then rows come from outside ([`Own::row`]).
+//! Python can measure instead of a scenario (`measured_by`): then rows come from outside ([`Own::row`]).
 
 mod check;
 mod definition;
@@ -53,31 +53,31 @@ struct Coordinate {
 /// What a cell measures.
 struct Measure {
     name: &'static str,
-    /// Of the report; none if it comes from outside.
+    /// The value's place in the report; `None` if it comes from outside.
     of: Option<Expression>,
     over: Over,
 }
 
-/// What the runs of a cell come to.
+/// How the runs of a cell are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
-    /// Their mean, with its standard error beside it.
+    /// Their mean, with its standard error in a separate column.
     Mean,
     Most,
     Least,
 }
 
-/// A claim, what it means, and the rows that it is about.
+/// A claim, its check, and the rows that it concerns.
 struct Claim {
     text: ClaimText,
     check: Check,
     only: Vec<(&'static str, Vec<Value>)>,
 }
 
-/// Where the numbers of a cell come from.
+/// The source of a cell's numbers.
 enum Source {
     Scenario(Template),
-    /// From outside, by whom.
+    /// An external program, by its name.
     Elsewhere(String),
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Own {
     title: &'static str,
     about: String,
     grid: Vec<Coordinate>,
-    /// Runs of each cell, quick and full.
+    /// Number of runs of each cell, quick and full.
     seeds: [u32; 2],
     measures: Vec<Measure>,
     claims: Vec<Claim>,
@@ -98,7 +98,7 @@ pub(super) struct Own {
 }
 
 impl Value {
-    /// As it stands in a name or within a text.
+    /// Returns the value's form in a name or within a text.
     fn plain(&self) -> String {
         match self {
             Value::Number(number) => number.to_string(),
@@ -106,11 +106,11 @@ impl Value {
         }
     }
 
-    /// As a value of TOML.
+    /// Returns the value's form in TOML.
     fn toml(&self) -> String {
         match self {
             Value::Number(number) => number.to_string(),
-            // A basic string of TOML is one of JSON, but for DEL.
+            // A basic string of TOML is a string of JSON, except for DEL.
             Value::Word(word) => serde_json::Value::from(word.as_str())
                 .to_string()
                 .replace('\u{7f}', "\\u007F"),
@@ -132,7 +132,7 @@ impl Own {
         }
     }
 
-    /// The values of a cell, by the names of their coordinates.
+    /// Returns the values of a cell, by the names of their coordinates.
     fn values(&self, cell: &Cell) -> Vec<(&'static str, Value)> {
         let value = |of: &Coordinate| {
             let word = cell.words.iter().find(|(name, _)| *name == of.name);
@@ -144,18 +144,18 @@ impl Own {
         self.grid.iter().map(value).collect()
     }
 
-    /// The seed of a run of a cell.
+    /// Returns the seed of a run of a cell.
     fn seed(seed: u64, run: u32) -> u64 {
         Rng::new(seed.wrapping_add(u64::from(run))).next_u64()
     }
 
-    /// A digest of everything that decides what cells measure: of two that differ in claims, figures and titles alone, it
-    /// is the same.
+    /// Returns a digest of everything that determines what cells measure: it is the same for two experiments that
+    /// differ only in claims, figures and titles.
     pub(super) fn decisive(&self) -> u64 {
         self.decisive
     }
 
-    /// The seeds of a cell's runs, for who measures outside.
+    /// Returns the seeds of a cell's runs, for a program that measures externally.
     pub(super) fn run_seeds(&self, size: Size, cell: &Cell, seed: u64) -> Vec<u64> {
         let seed = cell.seed(self.family(), seed);
         (0..self.runs(size))
@@ -163,8 +163,8 @@ impl Own {
             .collect()
     }
 
-    /// The row of a cell, of the numbers that each of its runs has measured. What a run lacks, or is no number, counts
-    /// as not measured. A mean of several runs needs two that have measured: without an error it says nothing.
+    /// Returns the row of a cell, from the numbers that each of its runs has measured. A missing or non-finite number
+    /// counts as not measured. A mean over several runs needs two measured values: without an error it has no meaning.
     pub(super) fn row(
         &self,
         cell: &Cell,
@@ -200,7 +200,7 @@ impl Own {
         Ok(row)
     }
 
-    /// What one run has measured.
+    /// Returns what one run has measured.
     fn measured(&self, record: &Record) -> Result<BTreeMap<String, f64>, CellError> {
         let document = document::of(record);
         let mut measured = BTreeMap::new();
@@ -346,7 +346,7 @@ impl Experiment for Own {
     }
 }
 
-/// A cell for each combination of values.
+/// Returns a cell for each combination of values.
 fn cells(grid: &[Coordinate]) -> Vec<Cell> {
     let mut cells = vec![(Vec::new(), Vec::new())];
     for of in grid {
@@ -369,7 +369,7 @@ fn cells(grid: &[Coordinate]) -> Vec<Cell> {
         .collect()
 }
 
-/// The column with the standard error of another.
+/// Returns the name of the column with the standard error of another.
 fn spread_of(name: &str) -> String {
     format!("{name} ±")
 }

@@ -1,12 +1,12 @@
-//! Protection of real-time lanes over links that are too long for requests: what repair packets leave, and what
-//! they cost.
+//! Protection of real-time lanes over links that are too long for requests: the remaining loss with repair packets, and
+//! their cost.
 //!
 //! ```text
 //!   a ──── T ms, 5 % loss both ways ──── b      one call or twenty, deadline T + 60 ms: a request takes 3 T
 //! ```
 //!
-//! Nodes are those of production in the simulator. Each cell is run with protection and, for the bytes, without any;
-//! the short link also with requests alone.
+//! The nodes are production nodes in the simulator. Each cell runs with protection and, for comparison of the bytes,
+//! without any; the short link also runs with requests alone.
 
 mod cliff;
 mod pilot;
@@ -33,17 +33,17 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
 const ONE_LINK: OneLink = OneLink;
 const ID: &str = "protection/one-link";
 const SOURCE: &str = "RFC 8681, block codes beside it";
-/// What the link loses, both ways, in percent.
+/// Loss of the link, both ways, in percent.
 const LOSS_PCT: f64 = 5.0;
-/// The time that a packet has after its way over the link.
+/// The part of the deadline that exceeds the one-way delay of the link.
 const SLACK_MS: f64 = 60.0;
-/// The short link, where requests do, and its deadline.
+/// The delay of the short link, where requests are enough, and its deadline.
 const SHORT_MS: f64 = 10.0;
 const SHORT_DEADLINE_MS: f64 = 100.0;
-/// What requests alone may leave more, or cost less, than the same by chance.
+/// The factor by which requests alone may leave more, or cost less, by chance.
 const LIKE: f64 = 1.01;
 
-/// What is promised: name, what, and the bars in percent missed and percent of bytes added.
+/// The promises: name, text, and the limits in percent missed and percent of bytes added.
 const BARS: &[(&str, &str, f64, f64)] = &[
     (
         "independent",
@@ -101,7 +101,7 @@ const CLAIMS: &[ClaimText] = &[
     ),
 ];
 
-/// The claims of all experiments.
+/// Returns the claims of all experiments.
 pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
     let others = [&cliff::CLAIM, &video::CLAIM];
     CLAIMS
@@ -117,14 +117,14 @@ const fn bar(at: usize, says: &'static str) -> ClaimText {
 
 struct OneLink;
 
-/// What a cell is about.
+/// The parameters of a cell.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    /// One way over the link.
+    /// One-way delay of the link.
     t_ms: f64,
     calls: f64,
     burst_pct: f64,
-    /// A lane with a single call may have two repair packets per packet.
+    /// Whether a lane with a single call may have two repair packets per packet.
     dear: bool,
 }
 
@@ -167,7 +167,7 @@ impl Case {
         self.t_ms == SHORT_MS
     }
 
-    /// The name of the bar that it is held against.
+    /// Returns the name of the limit that applies.
     fn bar(self) -> &'static str {
         let one = self.calls == 1.0;
         match (one, self.dear, self.burst_pct) {
@@ -182,7 +182,8 @@ impl Case {
         }
     }
 
-    /// Its scenario, of so many seconds. `protect` is `auto` or what it is compared with.
+    /// Returns its scenario, with a length of `seconds`. `protect` is `auto` or the alternative that it is compared
+    /// with.
     fn scenario(self, seconds: u64, protect: &str) -> String {
         let deadline_ms = match self.is_short() {
             true => SHORT_DEADLINE_MS,
@@ -214,7 +215,7 @@ impl Case {
     }
 }
 
-/// How often a cell is run, and for how many seconds.
+/// Returns how often a cell is run, and for how many seconds.
 fn runs(case: Case, size: Size) -> (u64, u64) {
     let seconds = match case.calls {
         1.0 => 600,
@@ -238,7 +239,7 @@ fn run_text(text: &str, seed: u64) -> Result<Report, CellError> {
     Ok(simulation.finish())
 }
 
-/// Percent of the packets that were lost or late.
+/// Returns the percentage of the packets that were lost or late.
 fn missed_pct(report: &Report) -> f64 {
     let packets = report.flows.iter().map(|flow| &flow.packets);
     let missed: u64 = packets
@@ -345,7 +346,7 @@ impl Experiment for OneLink {
     }
 }
 
-/// The name of the bar that a row is held against.
+/// Returns the name of the limit that applies to a row.
 fn bar_of(row: &Row) -> &'static str {
     let case = Case {
         t_ms: row.parameter("T ms"),
@@ -372,7 +373,7 @@ fn table<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<Vec<String>> {
     table
 }
 
-/// Whether all rows keep to both bars.
+/// Returns a verdict on whether all rows stay within both limits.
 fn verdict(name: &'static str, rows: &[&Row], missed_pct: f64, added_pct: f64) -> Verdict {
     let holds =
         |row: &&&Row| row.value("missed %") <= missed_pct && row.value("added %") <= added_pct;

@@ -1,7 +1,7 @@
-//! What a cell measured: numbers and series, and tables of them.
+//! The measurements of a cell: numbers and series, and tables of them.
 //!
-//! A row has finite numbers only. What was not measured is left out: readers get NaN, which no comparison
-//! holds for, and JSON, which has no NaN, brings back what was written.
+//! A row has finite numbers only. A value that was not measured is left out: readers get NaN, for which no comparison
+//! holds, and JSON, which has no NaN, restores exactly what was written.
 
 use super::Cell;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Row {
     /// The cell's key.
     pub(crate) cell: String,
-    /// The cell's coordinates that are numbers.
+    /// The cell's numeric coordinates.
     pub(crate) parameters: BTreeMap<String, f64>,
     /// Its coordinates that are words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -29,7 +29,7 @@ pub(crate) struct Row {
 pub(crate) struct Rows(pub(crate) Vec<Row>);
 
 impl Row {
-    /// An empty row for a cell.
+    /// Creates an empty row for a cell.
     pub(crate) fn of(cell: &Cell) -> Row {
         let (parameters, words) = (cell.parameters.iter(), cell.words.iter());
         Row {
@@ -40,7 +40,7 @@ impl Row {
         }
     }
 
-    /// With one more number; without it where it is not finite, because nothing was measured.
+    /// Adds a number; removes it if the value is not finite, because nothing was measured.
     pub(crate) fn set(&mut self, name: impl Into<String>, value: f64) {
         let name = name.into();
         match value.is_finite() {
@@ -49,7 +49,7 @@ impl Row {
         };
     }
 
-    /// With one more series, of those of the points that are finite.
+    /// Adds a series of the finite points.
     pub(crate) fn draw(
         &mut self,
         name: impl Into<String>,
@@ -60,42 +60,42 @@ impl Row {
         self.series.insert(name.into(), points.collect());
     }
 
-    /// A number by its name, if it was measured.
+    /// Returns a number by its name, if it was measured.
     pub(crate) fn known(&self, name: &str) -> Option<f64> {
         self.values.get(name).copied()
     }
 
-    /// All numbers with their names.
+    /// Returns all numbers with their names.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, f64)> {
         self.values
             .iter()
             .map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// All series with their names.
+    /// Returns all series with their names.
     pub(crate) fn all_series(&self) -> impl Iterator<Item = (&str, &[(f64, f64)])> {
         let all = self.series.iter();
         all.map(|(name, points)| (name.as_str(), points.as_slice()))
     }
 
-    /// A number by its name; NaN, which no comparison holds for, if it is not there.
+    /// Returns a number by its name; NaN, for which no comparison holds, if it is missing.
     pub(crate) fn value(&self, name: &str) -> f64 {
         self.known(name).unwrap_or(f64::NAN)
     }
 
-    /// A coordinate.
+    /// Returns a coordinate.
     pub(crate) fn parameter(&self, name: &str) -> f64 {
         self.parameters.get(name).copied().unwrap_or(f64::NAN)
     }
 
-    /// A series; empty if it is not there.
+    /// Returns a series; it is empty if it is missing.
     pub(crate) fn points(&self, name: &str) -> &[(f64, f64)] {
         self.series.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Rows {
-    /// All rows with these coordinates.
+    /// Returns all rows with these coordinates.
     pub(crate) fn with<'a>(
         &'a self,
         parameters: &[(&'static str, f64)],
@@ -108,13 +108,13 @@ impl Rows {
         self.0.iter().filter(fits)
     }
 
-    /// A number of the first row with these coordinates; NaN if there is none.
+    /// Returns a number of the first row with these coordinates; NaN if there is none.
     pub(crate) fn value(&self, parameters: &[(&'static str, f64)], name: &str) -> f64 {
         let row = self.with(parameters).next();
         row.map_or(f64::NAN, |row| row.value(name))
     }
 
-    /// A number over a coordinate, of the rows with some other coordinates: a line of a chart.
+    /// Returns a number over a coordinate, of the rows with some other coordinates: a line of a chart.
     pub(crate) fn line(
         &self,
         parameters: &[(&'static str, f64)],
@@ -130,7 +130,8 @@ impl Rows {
         points
     }
 
-    /// From where to where the same may be by its standard error, for [`Mark::Bars`]; nothing where none is known.
+    /// Returns the range of the same number by its standard error, for [`Mark::Bars`]; rows without an error are left
+    /// out.
     ///
     /// [`Mark::Bars`]: crate::plot::Mark::Bars
     pub(crate) fn bars(
@@ -149,8 +150,8 @@ impl Rows {
         bars.flatten().collect()
     }
 
-    /// The rows as comma-separated values: a column for each coordinate and number. Series follow in
-    /// a block of their own.
+    /// Returns the rows as comma-separated values: a column for each coordinate and number. Series follow in a separate
+    /// block.
     pub(crate) fn csv(&self) -> String {
         fn names<'r, V: 'r>(
             rows: &'r [Row],
@@ -178,7 +179,7 @@ impl Rows {
         out
     }
 
-    /// The series as comma-separated values, a line for each point; nothing if there are none.
+    /// Returns the series as comma-separated values, a line for each point; `None` if there are none.
     pub(crate) fn series_csv(&self) -> Option<String> {
         let mut out = String::from("cell,series,x,y\n");
         let empty = out.len();

@@ -25,13 +25,13 @@ pub struct LabOptions {
     pub seed: u64,
     /// The folder for results.
     pub out: PathBuf,
-    /// Only a part of the cells: rows are written, and nothing is concluded.
+    /// A part of the cells: then only rows are written, and nothing is concluded.
     pub shard: Option<Shard>,
     /// This program, for experiments that start nodes.
     pub program: PathBuf,
-    /// A recording for experiments that score speech, instead of what they choose themselves.
+    /// A recording for experiments that score speech, instead of the one that they choose.
     pub speech: Option<PathBuf>,
-    /// Parameters that are wanted otherwise.
+    /// Changes of parameters.
     pub overrides: Vec<Override>,
 }
 
@@ -44,16 +44,16 @@ pub enum LabError {
          a file of your own ends in .toml"
     )]
     Unknown(String),
-    /// Something is wrong in a file with an experiment.
+    /// A file with an experiment is not valid.
     #[error("{0}")]
     Definition(Mistake),
-    /// Two files have experiments of one name.
+    /// Two files have experiments with the same name.
     #[error("two of the files have the experiment `{0}`: give one of them another `id`")]
     Twice(String),
-    /// Nothing to merge.
+    /// There is nothing to merge.
     #[error("no rows of shards in {}: name folders that `sinew lab run --shard` wrote", .0.display())]
     NoRows(PathBuf),
-    /// The parts do not make a whole.
+    /// The parts are not complete or do not fit together.
     #[error("{experiment} cannot be merged: {why}")]
     Incomplete {
         /// The experiment.
@@ -66,17 +66,17 @@ pub enum LabError {
     Cell {
         /// The experiment.
         experiment: String,
-        /// Where in its grid.
+        /// The cell's key.
         cell: String,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
-    /// A parameter was wanted that the experiment does not have.
+    /// The experiment does not have a requested parameter.
     #[error("{experiment}: {why}")]
     Override {
         /// The experiment.
         experiment: String,
-        /// What there is instead.
+        /// The reason, with the parameters that exist.
         why: String,
     },
     /// A file could not be read or written.
@@ -84,59 +84,59 @@ pub enum LabError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// Ctrl-C: experiments that were over are written, and rows of the one that was not are kept.
+    /// Ctrl-C: finished experiments are written, and rows of the unfinished one are kept.
     #[error(
         "interrupted: what was over is in the folder; the same command measures what is missing"
     )]
     Interrupted,
 }
 
-/// How the claims of one experiment came out.
+/// The results of the claims of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tally {
     /// The experiment.
     pub id: String,
-    /// Claims that were put to a test and hold.
+    /// Tested claims that hold.
     pub hold: usize,
-    /// Claims that hold by construction; they are not among the others.
+    /// Claims that hold by construction; the other counts do not include them.
     pub by_construction: usize,
-    /// Claims that do not, by their names.
+    /// The names of the claims that do not hold.
     pub fail: Vec<String>,
     /// Claims that cannot be tested.
     pub untested: usize,
-    /// Seconds it took, all machines together; none where nobody has counted.
+    /// Duration in seconds, all machines together; `None` if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_s: Option<f64>,
-    /// The numbers in short, if it gives some: the head, then lines.
+    /// The main numbers, if the experiment gives some: the head, then lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<Vec<String>>,
 }
 
-/// What ran.
+/// The experiments that ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LabSummary {
     /// The experiments.
     pub experiments: Vec<Tally>,
-    /// The page over all that ran; none of a shard.
+    /// The page about all experiments that ran; `None` for a shard.
     pub index: Option<PathBuf>,
     /// Files with a shard's rows.
     pub rows: Vec<PathBuf>,
 }
 
-/// Runs experiments and writes their files; each is written as soon as it is over.
+/// Runs experiments and writes their files; each is written as soon as it is finished.
 ///
 /// # Errors
-/// [`LabError`]; what was over by then stays written.
+/// [`LabError`]; the files of finished experiments remain.
 pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabError> {
     let interrupt = Interrupt::install().map_err(|error| LabError::at(&options.out, error))?;
     let experiments = catalogue::select(&options.experiments)?;
     run_until(&|| interrupt.came(), &experiments, options, progress)
 }
 
-/// The same of these experiments, for who has the signals already.
+/// Runs these experiments, for a caller that already handles the signals.
 pub(super) fn run_until(
     has_come: &dyn Fn() -> bool,
     experiments: &[&'static dyn Experiment],
@@ -151,7 +151,7 @@ pub(super) fn run_until(
         overrides: options.overrides.clone(),
         stop: Stop::default(),
     };
-    // Before anything is measured for hours.
+    // Check everything before anything is measured for hours.
     for experiment in experiments {
         overrides::grid(*experiment, plan.size, &plan.overrides)?;
     }
@@ -212,14 +212,14 @@ pub(super) fn run_until(
         kept::remove(&kept_at).map_err(failed)?;
         progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
         summary.experiments.push(Tally::of(&outcome, Some(took_s)));
-        // After each, so that what is over can be looked at while the rest runs.
+        // The page is written after each experiment, so that a reader can look at finished ones while the rest runs.
         summary.index = Some(index::write(&options.out).map_err(failed)?);
     }
     Ok(summary)
 }
 
-/// What tells the program whose nodes are measured from others. The digest of the sources leaves out the command line, which
-/// plans and measures copies.
+/// Returns what identifies the program whose nodes are measured. The digest of the sources does not cover the command
+/// line, which plans and measures copies.
 fn program(experiment: &dyn Experiment, path: &Path) -> Result<Option<String>, LabError> {
     match experiment.is_real_time() {
         true => cells::digest_of(path).map(Some),
@@ -264,7 +264,7 @@ impl Tally {
 }
 
 impl LabSummary {
-    /// The claims that do not hold, by their experiments: a line, or nothing if all do.
+    /// Returns the claims that do not hold, by their experiments, as a line; `None` if all hold.
     #[must_use]
     pub fn failing(&self) -> Option<String> {
         let each = self.experiments.iter().filter(|t| !t.fail.is_empty());
@@ -273,7 +273,7 @@ impl LabSummary {
         (!each.is_empty()).then(|| format!("claims that do not hold: {}", each.join("; ")))
     }
 
-    /// Claims that were put to a test.
+    /// Returns the number of tested claims.
     #[must_use]
     pub fn judged(&self) -> usize {
         let each = self.experiments.iter();

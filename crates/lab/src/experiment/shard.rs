@@ -1,9 +1,9 @@
-//! Shards: which part of all cells a run measures, so that several machines share the work.
+//! Shards: the part of all cells that a run measures, so that several machines share the work.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// More machines than this share no experiment: each would have no cell to measure.
+/// Most shards: with more, most machines would have no cell to measure.
 const SHARDS_MAX: usize = 10_000;
 
 /// One part of a number of equal parts, counted from 1.
@@ -19,7 +19,7 @@ pub struct Shard {
 pub struct BadShard(String);
 
 impl Shard {
-    /// Whether the cell at this place is measured in this shard.
+    /// Returns whether this shard measures the cell at this index.
     pub(crate) fn holds(self, place: usize) -> bool {
         place % self.count == self.index - 1
     }
@@ -45,7 +45,7 @@ impl FromStr for Shard {
     }
 }
 
-/// As it is part of a file's name.
+/// Writes the shard's form in file names.
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-of-{}", self.index, self.count)

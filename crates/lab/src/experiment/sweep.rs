@@ -1,5 +1,5 @@
-//! Measures cells: on all cores, or one by one when real time is measured. What was measured is given also when
-//! not all was.
+//! Measures cells: on all cores, or one by one if real time is measured. If not all cells are measured, the measured
+//! ones are still returned.
 
 use super::{Cell, CellError, Experiment, LabError, Plan, Row, Shard, overrides};
 use std::collections::BTreeMap;
@@ -17,28 +17,29 @@ pub(super) enum Stopped {
     Failed(String, CellError),
 }
 
-/// What came of the cells.
+/// The result of a sweep.
 pub(super) struct Swept {
     /// Rows, in the order of the grid.
     pub(super) rows: Vec<Row>,
-    /// Why it is not all of them.
+    /// Why rows are missing.
     pub(super) stopped: Option<Stopped>,
 }
 
-/// How often it is looked whether to stop while cells are measured.
+/// How often the sweep checks whether to stop while cells are measured.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often a line says how many cells are done, where no bar is drawn.
+/// How often a line reports how many cells are done, if no bar is drawn.
 const TELL: Duration = Duration::from_secs(60);
 
 /// Rows of a run, by family and key of their cells.
 pub(super) type Measured = BTreeMap<(&'static str, String), Row>;
 
-/// The rows of the shard's cells. What the family has measured before is not measured again.
+/// Returns the rows of the shard's cells. Cells that the family has measured before are not measured again.
 ///
-/// A cell that fails ends the sweep, since simulated cells fail by a mistake. Those with real nodes fail by
-/// what happens on the machine, and take minutes: the others are measured all the same. Of those a row that comes after
-/// Ctrl-C does not count, since the signal reaches the programs that they have started.
+/// A failing simulated cell ends the sweep, because the cause is a programming error. A cell with real nodes may fail
+/// because of events on the machine, and takes minutes: the other cells are measured all the same. With real nodes, a
+/// row that arrives after Ctrl-C does not count, since the signal also reaches the programs that the cells have
+/// started.
 pub(super) fn measure(
     experiment: &dyn Experiment,
     plan: &Plan,
@@ -102,7 +103,7 @@ pub(super) fn measure(
                     progress.draw(share, &format!("{} {}", experiment.id(), row.cell));
                     rows[place] = Some(row);
                 }
-                // Those that were interrupted failed for that.
+                // An interrupted cell failed because of the interrupt.
                 Ok((_, Err(_))) if is_interrupted => {}
                 Ok((place, Err(error))) => {
                     let key = &mine[place].key;

@@ -1,5 +1,4 @@
-//! The laboratory's own promises: equal seeds give equal files, shards make a whole, and no claim is
-//! forgotten.
+//! The laboratory's own guarantees: equal seeds give equal files, shards form a whole, and no claim is left out.
 
 use super::files::{self, Part};
 use super::run::run_until;
@@ -98,7 +97,7 @@ fn shards_merge_to_what_one_machine_measures() {
     assert_eq!(page.matches("<style>").count(), 1);
 }
 
-/// Cells on a machine that has some troubles, and which of them were measured.
+/// Cells on a machine with some faults, and the list of cells that were measured.
 struct Troubled {
     is_real_time: bool,
     troubles: Mutex<Vec<f64>>,
@@ -114,7 +113,7 @@ impl Troubled {
         }))
     }
 
-    /// Runs it until so many cells are measured.
+    /// Runs the experiment until `until` cells are measured.
     fn run(&'static self, out: &Path, until: usize) -> Result<LabSummary, LabError> {
         self.measured.lock().unwrap().clear();
         let has_come = || self.measured.lock().unwrap().len() >= until;
@@ -178,7 +177,7 @@ fn a_cell_that_fails_does_not_lose_the_others() {
         assert!(error.contains(words), "{error}");
     }
     assert_eq!(troubled.measured(), [0.0, 2.0, 3.0, 5.0]);
-    // What another run has left is not of this one.
+    // The rows that another run has kept do not belong to this one.
     let kept = kept::path(&out, troubled.id(), None);
     let text = std::fs::read_to_string(&kept).unwrap();
     std::fs::write(&kept, text.replace("\"seed\":7,", "\"seed\":8,")).unwrap();
@@ -199,14 +198,14 @@ fn what_was_measured_before_an_interrupt_is_not_measured_again() {
     let troubled = Troubled::begin(false, &[]);
     let error = troubled.run(&out, 0).unwrap_err();
     assert!(matches!(error, LabError::Interrupted), "{error}");
-    // Cells of the machine's processors may be done meanwhile.
+    // As many cells as the machine has processors may be done in the meantime.
     let before = troubled.measured();
     troubled.run(&out, 7).unwrap();
     let all = [before, troubled.measured()].concat();
     assert_eq!(all.len(), 6, "{all:?}");
 }
 
-/// The signal reaches the programs that are measured: it is not known what the row of that moment shows.
+/// The signal reaches the measured programs, so the content of a row of that moment is unknown.
 #[test]
 fn with_real_nodes_what_comes_after_an_interrupt_is_measured_again() {
     let scratch = Scratch::new("lab-ruined").unwrap();
@@ -218,7 +217,7 @@ fn with_real_nodes_what_comes_after_an_interrupt_is_measured_again() {
         let mut all = troubled.measured();
         troubled.run(&out, 7).unwrap();
         let after = troubled.measured();
-        // Those before the moment may be kept, or not: rows are looked at while others are measured.
+        // Rows from before that moment may be kept or not: rows are checked while others are measured.
         let ruined = (0..6).map(f64::from).skip(until.saturating_sub(1));
         let ruined: Vec<f64> = ruined.collect();
         assert!(after.ends_with(&ruined), "{after:?}");
@@ -306,7 +305,7 @@ fn what_was_not_measured_goes_through_files_and_comes_back_as_nothing() {
     let back: cells::MeasuredCell = serde_json::from_str(&text).unwrap();
     assert_eq!(back, cell);
     assert!(back.row.value("b").is_nan() && back.row.value("c").is_nan());
-    // What is measured later takes its place, and what turns out unknown goes away.
+    // A later value replaces an earlier one, and an unknown one removes it.
     row.set("b", 2.0);
     row.set("a", f64::NAN);
     assert_eq!(row.values().collect::<Vec<_>>(), [("b", 2.0)]);
@@ -349,7 +348,7 @@ fn parts_of_two_recordings_do_not_merge() {
             let mut row = Row::of(&cells[n]);
             row.set("speech", source[n]);
             let mut part = part(speech[n], row);
-            // The rest of the grid is in the second.
+            // The rest of the grid is in the second part.
             if n == 1 {
                 part.rows.extend(cells[2..].iter().map(Row::of));
             }
@@ -373,9 +372,9 @@ fn parts_of_two_recordings_do_not_merge() {
     refused([None, None], [1.0, 2.0], "different speech");
 }
 
-/// What follows from the experiment itself, whatever was measured.
+/// Verdicts that follow from the experiment itself, whatever was measured.
 const KNOWN_WITHOUT_ROWS: &[(&str, &str)] = &[
-    // Routes on a network of five nodes that the verdict builds itself.
+    // The verdict itself builds routes on a network of five nodes.
     ("amir06/fig12", "partial-paths"),
 ];
 
@@ -429,7 +428,7 @@ fn what_holds_by_construction_is_counted_apart() {
         0 => Verdict::by_construction(claim.key, "so it is made"),
         1 => Verdict::made(claim.key, false, "made otherwise"),
         2 => Verdict::untested(claim.key, "why"),
-        // Not a literal: a verdict that is always `true` is refused by the walls.
+        // The condition is not a literal: the walls refuse a verdict that is always `true`.
         _ => Verdict::of(claim.key, n > 2, "measured"),
     };
     let findings = Findings {

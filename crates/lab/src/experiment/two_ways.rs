@@ -1,4 +1,4 @@
-//! Video to a group over two ways: what outages, losses and a node that dies cost beside one way.
+//! Video to a group over two paths: the effect of outages, losses and a node failure, compared with one path.
 //!
 //! ```text
 //!       ┌─ lossy ─ b ─ lossy ─ c ─ lossy ─┐
@@ -7,8 +7,8 @@
 //!                                  └── lossy ─┴── i (also behind c)
 //! ```
 //!
-//! The lower way is a tenth longer, so that one way is the upper one, on which the trouble is. Nodes are those
-//! of production in the simulator, with the packet buffers of a real node.
+//! The lower path is a tenth longer, so a single path is the upper one, which has the faults. The nodes are production
+//! nodes in the simulator, with the packet buffers of a real node.
 
 use super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
@@ -22,14 +22,14 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&TWO_WAYS];
 const TWO_WAYS: TwoWays = TwoWays;
 const ID: &str = "video/two-ways";
 const SOURCE: &str = "SMPTE ST 2022-7";
-/// Bytes of a packet: seven of MPEG-TS.
+/// Bytes of a packet: seven packets of MPEG-TS.
 const BYTES: u32 = 1_316;
-/// What each hop loses, in percent, in both directions.
+/// Loss of each hop, in percent, in both directions.
 const LOSS_PCT: f64 = 2.0;
 const OUTAGE_MS: u64 = 250;
 const OUTAGE_EVERY_MS: u64 = 20_000;
 
-/// What is promised.
+/// The promises.
 pub(super) const CLAIMS: &[ClaimText] = &[
     claim(
         ID,
@@ -70,7 +70,7 @@ fn seconds(size: Size) -> u64 {
     }
 }
 
-/// The scenario of a cell.
+/// Returns the scenario of a cell.
 fn scenario(cell: &Cell, size: Size) -> String {
     let (pps, rtt_ms) = (cell.parameter("pps"), cell.parameter("rtt ms"));
     let deadline_ms = (rtt_ms * 2.5) as u64 + 100;
@@ -120,7 +120,7 @@ fn scenario(cell: &Cell, size: Size) -> String {
     text
 }
 
-/// How many packets may be missed by both members together.
+/// Returns how many packets both members together may miss.
 fn allowed(row: &Row, size: Size) -> f64 {
     if row.parameter("ways") > 1.0 {
         return 0.0;
@@ -254,7 +254,7 @@ impl Experiment for TwoWays {
     }
 }
 
-/// Whether all rows keep to what is allowed, and the bystander missed nothing.
+/// Returns a verdict on whether all rows stay within the limits, and the bystander missed nothing.
 fn verdict(key: &'static str, rows: &[&Row], size: Size) -> Verdict {
     let holds = |row: &&&Row| {
         row.value("video missed") <= allowed(row, size) && row.value("beside missed") == 0.0
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(judge(2.0, 0.0, 0.0), Some(true));
         assert_eq!(judge(2.0, 1.0, 0.0), Some(false));
         assert_eq!(judge(2.0, 0.0, 1.0), Some(false));
-        // Two members, 250 ms of 1000/s, and one of 100 000.
+        // The limit is that of two members with 250 ms of 1000/s, and one of 100 000.
         assert_eq!(judge(1.0, 501.0, 0.0), Some(true));
         assert_eq!(judge(1.0, 502.0, 0.0), Some(false));
     }

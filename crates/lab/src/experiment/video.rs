@@ -1,5 +1,5 @@
-//! Video at broadcast rates: what reaches the end of three lossy hops within the deadline, in order, and
-//! what that costs a flow beside it.
+//! Video at broadcast rates: the packets that arrive after three lossy hops within the deadline, in order, and the
+//! effect on another flow.
 //!
 //! ```text
 //!   a ── lossy ── b ── lossy ── c ── lossy ── d ◀── clean ── e      a ▶ d: the video, to a group
@@ -7,8 +7,8 @@
 //!                                                                  e ▶ d: the bystander
 //! ```
 //!
-//! Nodes are those of production in the simulator, with as many packet buffers as a real node has. The
-//! round trip is that of the path from `a` to `d`, the deadline 2.5 of them and 100 ms.
+//! The nodes are production nodes in the simulator, with as many packet buffers as a real node has. The round trip is
+//! that of the path from `a` to `d`; the deadline is 2.5 round trips plus 100 ms.
 
 use super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
@@ -23,18 +23,18 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&REPAIR];
 const REPAIR: Repair = Repair;
 const ID: &str = "video/repair";
 const SOURCE: &str = "live video";
-/// Bytes of a packet: seven of MPEG-TS.
+/// Bytes of a packet: seven packets of MPEG-TS.
 const BYTES: u32 = 1_316;
-/// What each hop loses, in percent, in both directions.
+/// Loss of each hop, in percent, in both directions.
 const LOSS_PCT: f64 = 2.0;
-/// How long the middle link is out, and how often.
+/// Length of an outage of the middle link, and the interval of outages.
 const OUTAGE_MS: u64 = 250;
 const OUTAGE_EVERY_MS: u64 = 20_000;
-/// The deadline where outages are the trouble, and the round trip there.
+/// The deadline in cells with outages, and their round trip.
 const OUTAGE_DEADLINE_MS: u64 = 500;
 const OUTAGE_RTT_MS: u64 = 60;
 
-/// What is promised.
+/// The promises.
 pub(super) const CLAIMS: &[ClaimText] = &[
     claim(
         ID,
@@ -70,7 +70,7 @@ impl Repair {
     }
 }
 
-/// The scenario of a cell.
+/// Returns the scenario of a cell.
 fn scenario(cell: &Cell, size: Size) -> String {
     let (pps, rtt_ms) = (cell.parameter("pps"), cell.parameter("rtt ms"));
     let (burst, outage_ms) = (cell.parameter("burst %"), cell.parameter("outage ms"));
@@ -115,7 +115,7 @@ fn scenario(cell: &Cell, size: Size) -> String {
     text
 }
 
-/// What was sent during outages of a run, for both members.
+/// Returns the number of packets sent during the outages of a run, for both members.
 fn outages_own(row: &Row, size: Size) -> f64 {
     let count = (Repair::seconds(size) * 1_000)
         .saturating_sub(5_000)
@@ -258,7 +258,7 @@ impl Experiment for Repair {
     }
 }
 
-/// Whether all rows keep to their limit in percent, and the bystander missed nothing.
+/// Returns a verdict on whether all rows stay within their limit in percent, and the bystander missed nothing.
 fn verdict(key: &'static str, rows: &[&Row], limit_pct: impl Fn(&Row) -> f64) -> Verdict {
     let holds = |row: &&&Row| {
         row.value("video missed %") <= limit_pct(row) && row.value("beside missed") == 0.0

@@ -1,18 +1,18 @@
-//! What of a scenario real nodes cannot do: told before anything is started, by its key.
+//! Finds the parts of a scenario that real nodes do not support, by their keys, before anything is started.
 
 use crate::scenario::{BothWays, Carrier, FaultKind, Flow, Scenario};
 use base::Duration;
 use base::impair::Model;
 
-/// Node processes: each has a dozen threads and descriptors, and all share this machine.
+/// Most node processes: each has a dozen threads and descriptors, and all share this machine.
 pub(super) const NODES_MAX: usize = 100;
-/// Streams of all flows: each is a client at both ends, or two sockets.
+/// Most streams of all flows: each is a client at both ends, or two sockets.
 pub(super) const STREAMS_MAX: usize = 1_000;
 
-/// Which key of what cannot be done, and why.
+/// The key that is not supported, with its item, and the reason.
 type Refusal = (String, String);
 
-/// Whether real nodes on one machine can do all of it.
+/// Checks whether real nodes on one machine support the whole scenario.
 pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     let refuse = |key: String, what: String| Err((key, what));
     let nodes = scenario.nodes.len();
@@ -85,7 +85,7 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Scheduled outages of a path count from the scenario's zero, which the nodes do not know.
+/// Refuses scheduled outages of a path: they count from the scenario's zero, which the nodes do not know.
 fn path(both: &BothWays, what: impl Fn() -> String) -> Result<(), Refusal> {
     let scheduled = |model: &Model| !model.outages().is_empty();
     let key = match (scheduled(&both.there), scheduled(&both.back)) {

@@ -1,5 +1,4 @@
-//! A socket at one end of a stream: a client of a node, which opens its socket again when the node is
-//! back, or plain UDP.
+//! A socket at one end of a stream: a client of a node, which reopens its socket when the node is back, or plain UDP.
 
 use super::session::{Caller, Load, Taker};
 use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
@@ -8,24 +7,24 @@ use std::io;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 
-/// A node that lives answers at once; the others have their turn meanwhile.
+/// How long to wait for a node: a running node answers at once; meanwhile other sockets must wait.
 const BIND_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
-/// Datagrams taken from one socket before the others have their turn.
+/// Number of datagrams taken from one socket before the other sockets are read.
 const READS_PER_TURN: usize = 64;
 /// Longest datagram.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 2_048;
 
 /// A socket at one end of a stream.
 pub(super) enum End {
-    /// A client of a node, while that is there.
+    /// A client of a node, which has a socket while the node runs.
     Overlay(Box<Client>),
     Direct(UdpSocket),
-    /// The two of a reliable stream.
+    /// The two ends of a reliable stream.
     Calling(Box<Caller>),
     Taking(Box<Taker>),
 }
 
-/// A client, and its socket while its node is there.
+/// A client, with its socket while its node runs.
 pub(super) struct Client {
     node: Node,
     port: u16,
@@ -34,7 +33,7 @@ pub(super) struct Client {
 }
 
 impl End {
-    /// A client that is opened when its node is there.
+    /// Creates a client that is opened when its node runs.
     pub(super) fn overlay(socket: PathBuf, port: u16, options: Options) -> End {
         End::Overlay(Box::new(Client {
             node: Node::at(socket).with_timeout(BIND_PATIENCE),
@@ -44,27 +43,27 @@ impl End {
         }))
     }
 
-    /// The sending end of a reliable stream.
+    /// Creates the sending end of a reliable stream.
     pub(super) fn calling(socket: PathBuf, to: Target, options: Options, load: Load) -> End {
         let node = Node::at(socket).with_timeout(BIND_PATIENCE);
         End::Calling(Box::new(Caller::new(node, to, options, load)))
     }
 
-    /// The receiving end of a reliable stream.
+    /// Creates the receiving end of a reliable stream.
     pub(super) fn taking(socket: PathBuf, port: u16, options: Options, load: Load) -> End {
         let node = Node::at(socket).with_timeout(BIND_PATIENCE);
         End::Taking(Box::new(Taker::new(node, port, options, load)))
     }
 
-    /// Waits for what [`End::open`] has begun.
+    /// Waits until the connection that [`End::open`] began is made or has failed.
     pub(super) fn settle(&mut self) {
         if let End::Calling(caller) = self {
             caller.settle();
         }
     }
 
-    /// Opens the socket of a client that has none, if its node is there; whether it has one now and
-    /// had none before.
+    /// Opens the socket of a client that has none, if its node runs. Returns whether it has one now and had none
+    /// before.
     pub(super) fn open(&mut self) -> bool {
         let client = match self {
             End::Overlay(client) => client,
@@ -83,7 +82,7 @@ impl End {
         opened
     }
 
-    /// Has the poller tell of what comes.
+    /// Registers the end with the poller.
     pub(super) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
         match self {
             End::Taking(taker) => taker.watch(poller, token),
@@ -96,7 +95,7 @@ impl End {
         }
     }
 
-    /// Takes what has come.
+    /// Takes everything that has arrived.
     pub(super) fn take_all(&mut self, mut take: impl FnMut(&[u8])) {
         if let End::Taking(taker) = self {
             return taker.take_all(take);
@@ -116,7 +115,7 @@ impl End {
                         None | Some(Err(client::Error::WouldBlock)) => return,
                         Some(Err(client::Error::Refused { .. })) => continue,
                         Some(Err(_)) => {
-                            // Closing the descriptor takes it out of the poller.
+                            // Closing the descriptor removes it from the poller.
                             *socket = None;
                             return;
                         }
@@ -127,7 +126,7 @@ impl End {
         }
     }
 
-    /// Sends what waits for a reliable stream; whether something is left.
+    /// Sends waiting data of a reliable stream. Returns whether some is left.
     pub(super) fn flush(&mut self) -> bool {
         match self {
             End::Calling(caller) => caller.flush(),
@@ -135,22 +134,22 @@ impl End {
         }
     }
 
-    /// Writes bulk, as much as the node takes.
+    /// Writes as much bulk as the node accepts.
     pub(super) fn write_bulk(&mut self) {
         if let End::Calling(caller) = self {
             caller.write_bulk();
         }
     }
 
-    /// Takes the answers that have come to who calls.
+    /// Takes the answers that have arrived at the calling end.
     pub(super) fn take_answers(&mut self, take: impl FnMut(&[u8])) {
         if let End::Calling(caller) = self {
             caller.take_answers(take);
         }
     }
 
-    /// Sends a packet; whether the node refused it. What cannot be sent is lost, but for reliable
-    /// streams, which have it wait.
+    /// Sends a packet. Returns whether the node refused it. A packet that cannot be sent is lost, except on reliable
+    /// streams, which let it wait.
     pub(super) fn send(&mut self, packet: &[u8], to: Target) -> bool {
         match self {
             End::Calling(caller) => caller.send(packet),
@@ -174,11 +173,11 @@ impl End {
     }
 }
 
-/// The client's words for what the scenario says.
+/// Converts the scenario's options to the client's.
 pub(super) fn options_of(options: &overlay::request::Options) -> Options {
     Options {
         link: options.class.link,
-        // The scenario's words always say how packets are stamped.
+        // The scenario's options always define how packets are routed.
         routing: options
             .route_by()
             .unwrap_or(RouteBy::Table(Routing::ExpectedLatency)),

@@ -1,4 +1,4 @@
-//! The nodes of a scenario as processes, and what their links are like at present.
+//! The nodes of a scenario as processes, and the present state of their links.
 
 use super::LiveError;
 use crate::bench::fleet::{Beside, Fleet, Member, Process, Spec};
@@ -23,15 +23,15 @@ pub(super) struct Network<'s> {
     fleet: Fleet,
     listen: Vec<SocketAddr>,
     links: Vec<LinkState>,
-    /// Of each node, whether it is meant to run.
+    /// For each node, whether it should run.
     is_up: Vec<bool>,
-    /// Of each node, until when it is stalled.
+    /// For each node, until when it is stalled.
     stalled: Vec<Option<Time>>,
-    /// Links of which a stalled node has not been told what they have become.
+    /// Links whose new state a stalled node has not been informed of.
     untold: Vec<usize>,
 }
 
-/// What a link is like at present.
+/// The present state of a link.
 struct LinkState {
     path: BothWays,
     down: bool,
@@ -39,7 +39,7 @@ struct LinkState {
 }
 
 impl LinkState {
-    /// The models of both directions.
+    /// Returns the models of both directions.
     fn models(&self) -> [Model; 2] {
         let out = self.down || self.cut;
         [&self.path.there, &self.path.back].map(|model| {
@@ -82,7 +82,7 @@ impl<'s> Network<'s> {
         Ok(network)
     }
 
-    /// Waits until all links are up that can be, and nodes have routes for the flows.
+    /// Waits until all links are up that can be up, and nodes have routes for the flows.
     pub(super) fn wait(&mut self, interrupt: &Interrupt) -> Result<(), LiveError> {
         let scenario = self.scenario;
         let open = |models: [Model; 2]| models.iter().all(|model| !model.outage());
@@ -97,7 +97,7 @@ impl<'s> Network<'s> {
                 .iter()
                 .filter(|flow| flow.from == node && matches!(flow.carrier, Carrier::Overlay(_)));
             let routes = overlay.map(|flow| scenario.nodes[flow.to].address.to_string());
-            // Behind a link that is down from the beginning there may be nobody.
+            // Nodes behind a link that is down from the beginning may be unreachable.
             up && (!all_open || routes.into_iter().all(|to| control::has_route(status, &to)))
         };
         Ok(self.fleet.wait(interrupt, ready)?)
@@ -108,7 +108,7 @@ impl<'s> Network<'s> {
         Ok(self.fleet.check()?)
     }
 
-    /// The clients' socket of a node.
+    /// Returns the clients' socket of a node.
     pub(super) fn client_socket(&self, node: usize) -> PathBuf {
         self.fleet.node(node).client_socket()
     }
@@ -129,7 +129,7 @@ impl<'s> Network<'s> {
 
     pub(super) fn set_path(&mut self, link: usize, path: &BothWays) {
         self.links[link].path = path.clone();
-        // As in the simulator, a path that is set is up unless it says otherwise.
+        // As in the simulator, setting a path brings it up unless its model is an outage.
         self.links[link].down = false;
         self.tell(link);
     }
@@ -153,7 +153,7 @@ impl<'s> Network<'s> {
         }
     }
 
-    /// Has a node's process wait until then, or longer if it waits already.
+    /// Stalls a node's process until then, or longer if it is already stalled.
     pub(super) fn stall(&mut self, node: usize, until: Time) -> Result<(), LiveError> {
         if self.is_up[node] {
             self.stalled[node] = self.stalled[node].max(Some(until));
@@ -162,12 +162,12 @@ impl<'s> Network<'s> {
         Ok(())
     }
 
-    /// When the next stall ends.
+    /// Returns when the next stall ends.
     pub(super) fn next_resume(&self) -> Option<Time> {
         self.stalled.iter().flatten().min().copied()
     }
 
-    /// Has all nodes go on whose stalls are over by then.
+    /// Resumes all nodes whose stalls are over by then.
     pub(super) fn resume(&mut self, now: Time) -> Result<(), LiveError> {
         for node in 0..self.stalled.len() {
             if self.stalled[node].is_some_and(|until| until <= now) {
@@ -196,11 +196,11 @@ impl<'s> Network<'s> {
         Ok(self.fleet.restart(node, &spec)?)
     }
 
-    /// What all nodes together have carried since each was started.
+    /// Returns what all nodes together have carried since each was started.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for process in self.fleet.nodes() {
-            // A node that was killed has taken its numbers along.
+            // The counters of a killed node are lost.
             if let Ok(status) = process.snapshot() {
                 totals.add(&status);
             }
@@ -208,8 +208,8 @@ impl<'s> Network<'s> {
         totals
     }
 
-    /// Tells both ends of a link what it is like. A node that is down, or still starting, is told by
-    /// its configuration; one that is stalled, afterwards.
+    /// Informs both ends of a link of its state. A node that is down, or still starting, reads it from its
+    /// configuration; a stalled node is informed afterwards.
     fn tell(&mut self, link: usize) {
         let ends = &self.scenario.links[link];
         let [there, back] = self.links[link].models();
@@ -227,7 +227,7 @@ impl<'s> Network<'s> {
                 "model": model.to_string(),
             });
             let socket = self.fleet.node(node).control_socket();
-            // A node that has just been started does not answer yet: it is asked again.
+            // A node that has just been started does not answer yet, so the request is repeated.
             for _ in 0..TELL_ATTEMPTS {
                 if control::ask(&socket, &order).is_ok() {
                     break;
@@ -268,7 +268,7 @@ impl<'s> Network<'s> {
     }
 }
 
-/// How often, and how long apart, a node is asked to change a link.
+/// How often, and at what interval, a node is asked to change a link.
 const TELL_ATTEMPTS: u32 = 20;
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -297,8 +297,7 @@ impl Totals {
         }
     }
 
-    /// What was carried between two moments. Nodes that were started again in between count from
-    /// their start.
+    /// Returns what was carried between two moments. Nodes that were restarted in between count from their start.
     pub(super) fn since(&self, before: &Totals) -> OverlayReport {
         let of = |totals: &Totals, name: &str| totals.counters.get(name).copied().unwrap_or(0);
         let more = |name: &str| of(self, name).saturating_sub(of(before, name));

@@ -5,8 +5,8 @@
 //!                    ▲  what the node does not take at once
 //! ```
 //!
-//! A stream that ends before its time is opened again, as in the simulator; what it had taken and not
-//! delivered is lost, what still waits here is not. Bulk goes as bytes, and who is called may answer.
+//! A stream that ends early is reopened, as in the simulator; data that it had accepted and not delivered is lost, data
+//! that still waits here is not. Bulk is sent as bytes, and the called end may answer.
 
 use super::end::DATAGRAM_BYTES_MAX;
 use crate::scenario::PACKET_BYTES_MIN;
@@ -17,30 +17,30 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::JoinHandle;
 
-/// Packets that wait for one stream: more are refused. Only their heads are kept.
+/// Most packets that wait for one stream: further ones are refused. Only their heads are kept.
 const WAITING_MAX: usize = 100_000;
-/// Messages taken from one stream before the others have their turn.
+/// Number of messages taken from one stream before the other streams are read.
 const READS_PER_TURN: usize = 64;
-/// Connections of one stream's sender that the receiver knows at once. A sender opens the next one
-/// when the last has ended, which the receiver may not know yet.
+/// Most connections of one stream's sender that the receiver has at the same time. A sender opens the next one when the
+/// last has ended, which the receiver may not know yet.
 const CONNECTIONS_MAX: usize = 4;
 
-/// Bytes of bulk written or read at once.
+/// Block size of reads and writes of bulk.
 const BULK_BYTES: usize = 16 << 10;
-/// Answers that wait for one stream: the oldest goes for more, and counts as lost.
+/// Most answers that wait for one stream: beyond this, the oldest is dropped and counts as lost.
 const ANSWERS_MAX: usize = 1_000;
 
-/// What a packet of a scenario begins with; behind it are zeros.
+/// The beginning of a packet of a scenario; the rest is zeros.
 type Head = [u8; PACKET_BYTES_MIN];
 
-/// What a stream carries.
+/// The contents of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Messages.
     Messages,
     /// Messages that are sent back.
     Answered,
-    /// Bytes, as many as are taken.
+    /// Bytes, as many as the stream accepts.
     Bulk,
 }
 
@@ -58,7 +58,7 @@ impl Line {
         }
     }
 
-    /// Sends a message, or as many bytes as are taken.
+    /// Sends a message, or as many bytes as the stream accepts.
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Line::Messages(stream) => stream.send(bytes),
@@ -90,7 +90,7 @@ pub(super) struct Caller {
     options: Options,
     load: Load,
     stream: Option<Line>,
-    /// A peer that cannot be reached is waited for without holding up the other senders.
+    /// The thread that connects to the peer, so that an unreachable peer does not hold up the other senders.
     connecting: Option<JoinHandle<Option<Line>>>,
     waiting: VecDeque<(Head, usize)>,
 }
@@ -103,14 +103,14 @@ pub(super) struct Taker {
     load: Load,
     listener: Option<Listener>,
     streams: Vec<Called>,
-    /// Where what comes is told, and as what.
+    /// The poller's registry and token for new connections.
     registry: Option<(Registry, u64)>,
 }
 
-/// A stream at who was called.
+/// A stream at the called end.
 struct Called {
     line: Line,
-    /// Answers that the node has not taken.
+    /// Answers that the node has not accepted.
     answers: VecDeque<(Head, usize)>,
 }
 
@@ -127,7 +127,7 @@ impl Caller {
         }
     }
 
-    /// Connects, or goes on with that; true when a connection has come about.
+    /// Connects, or continues to. Returns true when a connection has been made.
     pub(super) fn open(&mut self) -> bool {
         if self.stream.is_some() {
             return false;
@@ -149,7 +149,7 @@ impl Caller {
                     line.set_nonblocking().ok()?;
                     Some(line)
                 };
-                // Without a thread it is tried again.
+                // If no thread can be started, this is tried again.
                 self.connecting = std::thread::Builder::new()
                     .name("connecting".into())
                     .spawn(connect)
@@ -159,7 +159,7 @@ impl Caller {
         }
     }
 
-    /// Waits until a connection that is being made has come about, or has failed.
+    /// Waits until a connection in progress has been made, or has failed.
     pub(super) fn settle(&mut self) {
         if let Some(thread) = self.connecting.take() {
             self.connected(thread);
@@ -171,7 +171,7 @@ impl Caller {
         self.stream.is_some()
     }
 
-    /// Sends a packet, or has it wait; true if there is no room for it.
+    /// Sends a packet, or lets it wait. Returns true if there is no room for it.
     pub(super) fn send(&mut self, packet: &[u8]) -> bool {
         let Some(head) = packet.first_chunk() else {
             return true;
@@ -186,7 +186,7 @@ impl Caller {
         false
     }
 
-    /// Sends what waits, as far as the node takes it; whether something is left.
+    /// Sends waiting packets, as far as the node accepts them. Returns whether some are left.
     pub(super) fn flush(&mut self) -> bool {
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         while let Some((head, len)) = self.waiting.front() {
@@ -208,7 +208,7 @@ impl Caller {
 }
 
 impl Caller {
-    /// Writes as much as the node takes.
+    /// Writes as much as the node accepts.
     pub(super) fn write_bulk(&mut self) {
         let block = [0; BULK_BYTES];
         while let Some(stream) = &self.stream {
@@ -220,7 +220,7 @@ impl Caller {
         }
     }
 
-    /// Takes the answers that have come.
+    /// Takes the answers that have arrived.
     pub(super) fn take_answers(&mut self, mut take: impl FnMut(&[u8])) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         while let Some(stream) = &self.stream {
@@ -234,7 +234,7 @@ impl Caller {
 }
 
 impl Drop for Caller {
-    /// The node goes on with what it has taken.
+    /// Lets the node continue with what it has accepted.
     fn drop(&mut self) {
         if let Some(Line::Messages(stream)) = &self.stream {
             let _ = stream.shutdown_write();
@@ -255,7 +255,7 @@ impl Taker {
         }
     }
 
-    /// Listens, if its node is there; whether it does now and did not before.
+    /// Listens, if its node runs. Returns whether it does now and did not before.
     pub(super) fn open(&mut self) -> bool {
         if self.listener.is_some() {
             return false;
@@ -268,7 +268,7 @@ impl Taker {
         opened
     }
 
-    /// Has the poller tell of what comes.
+    /// Registers the end with the poller.
     pub(super) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
         self.registry = Some((poller.registry(), token));
         match &self.listener {
@@ -277,7 +277,7 @@ impl Taker {
         }
     }
 
-    /// Takes what has come: messages, or bytes of bulk. What is to be answered goes back instead.
+    /// Takes everything that has arrived: messages, or bytes of bulk. Messages to be answered are sent back instead.
     pub(super) fn take_all(&mut self, mut take: impl FnMut(&[u8])) {
         self.accept();
         let mut buffer = [0; BULK_BYTES];
@@ -305,7 +305,7 @@ impl Taker {
                 }
                 Ok(Accepted::Bytes(stream)) => stream.reset(),
                 Err(client::Error::WouldBlock) => return,
-                // Its node has gone. Closing the descriptor takes it out of the poller.
+                // Its node has gone. Closing the descriptor removes it from the poller.
                 Err(_) => self.listener = None,
             }
         }
@@ -339,8 +339,8 @@ impl Called {
         }
     }
 
-    /// Sends answers, as far as the node takes them; whether the stream lives. The rest is tried again when
-    /// something comes.
+    /// Sends answers, as far as the node accepts them. Returns whether the stream still exists. The rest is tried again
+    /// when something arrives.
     fn flush(&mut self) -> bool {
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         while let Some((head, len)) = self.answers.front() {

@@ -1,11 +1,11 @@
-//! Nodes that are left running: the file that says which they are, and how they are ended.
+//! Nodes that are left running: the file that lists them, and how to end them.
 //!
 //! ```text
 //!   up --keep ──▶ DIR/lab.json (process numbers and start times, sockets) ──▶ down DIR
 //! ```
 //!
-//! A process is known by its number and the moment of its start, so that a number which the system
-//! has given to somebody else since is left alone.
+//! A process is identified by its number and the moment of its start, so that a number which the system has since given
+//! to another process is not affected.
 
 use super::LiveError;
 use super::network::Network;
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 
 /// The file in the folder.
 const FILE: &str = "lab.json";
-/// The folder of the nodes' files in somebody's folder.
+/// The name of the nodes' folder within the user's folder.
 const WITHIN: &str = "nodes";
 /// A socket's path has at most 107 bytes.
 const SOCKET_PATH_MAX: usize = 107;
 /// The longest name of a file in the folder: a node's name of 32 bytes and ".control".
 const FILE_NAME_MAX: usize = 41;
-/// How long a node may take to end when it is asked to.
+/// How long a node may take to end after the request.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -38,26 +38,26 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Kept {
     /// The scenario's name.
     pub scenario: String,
-    /// Where the nodes' files are.
+    /// The folder of the nodes' files.
     pub folder: PathBuf,
-    /// The folder was made for them and goes with them.
+    /// Whether the folder was created for them and is removed with them.
     pub temporary: bool,
     /// The nodes.
     pub nodes: Vec<KeptNode>,
-    /// What the nodes' files are called, without endings.
+    /// The first parts of the names of the nodes' files, without endings.
     pub stems: Vec<String>,
 }
 
-/// One of them.
+/// One node that is left running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptNode {
     /// Its name.
     pub name: String,
     /// Its overlay address.
     pub address: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// When that was started, in the kernel's own count.
+    /// When the process was started, in the kernel's own count.
     pub started: u64,
     /// Its operator's socket.
     pub control_socket: PathBuf,
@@ -65,19 +65,19 @@ pub struct KeptNode {
     pub client_socket: PathBuf,
 }
 
-/// Where the nodes' files are. Dropping it removes them, except logs in somebody's folder.
+/// The folder of the nodes' files. Dropping it removes them, except logs in the user's folder.
 pub(super) struct Folder {
     path: PathBuf,
-    /// A folder that disappears with everything in it.
+    /// A folder that is removed with everything in it.
     scratch: Option<Scratch>,
-    /// What the nodes' files are called, without endings.
+    /// The first parts of the names of the nodes' files, without endings.
     stems: Vec<String>,
-    /// The nodes are left running.
+    /// Whether the nodes are left running.
     kept: bool,
 }
 
 impl Folder {
-    /// A folder for the nodes of a scenario; it must not be that of nodes that run.
+    /// Creates a folder for the nodes of a scenario; nodes that run must not be using it.
     pub(super) fn open(
         scenario: &Scenario,
         out: Option<&Path>,
@@ -102,7 +102,7 @@ impl Folder {
             path: out.to_owned(),
             error,
         };
-        // Of their own, so that nobody's keys are overwritten.
+        // The nodes have a separate folder, so that no other keys are overwritten.
         let nodes = out.join(WITHIN);
         fs::create_dir_all(&nodes).map_err(at)?;
         let path = fs::canonicalize(&nodes).map_err(at)?;
@@ -116,7 +116,7 @@ impl Folder {
             )));
         }
         if path.as_os_str().len() + FILE_NAME_MAX > SOCKET_PATH_MAX {
-            // Sockets need short paths: only the report goes there.
+            // Sockets need short paths, so only the report is written there.
             return match keep {
                 true => Err(LiveError::Option(format!(
                     "{}: sockets need a shorter path: choose a folder of up to {} bytes",
@@ -126,7 +126,7 @@ impl Folder {
                 false => temporary(stems),
             };
         }
-        // Told now, and not after all nodes have been started.
+        // Report the error now, and not after all nodes have been started.
         let probe = path.join(FILE);
         write(&probe, b"{}\n").map_err(at)?;
         fs::remove_file(&probe).map_err(at)?;
@@ -142,7 +142,7 @@ impl Folder {
         &self.path
     }
 
-    /// Leaves the nodes running and writes which they are.
+    /// Leaves the nodes running and writes the list of them.
     pub(super) fn keep(
         mut self,
         scenario: &Scenario,
@@ -207,7 +207,7 @@ pub fn down(folder: &Path) -> Result<Kept, LiveError> {
         },
     })?;
     for node in kept.nodes.iter().filter(|node| node.runs()) {
-        // One that hangs is ended all the same.
+        // A node that hangs is killed later.
         let _ = control::ask(&node.control_socket, &serde_json::json!({"cmd": "stop"}));
     }
     let until = Instant::now() + PATIENCE;
@@ -218,7 +218,7 @@ pub fn down(folder: &Path) -> Result<Kept, LiveError> {
         signals::kill(node.pid)?;
     }
     if kept.temporary {
-        // What `up` has made.
+        // `up` has created this folder.
         let _ = fs::remove_dir_all(&kept.folder);
     } else {
         clear(&folder.join(WITHIN), &kept.stems);
@@ -243,16 +243,16 @@ fn clear(folder: &Path, stems: &[String]) {
 }
 
 impl KeptNode {
-    /// Whether it still runs, and is the one that was started.
+    /// Returns whether it still runs, and is the process that was started.
     fn runs(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
 }
 
-/// When a process was started, in ticks since the machine was; nothing for one that has ended.
+/// Returns when a process was started, in ticks since the machine started; `None` if it has ended.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may contain anything. Behind it: state, and 18 fields on, field 22.
+    // The name, in parentheses, may contain anything. After it comes the state, and 18 fields later field 22.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     match state {

@@ -1,4 +1,4 @@
-//! What real nodes cannot do is told by its key, before anything is started.
+//! Errors about unsupported parts name their key, before anything is started.
 
 use super::check::can_run;
 use super::*;
@@ -80,7 +80,7 @@ fn options_and_folders_that_cannot_be_are_told_before_nodes_start() {
         };
         assert!(error(&options).contains("0.1 to 86400"), "{seconds}");
     }
-    // A file where a folder is wanted.
+    // A file has the name of the folder.
     let out = Some(file.join("out"));
     let in_the_way = LiveOptions {
         out,
@@ -94,7 +94,7 @@ fn options_and_folders_that_cannot_be_are_told_before_nodes_start() {
         ..options.clone()
     };
     assert!(error(&kept).contains("shorter path"));
-    // And a program that is not there leaves nothing behind.
+    // A missing program leaves no files behind.
     let out = scratch.path().join("out");
     let missing = LiveOptions {
         out: Some(out.clone()),

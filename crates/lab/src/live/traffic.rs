@@ -5,8 +5,8 @@
 //!              └────▶ UDP ─▶ Emulator ─▶ UDP ─────────────┘
 //! ```
 //!
-//! A client whose node is gone opens its socket again when the node is back; what it would have sent
-//! meanwhile counts as sent and lost, as in the simulator.
+//! A client whose node is gone reopens its socket when the node is back; packets that it would have sent in the
+//! meantime count as sent and lost, as in the simulator.
 
 use super::LiveError;
 use super::end::{DATAGRAM_BYTES_MAX, End, options_of};
@@ -29,27 +29,27 @@ use std::thread::JoinHandle;
 use tools::emulator::Emulator;
 use tools::pace::{prepare_thread, sleep_until};
 
-/// The port of stream 0's receiver; the others follow.
+/// The port of stream 0's receiver; the ports of the other streams follow.
 const PORTS: u16 = 1_024;
-/// How often it is looked whether to stop, and whether a node is back.
+/// How often the threads check whether to stop, and whether a node is back.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked whether a receiver's stall is over while something waits for it: what came
-/// meanwhile is late by no more than that.
+/// How often a receiver checks whether its stall is over while something waits for it: packets that arrived in the
+/// meantime are late by no more than this in addition.
 const STALL_STEP: Duration = Duration::from_millis(1);
-/// How often it is tried to send what waits at a reliable stream: 1.6 ms of 1 Gbit/s fit the socket.
+/// How often waiting data of a reliable stream is sent: 1.6 ms of 1 Gbit/s fit the socket.
 const FLUSH_STEP: Duration = Duration::from_millis(1);
-/// How long answers are taken after the last question: the scenario drains for as long as that, and longer.
+/// How long answers are taken after the last request: the scenario drains for at least as long.
 const ANSWERS_DRAIN: Duration = Duration::from_millis(500);
-/// Whose random numbers these are.
+/// The purpose of the random numbers.
 const TRAFFIC_RNG: u64 = 3;
 
 /// The running traffic. Dropping it ends the threads.
 pub(super) struct Traffic {
-    /// Of each stream: its flow and what became of its packets.
+    /// For each stream: its flow, and the results of its packets.
     shared: Arc<Shared>,
     flows: usize,
     gap: Duration,
-    /// Of each direct flow, its path at present.
+    /// For each direct flow, its present path.
     paths: Vec<Option<Path>>,
     sending: Option<JoinHandle<io::Result<()>>>,
     receiving: Option<JoinHandle<io::Result<()>>>,
@@ -62,9 +62,9 @@ struct Path {
 }
 
 struct Shared {
-    /// Of each stream: from when until when it is judged, if it is bulk.
+    /// For each stream: the span in which it is judged, if it is bulk.
     bulk: Vec<Option<(Time, Time)>>,
-    /// Of each node: until when nothing there is scheduled, in nanoseconds of the clock.
+    /// For each node: until when nothing there is scheduled, in nanoseconds of the clock.
     stalled_until: Vec<AtomicU64>,
     meters: Mutex<Vec<(usize, Meter)>>,
     stop_sending: AtomicBool,
@@ -72,7 +72,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Until when nothing at a node is scheduled; a moment that is past if all is.
+    /// Returns until when nothing at a node is scheduled; a past moment if the node is not stalled.
     fn stalled_until(&self, node: usize) -> Time {
         Time::from_nanos(self.stalled_until[node].load(Ordering::Acquire))
     }
@@ -82,9 +82,9 @@ impl Shared {
     }
 }
 
-/// Where a stream's packets go in.
+/// The sending end of a stream.
 struct Sender {
-    /// Where it is.
+    /// The node at which it is.
     node: usize,
     end: End,
     to: Target,
@@ -97,7 +97,7 @@ struct Sender {
 }
 
 impl Traffic {
-    /// Opens all sockets and starts to send at `zero`, as the flows say.
+    /// Opens all sockets and starts to send at `zero`, according to the flows.
     pub(super) fn start(
         scenario: &Scenario,
         network: &Network<'_>,
@@ -169,8 +169,8 @@ impl Traffic {
             stop_sending: AtomicBool::new(false),
             stop_receiving: AtomicBool::new(false),
         });
-        // All are there before the first packet; one whose node is gone already comes later. Who
-        // takes reliable streams does so before they are opened.
+        // All sockets exist before the first packet; one whose node is already gone is opened later. Receivers of
+        // reliable streams listen before the streams are opened.
         for (_, end) in &mut receivers {
             end.open();
         }
@@ -194,7 +194,7 @@ impl Traffic {
         })
     }
 
-    /// Fails if a thread has.
+    /// Fails if a thread has failed.
     pub(super) fn check(&mut self) -> Result<(), LiveError> {
         for thread in [&mut self.sending, &mut self.receiving] {
             // The sending thread ends by itself when all flows have stopped.
@@ -221,26 +221,25 @@ impl Traffic {
         }
     }
 
-    /// Nothing at a node is scheduled until then: what would have been sent there is sent later, and
-    /// what comes waits.
+    /// Stalls a node until then: packets there are sent later, and arriving packets wait.
     pub(super) fn stall(&self, node: usize, until: Time) {
         self.shared.stalled_until[node].fetch_max(until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// All stalls are over.
+    /// Ends all stalls.
     pub(super) fn resume(&self) {
         for until in &self.shared.stalled_until {
             until.store(0, Ordering::Release);
         }
     }
 
-    /// Nothing more is sent.
+    /// Stops sending.
     pub(super) fn stop_sending(&mut self) -> Result<(), LiveError> {
         self.shared.stop_sending.store(true, Ordering::Release);
         Ok(join(self.sending.take())?)
     }
 
-    /// What became of each flow's packets.
+    /// Returns the results of each flow's packets.
     pub(super) fn judge(mut self) -> Result<Vec<Judgement>, LiveError> {
         self.shared.stop_receiving.store(true, Ordering::Release);
         join(self.receiving.take())?;
@@ -264,7 +263,7 @@ impl Drop for Traffic {
     }
 }
 
-/// The path of a direct flow, and the socket at its end.
+/// Returns the path of a direct flow, and the socket at its end.
 fn direct(both: &BothWays, seed: u64) -> io::Result<(Path, UdpSocket)> {
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     receiver.set_nonblocking(true)?;
@@ -342,8 +341,8 @@ fn send(
     Ok(())
 }
 
-/// Sends what waits at reliable streams of nodes that are not stalled, writes bulk and takes answers; whether
-/// there is more of that to come.
+/// Sends waiting data on reliable streams of nodes that are not stalled, writes bulk and takes answers. Returns whether
+/// more is to be expected.
 fn flush(senders: &mut [Sender], shared: &Shared, clock: Clock) -> bool {
     let (mut waits, now) = (false, clock.now());
     for sender in senders {
@@ -373,7 +372,7 @@ fn flush(senders: &mut [Sender], shared: &Shared, clock: Clock) -> bool {
     waits
 }
 
-/// What the streams of a flow carry.
+/// Returns what the streams of a flow carry.
 fn load_of(flow: &Flow) -> Load {
     match (flow.is_bulk, flow.is_answered) {
         (true, _) => Load::Bulk,
@@ -383,7 +382,7 @@ fn load_of(flow: &Flow) -> Load {
 }
 
 impl Sender {
-    /// Now and then opens its socket, if it has none.
+    /// Reopens its socket from time to time, if it has none.
     fn reopen(&mut self, now: Time) {
         if now >= self.retry_at {
             self.retry_at = now + LOOK;
@@ -391,7 +390,7 @@ impl Sender {
         }
     }
 
-    /// Sends a packet; whether the node refused it. What cannot be sent is lost.
+    /// Sends a packet. Returns whether the node refused it. A packet that cannot be sent is lost.
     fn send(&mut self, (stream, number): (u32, u32), clock: Clock) -> bool {
         self.reopen(clock.now());
         let mut packet = [0; DATAGRAM_BYTES_MAX];
@@ -401,7 +400,7 @@ impl Sender {
     }
 }
 
-/// A packet has come.
+/// Handles a packet that arrived.
 fn take(packet: &[u8], shared: &Shared, now: Time) {
     if let Some((stream, number, sent)) = stamp::read(packet)
         && let Some((_, meter)) = shared.meters().get_mut(stream as usize)
@@ -410,7 +409,7 @@ fn take(packet: &[u8], shared: &Shared, now: Time) {
     }
 }
 
-/// Bytes of bulk have come.
+/// Handles bytes of bulk that arrived.
 fn take_bulk(
     stream: usize,
     bytes: &[u8],
@@ -449,7 +448,7 @@ fn receive(mut ends: Vec<(usize, End)>, shared: &Shared, clock: Clock) -> io::Re
             }
         }
         if waits {
-            // The poller tells of it again at once.
+            // The poller then reports it again at once.
             sleep_until(clock, clock.now() + STALL_STEP);
         }
         if clock.now() >= look_at {

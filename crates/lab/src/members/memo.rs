@@ -1,13 +1,13 @@
-//! What the nodes of one world have found of signatures.
+//! The results of signature checks that the nodes of one world share.
 
 use base::Map;
 use std::sync::{Mutex, PoisonError};
 
-/// Verdicts of one generation; there are two, so 131 072 at most: each record of 1000 nodes sixty
-/// times. A verdict takes 33 bytes, so that is some 9 MB.
+/// Verdicts of one generation; there are two, so at most 131 072: each record of 1000 nodes sixty times. A verdict
+/// takes 33 bytes, so that is some 9 MB.
 const GENERATION: usize = 1 << 16;
 
-/// A bounded memo: when a generation is full, the one before it is forgotten.
+/// A bounded memo: when a generation is full, the previous one is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Shared(Mutex<Generations>);
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use secure::Memo;
 
-    /// How often a question was looked into.
+    /// Returns how often a question was computed.
     fn asked(memo: &Shared, n: u32, verdict: bool) -> u32 {
         let mut digest = [0; 32];
         digest[..4].copy_from_slice(&n.to_le_bytes());

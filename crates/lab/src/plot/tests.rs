@@ -23,7 +23,7 @@ proptest! {
     #[test]
     fn ticks_are_about_as_many_as_wanted(min in -1e6..1e6, span in 1e-3..1e6, wanted in 2usize..20) {
         let ticks = ticks(min, min + span, wanted);
-        // Steps of 1, 2, 5: up to 2.5 times as wide as asked for, and never narrower.
+        // Steps are 1, 2 and 5: they are up to 2.5 times as wide as requested, and never narrower.
         prop_assert!(ticks.len() <= wanted + 1);
         prop_assert!(ticks.len() + 1 >= (wanted as f64 / 2.5) as usize);
         prop_assert!(ticks.iter().all(|t| *t >= min - 1e-6 && *t <= min + span + 1e-6));
@@ -134,7 +134,7 @@ fn a_line_leaves_the_frame_and_is_interrupted_where_nothing_is_known() {
             series: vec![series],
         }
     };
-    // Without its peak it would be a flat line at zero.
+    // Without its peak the line would be flat at zero.
     let peak = chart(Mark::Line, &[(0.0, 0.0), (1.0, 200.0), (2.0, 0.0)]).svg("own/peak");
     assert!(
         peak.contains("d=\"M56.0 216.0L382.0 -156.0L708.0 216.0\""),

@@ -1,5 +1,5 @@
-//! Parts of a simulation that a program decides instead of the scenario: when a flow sends, what a link loses,
-//! and what is looked at on the way.
+//! Parts of a simulation that a program decides instead of the scenario: when a flow sends, what a link loses, and what
+//! is observed.
 //!
 //! ```text
 //!   Custom::of(&scenario)                    simulation
@@ -7,8 +7,8 @@
 //!     .loss_rule("a", "b", …) ◀── lost? ───── each packet that leaves the queue of that direction
 //!     .look(every, …)     ◀── Moment ──────── so often, in the scenario's time
 //! ```
-//! Equal seeds give equal results only if these parts do. They are called while the engines wait, so a slow one makes
-//! a slow simulation.
+//! Equal seeds give equal results only if these parts do. The simulator calls them while the engines wait, so a slow
+//! part slows the simulation.
 
 use super::meter::Meter;
 use super::record::LinkRecord;
@@ -22,45 +22,47 @@ use tools::spelling::nearest;
 /// A packet that a source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// When, after the flow's start. Earlier than the packet before it means together with that one.
+    /// The time after the flow's start. A time earlier than that of the previous packet means: together with that
+    /// packet.
     pub at: Duration,
-    /// Bytes of payload; none for the flow's own size. Sizes that a packet cannot have become the nearest possible.
+    /// Bytes of payload; `None` for the flow's own size. An impossible size becomes the nearest possible one.
     pub bytes: Option<usize>,
 }
 
-/// The packets of one stream, one after the other; none when there are no more.
+/// The packets of one stream, one after the other; `None` at the end.
 pub type PacketSource = Box<dyn FnMut() -> Option<Sending> + Send>;
 
-/// Whether a packet is lost: when it was handed to the path, in seconds of the scenario's time, which is negative while
-/// the network settles; and its bytes, with all headers but those of UDP and IP.
+/// Decides whether a packet is lost. The arguments are the time at which it was handed to the path, in seconds of the
+/// scenario's time, which is negative while the network settles; and its bytes, with all headers except those of UDP
+/// and IP.
 pub type LossRule = Box<dyn FnMut(f64, usize) -> bool + Send>;
 
-/// Is shown the simulation at a moment.
+/// Observes the simulation at a moment.
 pub type Look = Box<dyn FnMut(&Moment) + Send>;
 
-/// The simulation at a moment.
+/// The state of the simulation at a moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moment {
-    /// When, in seconds of the scenario's time.
+    /// The moment, in seconds of the scenario's time.
     pub at_s: f64,
-    /// Each link in each direction, as at the end of a record.
+    /// Each link in each direction, in the form of the end of a record.
     pub links: Vec<LinkRecord>,
-    /// Each flow so far.
+    /// The counts of each flow so far.
     pub flows: Vec<FlowSoFar>,
 }
 
-/// What has become of a flow's packets so far. Those under way have been sent and have not come.
+/// What has happened to a flow's packets so far. Packets under way have been sent and have not arrived.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowSoFar {
     /// Its name.
     pub name: String,
-    /// Packets sent that are judged; of a group, for each receiver.
+    /// Judged packets that were sent; for a group, counted for each receiver.
     pub sent: u64,
-    /// Packets that came.
+    /// Packets that arrived.
     pub received: u64,
-    /// Packets that came within the deadline.
+    /// Packets that arrived within the deadline.
     pub in_time: u64,
-    /// Of bulk: bytes that came.
+    /// For bulk: bytes that arrived.
     pub bulk_bytes: u64,
 }
 
@@ -75,7 +77,7 @@ impl FlowSoFar {
         }
     }
 
-    /// With what a meter has counted.
+    /// Adds the counts of a meter.
     pub(super) fn add(&mut self, meter: &Meter) {
         let [sent, received, in_time] = meter.so_far();
         self.sent += sent;
@@ -85,25 +87,25 @@ impl FlowSoFar {
     }
 }
 
-/// Why a part cannot be decided by a program.
+/// Why a program cannot decide a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadCustom(String);
 
-/// What a program decides of a simulation.
+/// The parts of a simulation that a program decides.
 pub struct Custom<'s> {
     scenario: &'s Scenario,
-    /// With the places of flow and stream.
+    /// With the indices of flow and stream.
     pub(super) sources: Vec<((usize, usize), PacketSource)>,
-    /// With the places of both nodes.
+    /// With the indices of both nodes.
     pub(super) loss_rules: Vec<((usize, usize), LossRule)>,
     pub(super) look: Option<(Duration, Look)>,
-    /// Whether each packet is kept.
+    /// Whether the result of each packet is kept.
     pub(super) keeps_packets: bool,
 }
 
 impl<'s> Custom<'s> {
-    /// Nothing yet: everything is as the scenario has it.
+    /// Creates an empty set: everything is as in the scenario.
     #[must_use]
     pub fn of(scenario: &'s Scenario) -> Custom<'s> {
         Custom {
@@ -115,7 +117,7 @@ impl<'s> Custom<'s> {
         }
     }
 
-    /// The streams of a flow send what `source` says, which is given the number of the stream.
+    /// Lets the streams of a flow send the packets of `source`, which gets the number of the stream.
     ///
     /// # Errors
     /// [`BadCustom`] if there is no such flow, or it does not send single packets.
@@ -138,8 +140,8 @@ impl<'s> Custom<'s> {
         Ok(())
     }
 
-    /// The direction of a link from one node to another loses what `rule` says, instead of what the scenario says. Rate,
-    /// queue, delay and faults stay the scenario's.
+    /// Lets `rule` decide the losses in the direction of a link from one node to another, instead of the scenario.
+    /// Rate, queue, delay and faults stay those of the scenario.
     ///
     /// # Errors
     /// [`BadCustom`] if there is no such link.
@@ -157,11 +159,11 @@ impl<'s> Custom<'s> {
         Ok(())
     }
 
-    /// Shows `look` the simulation `every` so often, first after that time, up to the end; some milliseconds late, so that
-    /// looks change nothing.
+    /// Calls `look` with the state of the simulation every `every`, first after that time, up to the end. The calls are
+    /// some milliseconds late, so that they change nothing.
     ///
     /// # Errors
-    /// [`BadCustom`] if that is never, or more often than each millisecond.
+    /// [`BadCustom`] if the interval is longer than the scenario, or shorter than a millisecond.
     pub fn look(&mut self, every: Duration, look: Look) -> Result<(), BadCustom> {
         if every < Duration::from_millis(1) || every > self.scenario.duration {
             return Err(BadCustom(format!(
@@ -174,13 +176,13 @@ impl<'s> Custom<'s> {
         Ok(())
     }
 
-    /// Keeps what became of each packet: 16 bytes for each.
+    /// Keeps the result of each packet: 16 bytes each.
     pub fn keep_packets(&mut self) {
         self.keeps_packets = true;
     }
 }
 
-/// The place of a name, or an error with the nearest one.
+/// Returns the index of a name, or an error with the nearest name.
 fn place(what: &str, name: &str, known: &[&str]) -> Result<usize, BadCustom> {
     let found = known.iter().position(|one| *one == name);
     found.ok_or_else(|| {
@@ -191,11 +193,11 @@ fn place(what: &str, name: &str, known: &[&str]) -> Result<usize, BadCustom> {
     })
 }
 
-/// When the packets of a stream are sent.
+/// The times of a stream's packets.
 pub(super) enum Moments {
-    /// By the flow's pattern.
+    /// Drawn by the flow's pattern.
     Drawn(sim::traffic::Source),
-    /// By a program's source.
+    /// Chosen by a program's source.
     Chosen {
         source: PacketSource,
         next: Option<Sending>,
@@ -203,7 +205,7 @@ pub(super) enum Moments {
 }
 
 impl Moments {
-    /// Those of a program's source.
+    /// Returns the times of a program's source.
     pub(super) fn chosen(mut source: PacketSource) -> Moments {
         Moments::Chosen {
             next: source().map(Sending::possible),
@@ -211,7 +213,7 @@ impl Moments {
         }
     }
 
-    /// The next packet; none if there is none.
+    /// Returns the next packet; `None` if there is none.
     pub(super) fn peek(&self) -> Option<Sending> {
         match self {
             Moments::Drawn(source) => Some(Sending {
@@ -222,7 +224,7 @@ impl Moments {
         }
     }
 
-    /// Goes on to the one behind it.
+    /// Advances to the packet after it.
     pub(super) fn advance(&mut self) {
         match self {
             Moments::Drawn(source) => drop(source.next()),
@@ -238,7 +240,7 @@ impl Moments {
 }
 
 impl Sending {
-    /// Of a size that a packet can have.
+    /// Limits the size to one that a packet can have.
     fn possible(self) -> Sending {
         let fit = |bytes: usize| bytes.clamp(PACKET_BYTES_MIN, MAX_PAYLOAD);
         Sending {
@@ -276,7 +278,7 @@ mod tests {
         let chosen = run(&scenario, |custom| {
             custom.keep_packets();
             let source = |_| -> PacketSource {
-                // Back in time, and of impossible sizes.
+                // The times go back, and the sizes are impossible.
                 let mut sendings = [(500, 0), (300, 1 << 20), (700, 100)].into_iter();
                 Box::new(move || {
                     let (ms, bytes) = sendings.next()?;
@@ -319,7 +321,7 @@ mod tests {
         let plain = run(&scenario, |_| {});
         let lost = |from: &str, to: &str| {
             run(&scenario, |custom| {
-                // All real-time packets and their repairs in the second second, but no hello.
+                // The rule matches all real-time packets and their repairs in the second second, but no hello.
                 let rule = |at_s: f64, bytes: usize| at_s >= 1.0 && bytes > 150;
                 custom.loss_rule(from, to, Box::new(rule)).unwrap();
             })

@@ -1,10 +1,10 @@
-//! Why a scenario cannot be used: file, line, key, and what was expected.
+//! Why a scenario is not valid: file, line, key, and the expected value.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a scenario cannot be used.
+/// Why a scenario is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
@@ -12,10 +12,10 @@ pub enum ScenarioError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The file is not what it should be.
+    /// The file's contents are not valid.
     #[error("{0}")]
     Bad(Mistake),
 }
@@ -23,11 +23,11 @@ pub enum ScenarioError {
 /// A place in a scenario file, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file, as it was named.
+    /// The file, by the name that the caller gave.
     pub file: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The key with what it belongs to, such as `link A-B: path`; empty if the text is no TOML.
+    /// The key with the item that it belongs to, such as `link A-B: path`; empty if the text is not TOML.
     pub key: String,
     /// What is wrong, and what was expected.
     pub what: String,

@@ -1,4 +1,5 @@
-//! Files that a scenario names, such as measured paths: read from beside it, or carried along with its text.
+//! Files that a scenario names, such as measured paths: they are read from the scenario's folder, or passed with its
+//! text.
 //!
 //! ```text
 //!   Scenario::load(file) ──▶ Files::beside(folder) ──read──▶ Scenario::files: names and texts
@@ -16,18 +17,18 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Texts of files, by the names that a scenario has for them.
 pub type Texts = BTreeMap<String, String>;
 
-/// Where a scenario's files are.
+/// The source of a scenario's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// On the disk: names are paths, and those that are not absolute begin in this folder.
+    /// The disk: names are paths, and relative ones start in this folder.
     Beside(PathBuf),
-    /// Nowhere but here.
+    /// These texts alone.
     Given(Texts),
 }
 
 impl Files {
-    /// The text of a file, or why there is none, with its name. Measurements of others become tables, and are carried
-    /// along as such.
+    /// Returns the text of a file, or the reason why there is none, with its name. Third-party measurements are
+    /// converted to tables, and passed on as such.
     pub(super) fn read(&self, name: &str) -> Result<String, String> {
         match self {
             Files::Given(texts) => {

@@ -1,5 +1,5 @@
-//! The network of a scenario file as its nodes would come to know it: one-way latency is half the
-//! round trip, jitter counts by its mean, loss by its share in the long run.
+//! The network of a scenario file as its nodes would learn it: one-way latency is half the round trip, jitter counts by
+//! its mean, loss by its share in the long run.
 
 use crate::scenario::{BothWays, FaultKind, Place, Scenario};
 use base::impair::{LossModel, Model};
@@ -10,7 +10,7 @@ use overlay::realtime::Protect;
 use overlay::settings::{MetricOf, Settings};
 use overlay::snapshot::{DampingRule, KnownAims, KnownLane, KnownLink, NamedNode, NetworkSnapshot};
 
-/// The network at a moment of the scenario's time, after the faults up to then.
+/// Returns the network at a moment of the scenario's time, after the faults up to then.
 #[must_use]
 pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
     let settings = scenario.node_settings();
@@ -94,10 +94,10 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
     }
 }
 
-/// What a node tells of a lane that loses so, and meets no queue.
+/// Returns what a node reports of a lane with this loss and without queues.
 fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     let aims = &settings.realtime.aims;
-    // Who loses nothing knows of no runs.
+    // A lane without losses has no known runs.
     let run = run_of(loss).filter(|_| *loss != LossModel::None);
     let repairs = aims.protect.repairs();
     (settings.metric == MetricOf::Measured).then(|| Lane {
@@ -111,11 +111,11 @@ fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     })
 }
 
-/// The mean length of a run of losses, if the file tells it.
+/// Returns the mean length of a run of losses, if the file determines it.
 fn run_of(losses: &LossModel) -> Option<f64> {
     let behind_a_loss = match *losses {
         LossModel::None => 0.0,
-        // Without burstiness they are independent, too.
+        // Without burstiness these losses are also independent.
         LossModel::Bernoulli { p } | LossModel::Conditional { p, burstiness: 0.0 } => p,
         LossModel::Conditional { burstiness, .. } => burstiness,
         LossModel::GilbertElliott { .. } | LossModel::Trace(_) => return None,
@@ -123,7 +123,7 @@ fn run_of(losses: &LossModel) -> Option<f64> {
     Some(1.0 / (1.0 - behind_a_loss.min(MOST)))
 }
 
-/// The lane of a direction whose losses come in runs that the file tells.
+/// Returns the lane of a direction whose runs of losses the file determines.
 fn known_lane(
     (from, to): (NodeAddr, NodeAddr),
     latency_us: u32,
@@ -143,7 +143,7 @@ fn known_lane(
     })
 }
 
-/// With a larger share lost behind a loss, nothing ever comes again.
+/// If a larger share is lost after a loss, hardly anything ever arrives again.
 const MOST: f64 = 0.99;
 
 fn latency_us(path: &BothWays) -> u32 {
@@ -152,7 +152,7 @@ fn latency_us(path: &BothWays) -> u32 {
     u32::try_from(one_way.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// What faults have made of the links.
+/// The state of the links after faults.
 struct State {
     paths: Vec<BothWays>,
     crashed: Vec<bool>,
@@ -184,10 +184,9 @@ impl State {
                 FaultKind::Restart(node) => state.crashed[*node] = false,
                 FaultKind::Partition(groups) => state.islands.extend(groups.iter().cloned()),
                 FaultKind::Heal => state.islands.clear(),
-                // A node that stalls says nothing meanwhile; most stalls are over before links count
-                // as down.
+                // A stalled node sends nothing in the meantime; most stalls end before its links count as down.
                 FaultKind::Stall(..) => {}
-                // A direct flow has a path of its own, beside the overlay; of a link the first path is known.
+                // A direct flow has a separate path outside the overlay; of a link, only the first path is known.
                 FaultKind::Down(Place::Flow(_) | Place::Second(_))
                 | FaultKind::Up(Place::Flow(_) | Place::Second(_))
                 | FaultKind::Set(Place::Flow(_) | Place::Second(_), _) => {}

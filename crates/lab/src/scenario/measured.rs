@@ -1,40 +1,40 @@
-//! Measurements of others as tables that a link can follow.
+//! Third-party measurements as tables that a link can follow.
 //!
 //! ```text
 //!   .pcap, .pcapng    what tcpdump saw of a ping, or of a stream of RTP ──┐
 //!   .json             results of `ping` by RIPE Atlas ────────────────────┴▶ Sample … ──▶ at_s,delay_ms,loss_pct
 //! ```
-//! A round trip is taken for two ways that are alike: half of it is the delay, and an answer that did not come is a packet
-//! lost on this way. Samples are put together in steps that have twenty of them in the mean, so that a loss rate means
-//! something, but that are no longer than an hour.
+//! The converter assumes that a round trip consists of two equal directions: half of it is the delay, and a missing
+//! answer is a packet lost in this direction. It combines samples in steps that have twenty of them on average, so that
+//! a loss rate is meaningful, but steps are no longer than an hour.
 
 mod atlas;
 mod capture;
 
 use std::path::Path;
 
-/// Samples in a step, in the mean: one lost is 5 %.
+/// Mean number of samples in a step: one loss is 5 %.
 const SAMPLES: f64 = 20.0;
-/// How long a step can be, in seconds.
+/// The possible lengths of a step, in seconds.
 const STEPS_S: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
-/// What became of some packets that were sent at a moment.
+/// What happened to some packets that were sent at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
-    /// In seconds of any clock.
+    /// The time, in seconds of any clock.
     at_s: f64,
-    /// One way; none if it was not measured.
+    /// The one-way delay; `None` if it was not measured.
     delay_ms: Option<f64>,
     sent: u32,
     lost: u32,
 }
 
-/// Whether a file is such a measurement, by its name.
+/// Returns whether a file is such a measurement, by its name.
 pub(super) fn is_meant_by(name: &str) -> bool {
     ["pcap", "pcapng", "json"].contains(&ending(name).as_str())
 }
 
-/// The table.
+/// Returns the table.
 pub(super) fn table(name: &str, bytes: &[u8]) -> Result<String, String> {
     let samples = match ending(name).as_str() {
         "json" => atlas::samples(bytes)?,
@@ -78,7 +78,7 @@ fn steps(mut samples: Vec<Sample>) -> Result<String, String> {
         let loss_pct = 100.0 * lost as f64 / sent.max(1) as f64;
         let mut delays: Vec<f64> = step.iter().filter_map(|sample| sample.delay_ms).collect();
         delays.sort_by(f64::total_cmp);
-        // Where everything was lost, the delay is that of before.
+        // If everything was lost in a step, the delay is that of the step before.
         delay_ms = delays.get(delays.len() / 2).copied().unwrap_or(delay_ms);
         table += &match has_delay {
             true => format!("{at_s},{delay_ms:.3},{loss_pct:.3}\n"),
@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn samples_become_steps_that_have_enough_of_them() {
-        // Five a second: steps of five seconds have 25. All of the second step are lost, and one of the third.
+        // There are five samples per second: steps of five seconds have 25. All of the second step are lost, and one of
+        // the third.
         let at = |n: u32| 1_000.0 + f64::from(n) / 5.0;
         let fate = |n: u32| match n {
             25..50 | 60 => None,
@@ -118,7 +119,7 @@ mod tests {
                 .unwrap_err()
                 .contains("nothing was measured")
         );
-        // One moment only.
+        // All samples are from one moment.
         assert_eq!(
             steps(vec![sample(5.0, Some(1.0))]).unwrap(),
             "at_s,delay_ms,loss_pct\n0,1.000,0.000\n"

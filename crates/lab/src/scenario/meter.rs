@@ -1,81 +1,81 @@
-//! What became of one stream's packets: counted as they come, judged at the end.
+//! Measures one stream's packets: it counts them on arrival and judges them at the end.
 
 use base::{Duration, Time};
 use serde::Serialize;
 
-/// The delay of a packet that has not come; more than an hour.
+/// Marks a packet that has not arrived; more than an hour.
 const MISSING: u32 = u32::MAX;
 
 /// One stream of packets, from its sender to its receiver.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Between two packets of a spurt: what one missed packet costs in time.
+    /// The time between two packets of a spurt: the duration of one missed packet.
     interval: Duration,
-    /// When each judged packet was due, where that is not known from the interval.
+    /// The due time of each judged packet, if the interval does not determine it.
     moments: Option<Vec<Time>>,
     deadline: Option<Duration>,
     /// The first packet that is judged.
     first: u32,
     sent: u32,
-    /// One bit per judged packet: it has come in time.
+    /// One bit per judged packet: whether it has arrived in time.
     in_time: Bits,
-    /// The delay of each judged packet in microseconds, [`MISSING`] if it has not come.
+    /// The delay of each judged packet in microseconds, [`MISSING`] if it has not arrived.
     delays_us: Vec<u32>,
     received: u64,
     received_bytes: u64,
     duplicates: u64,
     reordered: u64,
     highest: Option<u32>,
-    /// RFC 3550 §6.4.1, in nanoseconds times 16.
+    /// The jitter of RFC 3550 §6.4.1, in nanoseconds times 16.
     jitter_16: u64,
     last_transit: Option<u64>,
     /// Requests that the node refused.
     pub(crate) refused: u64,
-    /// Connections that ended before their time and were opened again.
+    /// Connections that ended early and were reopened.
     pub(crate) reopened: u64,
-    /// Of bulk, which is not in packets: bytes that came while it was judged.
+    /// For bulk, which has no packets: bytes that arrived in the judged span.
     pub(crate) bulk_bytes: u64,
 }
 
-/// The streams of a flow, judged together.
+/// The result of a flow's streams together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Judgement {
     /// Packets sent.
     pub sent: u64,
-    /// Packets that came, each counted once.
+    /// Packets that arrived, each counted once.
     pub received: u64,
-    /// Packets that never came.
+    /// Packets that never arrived.
     pub lost: u64,
-    /// Percent of the sent that never came.
+    /// Percentage of the sent packets that never arrived.
     pub lost_pct: f64,
-    /// Packets that came after the deadline.
+    /// Packets that arrived after the deadline.
     pub late: u64,
-    /// Percent of the sent that came after the deadline.
+    /// Percentage of the sent packets that arrived after the deadline.
     pub late_pct: f64,
-    /// One-way delay of all that came.
+    /// One-way delay of all packets that arrived.
     pub delay_ms: DelayMs,
     /// Interarrival jitter (RFC 3550 §6.4.1), mean over the streams.
     pub jitter_ms: f64,
-    /// Packets that came again.
+    /// Packets that arrived again.
     pub duplicates: u64,
-    /// Packets that came behind one sent later (RFC 4737).
+    /// Packets that arrived after one that was sent later (RFC 4737).
     pub reordered: u64,
-    /// Rows of missed packets that are as long as a gap.
+    /// Runs of missed packets that are as long as a gap.
     pub gaps: u64,
-    /// The longest row of missed packets.
+    /// The longest run of missed packets.
     pub longest_gap_ms: f64,
     /// Requests that the sending or receiving node refused.
     pub refused: u64,
-    /// Reliable streams that ended before their time and were opened again.
+    /// Reliable streams that ended early and were reopened.
     pub reopened: u64,
-    /// Of bulk: bytes that came while it was judged.
+    /// For bulk: bytes that arrived in the judged span.
     pub bulk_bytes: u64,
-    /// Payload of the packets that came, each counted once.
+    /// Payload of the packets that arrived, each counted once.
     #[serde(skip)]
     pub received_bytes: u64,
 }
 
-/// One-way delay; nothing when no packet came. Percentiles are nearest-rank.
+/// One-way delay; `None` if no packet arrived. Percentiles are nearest-rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DelayMs {
     /// Arithmetic mean.
@@ -113,7 +113,7 @@ impl Meter {
         }
     }
 
-    /// A packet is sent; its number. Those that are not to be judged come first.
+    /// Notes a sent packet and returns its number. Packets that are not judged come first.
     pub(crate) fn on_sent(&mut self, judged: bool) -> u32 {
         let number = self.sent;
         self.sent += 1;
@@ -123,7 +123,7 @@ impl Meter {
         number
     }
 
-    /// The same, and when it is due.
+    /// Notes a sent packet, and when it is due.
     pub(crate) fn on_sent_at(&mut self, judged: bool, due: Time) -> u32 {
         if let Some(moments) = self.moments.as_mut().filter(|_| judged) {
             moments.push(due);
@@ -131,20 +131,21 @@ impl Meter {
         self.on_sent(judged)
     }
 
-    /// Packets have no pattern: gaps are as long as it takes until the next packet.
+    /// Prepares for packets without a pattern: gaps last until the next packet.
     pub(crate) fn keep_moments(&mut self) {
         self.moments = Some(Vec::new());
     }
 
-    /// The place of a packet that was sent among those that are judged, as in [`Meter::delays_us`].
+    /// Returns the index of a sent packet among the judged ones, as in [`Meter::delays_us`].
     pub(super) fn place(&self, number: u32) -> Option<u32> {
         let place = number.checked_sub(self.first)?;
         (number < self.sent).then_some(place)
     }
 
-    /// A packet has come, with so many bytes of payload; false if it had come before, or is not judged.
+    /// Notes the arrival of a packet with `bytes` of payload. Returns false if it had already arrived, or is not
+    /// judged.
     pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time, bytes: usize) -> bool {
-        // Of a packet that is not judged there is no bit.
+        // A packet that is not judged has no bit.
         let Some(judged) = self.place(number) else {
             return false;
         };
@@ -158,7 +159,7 @@ impl Meter {
             self.duplicates += 1;
             return false;
         }
-        // An hour is as good as any longer delay.
+        // Any delay beyond an hour counts as an hour.
         self.delays_us[place] = us.min(MISSING - 1);
         self.received += 1;
         self.received_bytes += bytes as u64;
@@ -167,7 +168,7 @@ impl Meter {
         }
         let transit = delay.as_nanos();
         if let Some(last) = self.last_transit.replace(transit) {
-            // J += (|D| − J) / 16, as the RFC's example does it in whole numbers.
+            // J += (|D| − J) / 16, as the RFC's example computes it in whole numbers.
             let difference = transit.abs_diff(last);
             self.jitter_16 = self.jitter_16 + difference - (self.jitter_16 + 8) / 16;
         }
@@ -178,7 +179,7 @@ impl Meter {
         true
     }
 
-    /// The delay of each judged packet in microseconds, in the order of sending.
+    /// Returns the delay of each judged packet in microseconds, in the order of sending.
     pub(super) fn delays_us(&self) -> Vec<Option<u32>> {
         let known = self.delays_us.iter();
         let known = known.map(|us| Some(*us).filter(|us| *us != MISSING));
@@ -186,13 +187,13 @@ impl Meter {
         known.chain(core::iter::repeat(None)).take(judged).collect()
     }
 
-    /// Packets so far that are judged: sent, received, and of those in time.
+    /// Returns the numbers of judged packets so far: sent, received, and received in time.
     pub(crate) fn so_far(&self) -> [u64; 3] {
         let sent = u64::from(self.sent - self.first);
         [sent, self.received, self.in_time.count]
     }
 
-    /// How long all rows of missed packets are, each until the next packet that is in time.
+    /// Returns the lengths of all runs of missed packets, each until the next packet that is in time.
     fn misses(&self) -> impl Iterator<Item = Duration> + '_ {
         let mut row = 0;
         let judged = self.sent - self.first;
@@ -206,13 +207,13 @@ impl Meter {
         })
     }
 
-    /// The time from one judged packet to another one.
+    /// Returns the time from one judged packet to another one.
     fn span(&self, from: u32, to: u32) -> Duration {
         let evenly = self.interval * u64::from(to - from);
         let moment = |n: u32| self.moments.as_ref()?.get(n as usize).copied();
         match (moment(from), moment(to), moment(to.saturating_sub(1))) {
             (Some(from), Some(to), _) => to.since(from),
-            // Behind the last packet, an interval is as good as any time.
+            // After the last packet, one interval is assumed.
             (Some(from), None, Some(last)) => last.since(from) + self.interval,
             _ => evenly,
         }
@@ -220,7 +221,7 @@ impl Meter {
 }
 
 impl Judgement {
-    /// The streams of one flow together; a row of missed packets as long as `gap` is a gap.
+    /// Judges the streams of one flow together; a run of missed packets as long as `gap` is a gap.
     pub(crate) fn of(meters: &[Meter], gap: Duration) -> Judgement {
         let mut judgement = Judgement::default();
         let (mut delays, mut jitter_ns, mut longest) = (Vec::new(), 0.0, Duration::ZERO);
@@ -272,12 +273,12 @@ impl DelayMs {
     }
 }
 
-/// With as many digits as mean something, so that the JSON can be read.
+/// Rounds a value to its significant digits, so that the JSON is readable.
 pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
     tools::quality::round(value, digits)
 }
 
-/// A growing row of bits.
+/// A growing list of bits.
 #[derive(Debug, Default)]
 struct Bits {
     words: Vec<u64>,
@@ -307,7 +308,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A packet every 20 ms; the fates are delays in milliseconds, in the order of sending.
+    /// Returns a meter for a packet every 20 ms; `fates` are delays in milliseconds, in the order of sending.
     fn meter(unjudged: usize, fates: &[Option<u64>]) -> Meter {
         let mut meter = Meter::new(MS * 20, Some(MS * 100));
         let mut arrivals = Vec::new();
@@ -344,9 +345,9 @@ mod tests {
             (judgement.lost_pct, judgement.late, judgement.late_pct),
             (50.0, 1, 12.5)
         );
-        // The fourth comes behind the fifth and the seventh.
+        // The fourth packet arrives after the fifth and the seventh.
         assert_eq!((judgement.reordered, judgement.duplicates), (1, 0));
-        // Missed are 2-4, 6 and 8.
+        // The missed packets are 2-4, 6 and 8.
         assert_eq!((judgement.gaps, judgement.longest_gap_ms), (1, 60.0));
         let delay = judgement.delay_ms;
         assert_eq!(

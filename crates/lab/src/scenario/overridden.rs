@@ -1,8 +1,8 @@
-//! Settings of nodes that somebody wants otherwise than a scenario has them, for one piece of work.
+//! Node settings that replace those of a scenario during one piece of work.
 //!
-//! An experiment makes its scenarios inside, so there is no argument by which a setting could reach
-//! them. [`with`] holds them for the thread that measures, and every simulation that starts meanwhile
-//! takes them last, over the profile and the file.
+//! An experiment makes its scenarios internally, so no argument could pass a setting to them. [`with`] holds the
+//! settings for the thread that measures, and every simulation that starts in the meantime applies them last, after the
+//! profile and the file.
 
 use overlay::Settings;
 use std::cell::{Cell, RefCell};
@@ -12,11 +12,11 @@ thread_local! {
     static TAKEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work` while simulations of this thread take `settings`; whether any has.
+/// Does `work` while simulations of this thread use `settings`. Returns also whether any simulation used them.
 ///
-/// Every key and value must have been tried by [`Settings::set`].
+/// The caller must have checked every key and value with [`Settings::set`].
 pub(crate) fn with<T>(settings: &[(String, String)], work: impl FnOnce() -> T) -> (T, bool) {
-    /// Ends it also when the work panics.
+    /// Ends the replacement, also if the work panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -30,7 +30,7 @@ pub(crate) fn with<T>(settings: &[(String, String)], work: impl FnOnce() -> T) -
     (done, TAKEN.get())
 }
 
-/// The settings, with what is wanted otherwise.
+/// Returns the settings with the replacements.
 pub(super) fn apply(mut settings: Settings) -> Settings {
     WANTED.with_borrow(|wanted| {
         for (key, value) in wanted {

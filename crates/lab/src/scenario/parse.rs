@@ -1,5 +1,5 @@
-//! From the text of a scenario to the scenario: names become places, words become models, and all
-//! is checked. The schema is docs/scenario.md's; the tables here are in its order.
+//! Converts the text of a scenario to a scenario: it resolves names to indices and words to models, and checks
+//! everything. docs/scenario.md has the schema; the tables here have its order.
 
 mod fault;
 mod flow;
@@ -23,16 +23,16 @@ use overlay::reliable::FLOWS_MAX;
 use std::collections::BTreeMap;
 use toml::de::DeTable;
 
-/// Overlay addresses that are given out: 10.7.0.0 and the node's number, from 1.
+/// Base of the default overlay addresses: 10.7.0.0 plus the node's number, from 1.
 const ADDRESS_BASE: u32 = 0x0a07_0000;
-/// Longest name: it stands in certificates.
+/// Longest name: certificates contain it.
 pub(super) const NAME_BYTES_MAX: usize = 32;
-/// How long a network of the modern profile takes to settle: handshakes, three round trips of
-/// hellos, and the flooding of records, each repeated under loss.
+/// How long a network of the modern profile takes to settle: handshakes, three round trips of hellos, and the flooding
+/// of records, each repeated under loss.
 const SETTLE_MODERN: Duration = Duration::from_secs(3);
-/// The paper's hellos are a second apart.
+/// The same for the paper's profile, whose hellos are a second apart.
 const SETTLE_PAPER: Duration = Duration::from_secs(15);
-/// A row of missed packets that people notice, and that recovery does not hide.
+/// Default length of a gap: a run of missed packets that people notice, and that recovery does not hide.
 const GAP_DEFAULT: Duration = Duration::from_millis(200);
 
 const TIME: &str = "a time such as \"10s\" (ns, us, ms, s)";
@@ -43,20 +43,20 @@ const TOP: [&str; 9] = [
     "scenario", "settings", "reliable", "topology", "node", "link", "flow", "fault", "measure",
 ];
 
-/// What has been read so far, for what refers to it.
+/// The parts that have been read so far, for later parts that refer to them.
 pub(super) struct Draft<'f> {
     duration: Duration,
     nodes: Vec<Node>,
     places: Map<String, usize>,
     links: Vec<Link>,
     files: &'f Files,
-    /// Those that were read.
+    /// The texts of the files that were read.
     texts: Texts,
-    /// What links that follow measured ones become.
+    /// The changes of links that follow measured ones.
     followed: Vec<Fault>,
-    /// The link between two nodes, the smaller place first.
+    /// The link between two nodes, the smaller index first.
     links_between: BTreeMap<(usize, usize), usize>,
-    /// Links that a generator has made: the first ones. Those that the file lists replace them.
+    /// Number of links that a generator has made: they are the first ones. Links that the file lists replace them.
     generated: usize,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn scenario(text: Text<'_>, files: &Files) -> Result<Scenario, Mistak
     let packets = |flow: &super::Flow| {
         let span = flow.stop - flow.start;
         let copies = flow.count * (1 + flow.also.len());
-        // All bulk of a flow together has at most what the fastest path carries.
+        // All bulk of a flow together can at most fill the fastest path.
         let per_s = match (flow.is_bulk, &flow.carrier) {
             (false, _) => flow.pattern.packets_per_s() * copies as f64,
             (true, Carrier::Tcp(_, way)) => bulk_per_s(way.fastest_bps().unwrap_or(fastest_bps)),
@@ -130,7 +130,7 @@ pub(super) fn scenario(text: Text<'_>, files: &Files) -> Result<Scenario, Mistak
     Ok(scenario)
 }
 
-/// Numbers that differ from the profile's.
+/// Reads the settings that differ from the profile's.
 fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
     let (mut profile, keys) = (Settings::modern(), Settings::keys());
     let Some(value) = top.optional("settings") else {
@@ -153,7 +153,7 @@ fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
     Ok(set)
 }
 
-/// What reliable links do.
+/// Reads the settings of reliable links.
 fn reliable(top: &Table<'_>) -> Result<ReliableLinks, Mistake> {
     let Some(value) = top.optional("reliable") else {
         return Ok(ReliableLinks::default());
@@ -229,13 +229,13 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
     })
 }
 
-/// Full packets per second of so many bits.
+/// Returns the number of full packets per second at a bit rate.
 fn bulk_per_s(rate_bps: u64) -> f64 {
     rate_bps as f64 / 8.0 / MAX_PAYLOAD as f64
 }
 
 impl Way {
-    /// The rate of a path of its own.
+    /// Returns the rate of a separate path.
     fn fastest_bps(&self) -> Option<u64> {
         match self {
             Way::Own(path) => path.there.rate().map(|(rate_bps, _)| rate_bps),
@@ -245,7 +245,7 @@ impl Way {
 }
 
 impl Draft<'_> {
-    /// The highest rate of a link.
+    /// Returns the highest rate of a link.
     fn fastest_bps(&self) -> u64 {
         let changes = self.followed.iter().filter_map(|fault| match &fault.kind {
             FaultKind::Follow(_, both) => Some(&**both),
@@ -318,7 +318,7 @@ impl Draft<'_> {
                 },
             });
         }
-        // Addresses that nobody has asked for, in the order of the nodes.
+        // Nodes without an address of their own get the unused addresses, in their order.
         let mut free = (1..).map(|n| NodeAddr(ADDRESS_BASE + n));
         for (node, wanted) in self.nodes.iter_mut().zip(wanted) {
             let mut unused = || free.find(|address| !taken.contains_key(address));
@@ -379,7 +379,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Two different nodes.
+    /// Reads two different nodes.
     fn ends(&self, table: &Table<'_>, a: &str, b: &str) -> Result<(usize, usize), Mistake> {
         let from = self.node(&table.required(a, NODE)?)?;
         let second = table.required(b, NODE)?;
@@ -435,7 +435,7 @@ fn measure(top: &Table<'_>, duration: Duration) -> Result<Measure, Mistake> {
     Ok(measure)
 }
 
-/// The path of both directions: `path`, and `back` where that differs.
+/// Reads the path of both directions: `path`, and `back` if it differs.
 fn both_ways(table: &Table<'_>, purpose: &str) -> Result<BothWays, Mistake> {
     let expected = format!("{purpose}: {PATH}");
     let there: Model = table.required("path", &expected)?.parse(PATH)?;

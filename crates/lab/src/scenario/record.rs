@@ -1,5 +1,5 @@
-//! A simulation with everything that a program may want to look at afterwards: the report, what became
-//! of each link, and what happened when.
+//! A simulation with all details that a program may examine afterwards: the report, the final state of each link, and
+//! the events with their times.
 //!
 //! ```text
 //!   record(scenario, seed, custom, go_on) ──▶ Record { report, links, events, packets }
@@ -15,30 +15,30 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The same spans as in `sinew sim run`: a simulation pauses between them.
+/// The spans between which a simulation pauses, as in `sinew sim run`.
 const SPAN: Duration = Duration::from_secs(1);
-/// Events that are kept, at 100 bytes each: 20 MB. The rest is counted.
+/// Most events that are kept, at 100 bytes each: 20 MB. Further ones are only counted.
 const EVENTS_MAX: usize = 200_000;
 
-/// What a simulation has come to, in detail.
+/// The detailed result of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// As `sinew sim run` has it.
+    /// The report, as from `sinew sim run`.
     pub report: Report,
     /// Each link in each direction, at the end.
     pub links: Vec<LinkRecord>,
-    /// What happened to links and routes from the scenario's zero on, in order of time.
+    /// The events of links and routes from the scenario's zero on, in order of time.
     pub events: Vec<EventRecord>,
-    /// Events after the first 200 000, which are not kept.
+    /// Number of events after the first 200 000, which are not kept.
     pub events_left_out: u64,
-    /// How often each kind of event happened, also of those that are not kept.
+    /// How often each kind of event happened, including events that are not kept.
     pub event_counts: BTreeMap<&'static str, u64>,
-    /// What became of each packet, if they were to be kept.
+    /// The result of each packet, if packets were to be kept.
     #[serde(skip)]
     pub packets: Vec<PacketRecord>,
 }
 
-/// The packets of one stream at one receiver, in the order of sending. TCP and bulk have none.
+/// The packets of one stream at one receiver, in the order of sending. TCP and bulk have no such records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketRecord {
     /// The flow.
@@ -49,7 +49,7 @@ pub struct PacketRecord {
     pub receiver: String,
     /// When each was sent, in seconds of the scenario's time.
     pub sent_s: Vec<f64>,
-    /// The one-way delay of each in milliseconds; none of what never came.
+    /// The one-way delay of each packet in milliseconds; `None` if it never arrived.
     pub delay_ms: Vec<Option<f64>>,
 }
 
@@ -62,37 +62,38 @@ pub struct LinkRecord {
     pub to: String,
     /// `up`, `down` or another state of `sinew links`; `crashed` if the sending node does not run.
     pub state: String,
-    /// Round trip in milliseconds; none before it was measured.
+    /// Round trip in milliseconds; `None` before it was measured.
     pub rtt_ms: Option<f64>,
-    /// Share of packets lost in this direction, as its receiver counts, in percent; none while it does not run.
+    /// Share of packets lost in this direction, as its receiver counts, in percent; `None` while the sending node does
+    /// not run.
     pub loss_pct: Option<f64>,
     /// Bytes of datagrams that entered the path, from the nodes' start on, without UDP and IP headers.
     pub wire_bytes: u64,
     /// Packets of the real-time lane that were sent for the first time.
     pub originals: u64,
-    /// The same that were sent again.
+    /// Packets of the real-time lane that were retransmitted.
     pub retransmissions: u64,
     /// Repair packets that were sent without a request.
     pub repairs: u64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EventRecord {
-    /// When, in seconds of the scenario's time.
+    /// The time, in seconds of the scenario's time.
     pub at_s: f64,
     /// The node that reports it.
     pub node: String,
     /// `link-up`, `link-down`, `rerouted`, `established`, `refused` or `moved`.
     pub event: &'static str,
-    /// The neighbour that it is about, if it is about one.
+    /// The neighbour that it concerns, if there is one.
     pub peer: Option<String>,
-    /// Why, if the node says so.
+    /// The reason, if the node reports one.
     pub why: Option<String>,
 }
 
-/// Simulates a scenario to its end. `go_on` is told the share that is done, from 0 to 1, and ends the
-/// simulation by false: then there is no record.
+/// Simulates a scenario to its end. `go_on` gets the completed share, from 0 to 1. If it returns false, the simulation
+/// ends without a record.
 pub fn record(
     scenario: &Scenario,
     seed: u64,
@@ -146,7 +147,7 @@ pub fn record(
     })
 }
 
-/// The record of a simulation that has not begun: it has every key, and no number that means anything.
+/// Returns the record of a simulation that has not begun: it has every key, but its numbers have no meaning.
 pub(crate) fn blank(scenario: &Scenario) -> Record {
     let simulation = Simulation::new(scenario, scenario.seed);
     Record {
@@ -159,7 +160,7 @@ pub(crate) fn blank(scenario: &Scenario) -> Record {
     }
 }
 
-/// All kinds of events, none of which has happened.
+/// Returns all kinds of events with a count of zero.
 fn kinds() -> BTreeMap<&'static str, u64> {
     let kinds = [
         "link-up",
@@ -173,7 +174,8 @@ fn kinds() -> BTreeMap<&'static str, u64> {
     kinds.map(|kind| (kind, 0)).into()
 }
 
-/// An event that a reader wants by itself; those of single packets are in the report's sums.
+/// Returns the record of an event that a reader wants to see individually; events of single packets are in the report's
+/// sums.
 fn event_record(
     at: Duration,
     node: &str,

@@ -1,79 +1,81 @@
-//! A live network as a scenario: what its links were like, from one moment to the next.
+//! A live network as a scenario: the properties of its links over time.
 //!
 //! ```text
 //!   network as a node knows it, every second ─▶ Recording ─▶ a change that counts ─▶ scenario file: links, faults
 //! ```
-//! Of links elsewhere a node knows what their ends announce, which follows a change after some seconds and tells neither
-//! jitter nor runs of losses. Of its own links it knows what it measures.
+//! Of links elsewhere, a node knows what their ends announce. Announcements follow a change after some seconds and
+//! contain neither jitter nor runs of losses. Of its own links, it knows what it measures.
 
 use base::Duration;
 use overlay::snapshot::NetworkSnapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// What counts as a change of the delay: a tenth, and so many microseconds.
+/// The least change of the delay that counts: a tenth, and this many microseconds.
 const DELAY_SHARE: f64 = 0.1;
 const DELAY_US: f64 = 500.0;
-/// What counts as a change of the loss: two fifths of the greater, and so much. Choice: a loss is measured over fifty
-/// losses, which vary by a seventh, and by a quarter where they come in runs. The mean of all looks between two changes
-/// is what is recorded, so little is lost by this.
+/// The least change of the loss that counts: two fifths of the greater value, and this much. Choice: a loss is measured
+/// over fifty losses, which vary by a seventh, or by a quarter if they come in runs. The recording has the mean of all
+/// samples between two changes, so little is lost by this.
 const LOSS_SHARE: f64 = 0.4;
 const LOSS: f64 = 0.003;
-/// What counts as a change of the jitter: a half, and so many microseconds. Choice: it is measured as the median of
-/// some samples, which varies by a quarter.
+/// The least change of the jitter that counts: a half, and this many microseconds. Choice: the jitter is measured as
+/// the median of some samples, which varies by a quarter.
 const JITTER_SHARE: f64 = 0.5;
 const JITTER_US: f64 = 2_000.0;
-/// What counts as a change of the mean run of losses, in packets: a half, and so much.
+/// The least change of the mean run of losses, in packets, that counts: a half, and this much.
 const RUN_SHARE: f64 = 0.5;
 const RUN: f64 = 0.5;
-/// For so long all looks must differ: an estimate that was off for a moment is no change.
+/// All samples must differ for this long, because a short deviation of an estimate is no change.
 const LASTS: Duration = Duration::from_secs(2);
-/// A jitter below this part of the delay, and so many microseconds, is taken for that of clocks and hosts.
+/// A jitter below this share of the delay, and this many microseconds, is attributed to clocks and hosts.
 const JITTER_LEAST: f64 = 0.05;
 const JITTER_LEAST_US: f64 = 300.0;
-/// Over so many packets a loss counts as measured. Choice: as where `sinew links` leaves out its `≈`.
+/// A loss counts as measured over this many packets. Choice: the same number from which on `sinew links` leaves out its
+/// `≈`.
 const MEASURED_PACKETS: u64 = 400;
-/// Of the price of a link's outages, what is said of one whose other end is not heard.
+/// The outage price of a link whose other end is silent.
 const SILENT_US: u32 = u32::MAX;
-/// Changes that are kept: each becomes two faults at most, the first of a link three, and a scenario has no more than
-/// so many.
+/// Most changes that are kept: each becomes at most two faults, the first of a link three, and a scenario has a maximum
+/// of faults.
 const CHANGES_MAX: usize = super::FAULTS_MAX / 3;
-/// Seconds that a scenario takes longer than it lasts: for settling, and for what is being recorded.
+/// Seconds by which the limit on node-seconds must exceed the recording: for settling, and for the time still being
+/// recorded.
 const MARGIN_S: u64 = 60;
-/// Calls that the scenario has, from the node that recorded it to others.
+/// Most calls of the scenario, from the recording node to other nodes.
 const FLOWS_MAX: usize = 8;
 
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Path {
     delay_us: f64,
-    /// At most so much more, evenly.
+    /// The range above the delay, evenly distributed.
     jitter_us: f64,
     /// Mean length of a run of losses, in packets.
     run: f64,
     /// Share of packets lost.
     loss: f64,
-    /// What it carries, if that is known.
+    /// The capacity, if it is known.
     rate_kbps: Option<u32>,
 }
 
-/// A link of the node that records, as it measures it; the address in text.
+/// A link of the recording node, as it measures the link; addresses are text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnLink {
     /// The other end.
     peer: String,
-    /// The shortest round trip of late, and by how much half of them are longer.
+    /// The shortest recent round trip, and how much longer half of the round trips are.
     rtt_us: f64,
     varies_us: f64,
-    /// Share lost towards the other end, and from there.
+    /// Share lost towards the other end, and in the opposite direction.
     loss: [f64; 2],
     /// Mean lengths of runs of losses in the same order, in packets.
     run: [f64; 2],
 }
 
 impl OwnLink {
-    /// One of `snapshot.links` of a node's status. None of a link that is new: some packets say little, and one of a
-    /// few that was lost is per cents.
+    /// Reads one entry of `snapshot.links` of a node's status. Returns `None` for a new link: a loss measured over few
+    /// packets is not reliable.
     #[must_use]
     pub fn read(link: &serde_json::Value) -> Option<OwnLink> {
         if link["loss_in_packets"].as_u64()? < MEASURED_PACKETS {
@@ -92,8 +94,9 @@ impl OwnLink {
         })
     }
 
-    /// The direction to the other end, or from there. Both directions share the round trip: half of it each, and as the
-    /// half of two even spreads is one of them, all of what half of the round trips have more.
+    /// Fills in the direction to the other end, or the opposite one. Both directions share the round trip, so each has
+    /// half of it as its delay. The median of the sum of two equal even spreads is one spread, so the jitter of each
+    /// direction is the excess of the median round trip.
     fn put(&self, from_there: bool, way: &mut Path) {
         let place = usize::from(from_there);
         let least_us = JITTER_LEAST_US.max(JITTER_LEAST * self.rtt_us / 2.0);
@@ -104,24 +107,24 @@ impl OwnLink {
     }
 }
 
-/// What a link was like: nothing while it was down.
+/// The state of a link: `None` while it was down.
 type State = Option<[Path; 2]>;
 
 #[derive(Debug, Default)]
 struct Link {
-    /// As it was when it last changed.
+    /// The state at its last change.
     now: State,
-    /// Since when, and the mean of all looks since then.
+    /// The changes: each with its time, and the mean of all samples since then.
     changes: Vec<(Duration, State)>,
-    /// How many looks.
+    /// Number of samples since the last change.
     looks: f64,
-    /// Since when all looks differ from how it was.
+    /// The time since which all samples differ from `now`.
     other_since: Option<Duration>,
 }
 
 impl Link {
-    /// Since when it is another link, if it is now: at once if it is there or gone, or what it carries is announced
-    /// otherwise; and after a while if it is measured otherwise.
+    /// Returns the time since which the link has changed, if it has: at once if it appeared or disappeared, or its
+    /// announced capacity changed; and after a while if measured values changed.
     fn changed(&mut self, at: Duration, state: &State) -> Option<Duration> {
         if !differs(&self.now, state) {
             self.other_since = None;
@@ -135,7 +138,7 @@ impl Link {
         }
     }
 
-    /// A look without a change: it goes into the mean.
+    /// Adds a sample without a change to the mean.
     fn more(&mut self, state: &State) {
         self.looks += 1.0;
         let mean = self.changes.last_mut().and_then(|(_, mean)| mean.as_mut());
@@ -151,22 +154,22 @@ impl Link {
     }
 }
 
-/// What was recorded.
+/// The recording of a network.
 #[derive(Debug, Default)]
 pub struct Recording {
     teller: String,
-    /// By address.
+    /// The nodes' names by address.
     names: BTreeMap<String, String>,
-    /// By their ends, the one that sorts first in front.
+    /// The links by their ends, in sorted order.
     links: BTreeMap<[String; 2], Link>,
-    /// When the first look was: there the recording begins.
+    /// The time of the first sample, at which the recording begins.
     begun: Option<Duration>,
     last: Duration,
     changes: usize,
 }
 
 impl Recording {
-    /// The network at a moment. Moments come in order, and count from the first.
+    /// Takes a sample of the network. Samples must be in order of time; times count from the first.
     pub fn take(&mut self, at: Duration, network: &NetworkSnapshot, own: &[OwnLink]) {
         let at = at.saturating_sub(*self.begun.get_or_insert(at));
         self.last = at;
@@ -233,7 +236,7 @@ impl Recording {
         }
     }
 
-    /// Nodes, links, and changes after the first.
+    /// Returns the numbers of nodes, links, and changes after the first.
     pub fn counts(&self) -> (usize, usize, usize) {
         (
             self.names.len(),
@@ -242,7 +245,7 @@ impl Recording {
         )
     }
 
-    /// A scenario has no more changes, is no longer, or has no more nodes and links for so long.
+    /// Returns whether a scenario cannot have more changes, be longer, or have more nodes and links for this long.
     pub fn is_full(&self) -> bool {
         let ends = (self.names.len() + 2 * self.links.len()) as u64;
         let load = ends * (self.last.as_millis() / 1_000 + MARGIN_S);
@@ -251,7 +254,7 @@ impl Recording {
             || load >= super::NODE_SECONDS_MAX
     }
 
-    /// The scenario file.
+    /// Returns the scenario file.
     pub fn to_toml(&self, name: &str) -> String {
         let mut out = String::new();
         self.write(name, &mut out)
@@ -281,7 +284,7 @@ impl Recording {
             let ends = ends.each_ref().map(|address| self.name(address));
             writeln!(out, "\n[[link]]\na = {:?}\nb = {:?}", ends[0], ends[1])?;
             paths(out, first)?;
-            // It is there from the beginning, and down until it was seen.
+            // The scenario has the link from the beginning, and it is down until it was first seen.
             let mut before = Some(first);
             let begins = link.changes.first().map_or(Duration::ZERO, |(at, _)| *at);
             if begins > Duration::ZERO {
@@ -314,7 +317,7 @@ impl Recording {
                 }
             }
         }
-        // As many packets as a scenario may have are some calls for a day.
+        // The maximum of packets of a scenario is some calls for a day.
         let calls = (super::PACKETS_MAX as f64 / (50.0 * span_s) / 2.0) as usize;
         let others = self.names.keys().filter(|address| **address != self.teller);
         for other in others.take(calls.clamp(1, FLOWS_MAX)) {
@@ -324,7 +327,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What a node is called in the scenario: its address, where its name is too long or is another one's, too.
+    /// Returns a node's name in the scenario: its address, if its name is too long or belongs to another node too.
     fn name<'a>(&'a self, address: &'a str) -> &'a str {
         let Some(name) = self.names.get(address) else {
             return address;
@@ -346,7 +349,7 @@ fn paths(out: &mut String, [path, back]: [Path; 2]) -> std::fmt::Result {
     )
 }
 
-/// The words of a path.
+/// Returns the words of a path.
 fn words(way: Path) -> String {
     let mut words = format!("delay={:.3}ms", way.delay_us / 1e3);
     if way.jitter_us > 0.0 {
@@ -354,7 +357,7 @@ fn words(way: Path) -> String {
     }
     if way.loss >= 5e-5 {
         let _ = write!(words, " loss={:.3}%", 100.0 * way.loss.min(1.0));
-        // The chance that a run goes on; below the loss itself, losses are single.
+        // The burst is the probability that a run continues; if it is below the loss itself, losses are independent.
         let burst = 1.0 - 1.0 / way.run.max(1.0);
         if burst > way.loss {
             let _ = write!(words, " burst={:.1}%", 100.0 * burst);

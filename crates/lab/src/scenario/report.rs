@@ -1,4 +1,4 @@
-//! What a scenario has come to: a table for people, JSON for programs.
+//! The result of a scenario: a table for people, JSON for programs.
 
 use super::meter::{DelayMs, Judgement, rounded};
 use super::{Carrier, Column, Flow, Scenario};
@@ -7,28 +7,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tools::table;
 
-/// What a scenario has come to. The keys of its JSON are a contract; docs/scenario.md defines each.
+/// The result of a scenario. The keys of its JSON are a contract; docs/scenario.md defines each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The scenario's name.
     pub scenario: String,
-    /// The seed that decided everything random.
+    /// The seed of all randomness.
     pub seed: u64,
     /// How long it lasted after settling.
     pub duration_s: f64,
-    /// How many nodes there were.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many links.
+    /// Number of links.
     pub links: usize,
     /// The flows, in the file's order.
     pub flows: Vec<FlowReport>,
     /// The overlay as a whole.
     pub overlay: OverlayReport,
-    /// Things that happened in the simulator: timers, arrivals, requests.
+    /// Wake-ups of the simulator: timers, arrivals, requests.
     pub events: u64,
-    /// Datagrams that arrived somewhere.
+    /// Datagrams that arrived at a host.
     pub datagrams: u64,
-    /// A number made of every arrival: equal runs have equal ones.
+    /// A hash of every arrival: equal runs have equal hashes.
     pub trace_hash: String,
     #[serde(skip)]
     pub(crate) columns: Vec<Column>,
@@ -41,19 +41,19 @@ pub struct FlowReport {
     pub name: String,
     /// The sending node.
     pub from: String,
-    /// The receiving node; of a group, all of them.
+    /// The receiving node; for a group, all receiving nodes.
     pub to: String,
     /// `overlay`, `direct` or `tcp`.
     pub carrier: &'static str,
-    /// How many streams it has.
+    /// Number of streams.
     pub count: usize,
-    /// When its packets are late.
+    /// The time after which its packets are late.
     pub deadline_ms: Option<f64>,
-    /// Payload that came while it was judged, per second.
+    /// Payload per second that arrived in the judged span.
     pub goodput_bps: f64,
-    /// How often its packets got another way by table; none where that is not known.
+    /// How often the path of its packets by table changed; `None` if this is not known.
     pub route_changes: Option<u64>,
-    /// What became of its packets.
+    /// The results of its packets.
     #[serde(flatten)]
     pub packets: Judgement,
 }
@@ -61,33 +61,33 @@ pub struct FlowReport {
 /// The overlay as a whole, from the scenario's beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverlayReport {
-    /// Bytes of all datagrams between nodes, without what UDP and IP add.
+    /// Bytes of all datagrams between nodes, without UDP and IP headers.
     pub wire_bytes: u64,
     /// Payload bytes that hops carried: each byte once per hop.
     pub payload_bytes: u64,
-    /// The first divided by the second: what a byte of payload costs per hop.
+    /// The first divided by the second: the cost of a byte of payload per hop.
     pub wire_bytes_per_payload_byte: Option<f64>,
-    /// Bytes of packets that were sent again.
+    /// Bytes of retransmitted packets.
     pub retransmitted_bytes: u64,
     /// Bytes of repair packets, sent without a request.
     pub repair_bytes: u64,
     /// Bytes of control datagrams.
     pub control_bytes: u64,
-    /// Packets that nodes asked their neighbours for, each time counted.
+    /// Packets that nodes requested from their neighbours, each request counted.
     pub requested: u64,
-    /// Packets that were sent again.
+    /// Packets that were retransmitted.
     pub retransmitted: u64,
     /// Repair packets that were sent.
     pub repair: u64,
-    /// Packets that a hop had lost and that came after all.
+    /// Packets that a hop had lost and that arrived in the end.
     pub recovered: u64,
-    /// Links that came up, at one end each.
+    /// How often links came up, counted at each end.
     pub links_up: u64,
-    /// Links that went down, at one end each.
+    /// How often links went down, counted at each end.
     pub links_down: u64,
     /// How often nodes changed their routes.
     pub route_changes: u64,
-    /// Packets that were to be stamped and went by table, for want of a stamp.
+    /// Packets that should have been stamped but were forwarded by table, because there was no stamp.
     pub unstamped: u64,
     /// Packets that nodes dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
@@ -118,7 +118,7 @@ impl FlowReport {
     }
 }
 
-/// The payload of all receivers together, per second of the time in which it was judged.
+/// Returns the payload of all receivers together, per second of the judged span.
 fn goodput_bps(scenario: &Scenario, flow: &Flow, packets: &Judgement) -> f64 {
     let (from, until) = flow.judged(scenario.measure.from);
     let bytes = match flow.is_bulk {
@@ -130,7 +130,7 @@ fn goodput_bps(scenario: &Scenario, flow: &Flow, packets: &Judgement) -> f64 {
 }
 
 impl Report {
-    /// The documented JSON, in lines.
+    /// Returns the documented JSON, with line breaks.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report has text keys and plain values only")

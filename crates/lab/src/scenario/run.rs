@@ -1,4 +1,4 @@
-//! A simulation as a command runs it: with progress, an end by Ctrl-C, and a trace in a file.
+//! Runs a simulation for a command: with progress, an end by Ctrl-C, and a trace in a file.
 
 use super::{Report, Scenario, ScenarioError, Simulation, TraceFile};
 use base::Duration;
@@ -7,38 +7,38 @@ use std::path::{Path, PathBuf};
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Simulated time between two looks at the rest of the world: some 10 ms of ours.
+/// Simulated time between two checks for Ctrl-C: some 10 ms of real time.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The scenario's file.
     pub file: PathBuf,
-    /// Another seed than the file's.
+    /// A seed that replaces the file's.
     pub seed: Option<u64>,
-    /// Where every packet is written: pcap if it ends so, else JSON lines.
+    /// The file to which every packet is written: pcap if its name has that ending, else JSON lines.
     pub trace: Option<PathBuf>,
 }
 
-/// Why a simulation did not come to its end.
+/// Why a simulation did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The scenario cannot be used.
+    /// The scenario is not valid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// The trace could not be written.
     #[error("cannot write the trace {path}: {error}", path = path.display())]
     Trace {
-        /// Its file.
+        /// The trace's file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel refused something else.
+    /// Another operation failed in the kernel.
     #[error("the simulation failed: {0}")]
     Io(#[from] io::Error),
-    /// Ctrl-C, or the system asked to end.
+    /// Ctrl-C, or the system requested the end.
     #[error("interrupted: nothing is reported of a scenario that is not over")]
     Interrupted,
 }
@@ -46,7 +46,7 @@ pub enum RunError {
 /// Simulates a scenario file from its beginning to its end.
 ///
 /// # Errors
-/// [`RunError`]; a trace that was begun stays as far as it came.
+/// [`RunError`]; an incomplete trace stays.
 pub fn run(options: &RunOptions, progress: Progress) -> Result<Report, RunError> {
     let scenario = Scenario::load(&options.file)?;
     let interrupt = Interrupt::install()?;

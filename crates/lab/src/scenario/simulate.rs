@@ -5,8 +5,8 @@
 //!                                                               packets to send ┘ └ replies, events
 //! ```
 //!
-//! Nodes have real keys and certificates and seal what they send; all of it is drawn from the seed.
-//! When a node crashes its clients' packets are lost; when it starts again they come back at once.
+//! Nodes have real keys and certificates and seal what they send; all of it is drawn from the seed. When a node
+//! crashes, its clients' packets are lost; when it restarts, its clients reconnect at once.
 
 mod chosen;
 mod network;
@@ -35,22 +35,22 @@ use voice::frames::FRAME_SAMPLES;
 use ways::Ways;
 use wire::{HEADROOM, TAG_BYTES};
 
-/// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until
-/// then. 10 ms of 600 000 packets/s are 6 000 buffers, of 131 072.
+/// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until then. 10 ms of 600
+/// 000 packets/s are 6 000 buffers, of 131 072.
 const SLICE: Duration = Duration::from_millis(10);
-/// The same where something is answered, or written as fast as it is taken: programs act once a slice.
+/// The same if a flow is answered, or written as fast as it is accepted: programs act once per slice.
 const SHORT_SLICE: Duration = Duration::from_millis(1);
-/// What the socket of a program holds while nobody reads. Linux gives it 212 992 bytes, of which a small
-/// datagram takes 1 280 over a pair of virtual interfaces and 2 304 from a network card that fills half
-/// pages: 166 or 92. Choice: 1 664 bytes for each, between both.
+/// Number of datagrams that the socket of a program holds while nobody reads. Linux gives it 212 992 bytes, of which a
+/// small datagram takes 1 280 over a pair of virtual interfaces and 2 304 from a network card that fills half pages:
+/// 166 or 92. Choice: 1 664 bytes for each, between both.
 pub(crate) const SOCKET_DATAGRAMS: usize = 212_992 / 1_664;
-/// The same of a node, which asks for 4 MiB and is granted twice as much: where it may (packages see to it).
+/// The same for a node, which requests 4 MiB and is granted twice as much if permitted (packages set this up).
 pub(crate) const NODE_DATAGRAMS: usize = (8 << 20) / 1_664;
-/// How long what is under way may take to arrive after the end.
+/// How long packets under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// One stream's packets at one receiver: the delay of each in microseconds, in the order of sending; none for what
-/// never came.
+/// One stream's packets at one receiver: the delay of each in microseconds, in the order of sending; `None` for a
+/// packet that never arrived.
 pub(crate) type Call = Vec<Option<u32>>;
 
 /// Runs a scenario to its end. Equal seeds give equal reports.
@@ -70,7 +70,7 @@ pub struct Simulation<'s> {
     streams: Streams<'s>,
     slice: Duration,
     report: Report,
-    /// Faults that have not happened yet.
+    /// The faults that have not happened yet.
     faults: core::slice::Iter<'s, Fault>,
     next_fault: Option<&'s Fault>,
     /// Bytes on the wire before the scenario's time began.
@@ -80,17 +80,17 @@ pub struct Simulation<'s> {
     ways: Ways,
 }
 
-/// Is told of what nodes report: when, by the scenario's time, and which node, by its place.
+/// Is called for each event that a node reports: with its time, by the scenario's time, and the node's index.
 type Watch = Box<dyn FnMut(Duration, usize, &Event)>;
 
 impl<'s> Simulation<'s> {
-    /// A scenario at its very beginning: nodes are there and have not said anything.
+    /// Creates a simulation at its beginning: nodes exist and have not sent anything.
     #[must_use]
     pub fn new(scenario: &'s Scenario, seed: u64) -> Simulation<'s> {
         Simulation::with_settings(scenario, seed, scenario.node_settings())
     }
 
-    /// The same, with timers and thresholds that no profile has.
+    /// Creates a simulation with timers and thresholds that no profile has.
     pub(crate) fn with_settings(
         scenario: &'s Scenario,
         seed: u64,
@@ -122,31 +122,31 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Gives each node as many packet buffers as a real one has: they can end.
+    /// Gives each node as many packet buffers as a real one has: they can run out.
     pub(crate) fn give_buffers_of_nodes(&mut self) {
         for host in &self.network.hosts {
             self.world.set_pool(*host, Pool::of_node());
         }
     }
 
-    /// Tells `trace` of every packet from now on. Its times count from the nodes' start.
+    /// Reports every packet to `trace` from now on. Its times count from the nodes' start.
     pub fn trace(&mut self, trace: impl sim::Trace + 'static) {
         self.world.set_trace(trace);
     }
 
-    /// Tells `watch` of everything that nodes report from the scenario's zero on: when, by the
-    /// scenario's time, and which node, by its place.
+    /// Calls `watch` for everything that nodes report from the scenario's zero on: with its time, by the scenario's
+    /// time, and the node's index.
     pub(crate) fn watch(&mut self, watch: impl FnMut(Duration, usize, &Event) + 'static) {
         self.watch = Some(Box::new(watch));
     }
 
-    /// Goes on for so long; false when the scenario is over.
+    /// Runs the simulation for `span`; returns false when the scenario is over.
     pub fn run_for(&mut self, span: Duration) -> bool {
         self.run_for_while(span, |_| true)
     }
 
-    /// The same while `go_on` says so. It is told how far all has come, from 0 to 1, before each slice
-    /// of some milliseconds.
+    /// Runs the simulation while `go_on` returns true. Before each slice of some milliseconds, `go_on` gets the
+    /// completed share, from 0 to 1.
     pub fn run_for_while(&mut self, span: Duration, mut go_on: impl FnMut(f64) -> bool) -> bool {
         let end = self.end() + DRAIN;
         let until = (self.world.now() + span).min(end);
@@ -156,7 +156,7 @@ impl<'s> Simulation<'s> {
         self.world.now() < end
     }
 
-    /// Each link in each direction at this moment, in the scenario's order.
+    /// Returns each link in each direction at this moment, in the scenario's order.
     pub(crate) fn links(&self) -> Vec<LinkRecord> {
         let links = self.scenario.links.iter();
         links
@@ -165,7 +165,8 @@ impl<'s> Simulation<'s> {
             .collect()
     }
 
-    /// What protects the real-time lane from a node to its neighbour at this moment; none while either is down.
+    /// Returns the protection of the real-time lane from a node to its neighbour at this moment; `None` while either is
+    /// down.
     pub(crate) fn protection(&self, from: usize, to: usize) -> Option<ProtectionStatus> {
         let Some(Either::A(node)) = self.world.engine(self.network.hosts[from]) else {
             return None;
@@ -176,7 +177,7 @@ impl<'s> Simulation<'s> {
         Some(link.realtime.protection)
     }
 
-    /// What became of each packet, if they were kept.
+    /// Returns the result of each packet, if packets were kept.
     pub(crate) fn packets(&self) -> Vec<PacketRecord> {
         self.streams.packets()
     }
@@ -211,8 +212,8 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// The network as a node knows it at this moment; none while it is down. The node's clock is
-    /// taken to be the world's.
+    /// Returns the network as a node knows it at this moment; `None` while the node is down. The function assumes that
+    /// the node's clock is the world's.
     #[must_use]
     pub fn network_snapshot(&self, node: usize) -> Option<NetworkSnapshot> {
         match self.world.engine(*self.network.hosts.get(node)?)? {
@@ -221,7 +222,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// The links of a node as it measures them, for a [`super::Recording`].
+    /// Returns the links of a node as it measures them, for a [`super::Recording`].
     #[must_use]
     pub fn own_links(&self, node: usize) -> Vec<OwnLink> {
         let host = self.network.hosts.get(node);
@@ -233,8 +234,8 @@ impl<'s> Simulation<'s> {
         json.filter_map(|link| OwnLink::read(&link)).collect()
     }
 
-    /// Bytes that the reliable lanes of a node hold at this moment: what waits, and what is not acknowledged, each
-    /// packet of that taken for a full one. None while it is down.
+    /// Returns the bytes that the reliable lanes of a node hold at this moment: waiting packets, and unacknowledged
+    /// ones, each counted as a full packet. Returns 0 while the node is down.
     pub(crate) fn held_bytes(&self, node: usize) -> usize {
         let Some(Either::A(node)) = self.world.engine(self.network.hosts[node]) else {
             return 0;
@@ -247,20 +248,20 @@ impl<'s> Simulation<'s> {
         held.sum()
     }
 
-    /// How far it has come, from 0 to 1.
+    /// Returns the completed share, from 0 to 1.
     #[must_use]
     pub fn progress(&self) -> f64 {
         self.world.now().as_secs_f64() / (self.end() + DRAIN).as_secs_f64()
     }
 
-    /// Bytes of all datagrams between nodes since the scenario's zero, but for control packets.
+    /// Returns the bytes of all datagrams between nodes since the scenario's zero, except for control packets.
     pub(crate) fn carried_bytes(&self) -> u64 {
         let all = self.network.wire_bytes(&self.world);
         let since = all - self.settled_bytes.unwrap_or(all);
         since.saturating_sub(self.report.overlay.control_bytes)
     }
 
-    /// What it has come to so far.
+    /// Returns the results so far.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let judged = self.streams.judge(&self.world, &self.network);
@@ -283,23 +284,23 @@ impl<'s> Simulation<'s> {
         self.report
     }
 
-    /// Has all streams of packets of 160 bytes carry these in turn, so that it can be told what is heard.
+    /// Lets all streams of packets of 160 bytes carry these payloads in turn, so that the speech can be evaluated.
     pub(crate) fn say(&mut self, speech: &[[u8; FRAME_SAMPLES]]) {
         self.streams.say(speech);
     }
 
-    /// What came of it otherwise than it was sent, stream by stream.
+    /// Returns the payloads that arrived altered, stream by stream.
     pub(crate) fn altered(&self) -> Vec<Altered> {
         self.streams.altered()
     }
 
-    /// The same, and the packets of each flow's streams.
+    /// Returns the results, and the packets of each flow's streams.
     pub(crate) fn finish_with_calls(self) -> (Report, Vec<Vec<Call>>) {
         let calls = self.streams.calls(&self.world, &self.network);
         (self.finish(), calls)
     }
 
-    /// The scenario's zero.
+    /// Returns the scenario's zero.
     fn zero(&self) -> Time {
         Time::ZERO + self.scenario.settle
     }
@@ -456,7 +457,7 @@ impl<'s> Simulation<'s> {
     }
 }
 
-/// A path whose scheduled outages count from the scenario's zero, in the world's time.
+/// Returns a path whose scheduled outages count from the scenario's zero, in the world's time.
 fn shifted(model: &Model, settle: Duration) -> Model {
     let outages = model.outages().iter();
     let outages = outages.map(|&(from, until)| (from + settle, until + settle));

@@ -13,7 +13,7 @@ pub(crate) fn put(packet: &mut [u8], stream: u32, number: u32, sent: Time) {
     packet[..PACKET_BYTES_MIN].copy_from_slice(&head.to_be_bytes());
 }
 
-/// Stream, number and time of sending; nothing of what is too short.
+/// Returns stream, number and time of sending; `None` if the packet is too short.
 pub(crate) fn read(packet: &[u8]) -> Option<(u32, u32, Time)> {
     let (head, _) = packet.split_first_chunk::<PACKET_BYTES_MIN>()?;
     let head = u128::from_be_bytes(*head);

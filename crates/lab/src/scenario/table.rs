@@ -1,12 +1,12 @@
-//! Tables of a TOML file, read key by key: each value knows its line, each error says which key
-//! of what it is about, and a key that nobody knows is answered with the one that was meant.
+//! Tables of a TOML file, read key by key. Each value has its line, each error names the key and the item that it
+//! concerns, and an error about an unknown key suggests the intended one.
 
 use super::error::Mistake;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The text that is read, to find lines in.
+/// The text of the file, in which errors locate lines.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'t> {
     pub(crate) file: &'t str,
@@ -17,13 +17,13 @@ pub(crate) struct Text<'t> {
 #[derive(Clone)]
 pub(crate) struct Table<'t> {
     text: Text<'t>,
-    /// What the table is about, as errors name it.
+    /// The item that the table describes, as errors name it.
     pub(crate) what: String,
     fields: &'t DeTable<'t>,
     span: Range<usize>,
 }
 
-/// A value of a table, and where it stands.
+/// A value of a table, with its position.
 #[derive(Clone)]
 pub(crate) struct Value<'t> {
     text: Text<'t>,
@@ -43,17 +43,17 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// The text is no TOML.
+    /// Makes an error for a text that is not TOML.
     pub(crate) fn malformed(self, error: &toml::de::Error) -> Mistake {
         let span = error.span().unwrap_or(0..0);
-        // The parser says what was found and what was expected on lines of their own.
+        // The parser reports what it found and what it expected on separate lines.
         let what = error.message().trim().replace('\n', "; ");
         self.mistake(&span, String::new(), what)
     }
 }
 
 impl<'t> Table<'t> {
-    /// A table of which only `known` keys are expected.
+    /// Creates a table in which only the keys `known` are expected.
     pub(crate) fn new(
         text: Text<'t>,
         what: impl Into<String>,
@@ -80,7 +80,7 @@ impl<'t> Table<'t> {
         Ok(table)
     }
 
-    /// The value of `key`, if it is there.
+    /// Returns the value of `key`, if it is present.
     pub(crate) fn optional(&self, key: &str) -> Option<Value<'t>> {
         let value: &'t Spanned<DeValue<'t>> = self.fields.get(key)?;
         Some(Value {
@@ -91,20 +91,20 @@ impl<'t> Table<'t> {
         })
     }
 
-    /// The value of `key`, which must be there; `expected` says what it would be.
+    /// Returns the value of `key`, which must be present; `expected` describes it.
     pub(crate) fn required(&self, key: &str, expected: &str) -> Result<Value<'t>, Mistake> {
         self.optional(key)
             .ok_or_else(|| self.mistake(format!("`{key}` is missing: expected {expected}")))
     }
 
-    /// The keys that are there, of these.
+    /// Returns those of these keys that are present.
     pub(crate) fn present<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = &'k str> {
         keys.iter()
             .copied()
             .filter(|key| self.fields.contains_key(*key))
     }
 
-    /// Something is wrong with the table as a whole.
+    /// Makes an error about the table as a whole.
     pub(crate) fn mistake(&self, what: String) -> Mistake {
         self.text.mistake(&self.span, self.what.clone(), what)
     }
@@ -119,19 +119,19 @@ impl<'t> Table<'t> {
 }
 
 impl<'t> Value<'t> {
-    /// Something is wrong with the value.
+    /// Makes an error about the value.
     pub(crate) fn mistake(&self, what: impl Into<String>) -> Mistake {
         self.text.mistake(&self.span, self.key.clone(), what.into())
     }
 
-    /// A text.
+    /// Returns the value as text.
     pub(crate) fn text(&self, expected: &str) -> Result<&'t str, Mistake> {
         self.value
             .as_str()
             .ok_or_else(|| self.mistake(format!("expected {expected} in quotes")))
     }
 
-    /// A text that `read` understands.
+    /// Returns a text that `read` accepts.
     pub(crate) fn read<T>(
         &self,
         expected: &str,
@@ -141,7 +141,7 @@ impl<'t> Value<'t> {
         read(text).ok_or_else(|| self.mistake(format!("`{text}`: expected {expected}")))
     }
 
-    /// A text that parses; its error says what was expected.
+    /// Returns a text after parsing; the error contains `expected`.
     pub(crate) fn parse<T>(&self, expected: &str) -> Result<T, Mistake>
     where
         T: std::str::FromStr<Err: std::fmt::Display>,
@@ -151,7 +151,7 @@ impl<'t> Value<'t> {
             .map_err(|error| self.mistake(format!("{error}")))
     }
 
-    /// One of some words.
+    /// Returns the meaning of one of some words.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Mistake> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", listed(&names));
@@ -166,7 +166,7 @@ impl<'t> Value<'t> {
         })
     }
 
-    /// A whole number from `low` to `high`.
+    /// Returns a whole number from `low` to `high`.
     pub(crate) fn integer(&self, low: i64, high: i64) -> Result<i64, Mistake> {
         let expected = format!("a whole number from {low} to {high}");
         let Some(number) = self.value.as_integer() else {
@@ -179,7 +179,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// A number, whole or not.
+    /// Returns a number, whole or not.
     pub(crate) fn number(&self, expected: &str) -> Result<f64, Mistake> {
         let text = match (self.value.as_float(), self.value.as_integer()) {
             (Some(float), _) => float.as_str(),
@@ -190,14 +190,14 @@ impl<'t> Value<'t> {
         value.ok_or_else(|| self.mistake(format!("{text}: expected {expected}")))
     }
 
-    /// True or false.
+    /// Returns true or false.
     pub(crate) fn bool(&self) -> Result<bool, Mistake> {
         self.value
             .as_bool()
             .ok_or_else(|| self.mistake("expected true or false, without quotes"))
     }
 
-    /// A list.
+    /// Returns a list.
     pub(crate) fn list(&self, expected: &str) -> Result<Vec<Value<'t>>, Mistake> {
         let Some(array) = self.value.as_array() else {
             return Err(self.mistake(format!("expected {expected}")));
@@ -211,7 +211,7 @@ impl<'t> Value<'t> {
         Ok(values.collect())
     }
 
-    /// A table with these keys.
+    /// Returns a table with these keys.
     pub(crate) fn table(
         &self,
         what: impl Into<String>,
@@ -226,7 +226,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// The values of a table with keys of any name, in the file's order.
+    /// Returns the values of a table with keys of any name, in the file's order.
     pub(crate) fn entries(&self) -> Result<Vec<(&'t str, Value<'t>)>, Mistake> {
         let Some(fields) = self.value.as_table() else {
             return Err(self.mistake(format!("expected a table: write [{}]", self.key)));
@@ -246,28 +246,28 @@ impl<'t> Value<'t> {
         Ok(entries.into_iter().map(value).collect())
     }
 
-    /// The values of a list, or the one value.
+    /// Returns the values of a list, or the single value.
     pub(crate) fn one_or_more(&self) -> Vec<Value<'t>> {
         self.list("").unwrap_or_else(|_| vec![self.clone()])
     }
 
-    /// Whether it is a table.
+    /// Returns whether it is a table.
     pub(crate) fn is_table(&self) -> bool {
         self.value.as_table().is_some()
     }
 
-    /// A number, or an error that says what else it could be.
+    /// Returns a number, or an error that also mentions the alternatives.
     pub(crate) fn number_or(&self, expected: &str) -> Result<f64, Mistake> {
         let number = self.number("");
         number.map_err(|_| self.mistake(format!("expected {expected}")))
     }
 
-    /// A text, if it is one.
+    /// Returns the text, if it is one.
     pub(crate) fn as_text(&self) -> Option<&'t str> {
         self.value.as_str()
     }
 
-    /// Tables with these keys; `name` names each by its number.
+    /// Returns tables with these keys; `name` names each by its number.
     pub(crate) fn tables(
         &self,
         name: impl Fn(usize) -> String,
@@ -284,7 +284,7 @@ impl<'t> Value<'t> {
     }
 }
 
-/// `` `a`, `b` and `c` ``.
+/// Formats names as `` `a`, `b` and `c` ``.
 pub(crate) fn listed(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {

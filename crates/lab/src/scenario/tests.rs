@@ -13,14 +13,14 @@ use std::rc::Rc;
 const PAIR: &str = "[scenario]\nname = 'pair'\nduration = '2s'\n\
     [[node]]\nname = 'a'\n[[node]]\nname = 'b'\n\
     [[link]]\na = 'a'\nb = 'b'\npath = 'delay=10ms'\n";
-/// Lines of [`PAIR`].
+/// Number of lines of [`PAIR`].
 const LINES: usize = 11;
 
 fn parsed(text: &str) -> Scenario {
     Scenario::parse("test.toml", text).unwrap()
 }
 
-/// [`PAIR`] and more, run with its own seed.
+/// Runs [`PAIR`] and more, with its own seed.
 fn run(more: &str) -> Report {
     let scenario = parsed(&format!("{PAIR}{more}"));
     simulate(&scenario, scenario.seed)
@@ -55,7 +55,7 @@ fn every_example_runs() {
             let (name, packets) = (&flow.name, &flow.packets);
             assert_eq!(packets.refused, 0, "{file}: {name}");
             let idle = packets.sent == 0;
-            // What a stream has not delivered at the end waits, and one that is given too much has much to wait.
+            // Messages that a stream has not delivered at the end still wait, and an overloaded stream has many.
             let waits = packets.received > 0
                 && scenario
                     .flows
@@ -75,7 +75,7 @@ fn the_chain_recovers_what_the_direct_path_loses() {
     let report = example("chain.toml");
     let [overlay, direct] = [0, 1].map(|n| &report.flows[n].packets);
     assert_eq!((overlay.sent, direct.sent), (30_000, 30_000));
-    // Half the time 5 %, half the time 10 %.
+    // The path loses 5 % half of the time, and 10 % the other half.
     assert!((6.5..8.5).contains(&direct.lost_pct), "{direct:?}");
     assert!(overlay.lost_pct + overlay.late_pct < 0.5, "{overlay:?}");
     assert_eq!(overlay.delay_ms.p50, Some(50.0));
@@ -88,7 +88,7 @@ fn calls_go_around_a_crashed_relay_and_back() {
     let report = example("diamond.toml");
     for flow in &report.flows {
         let packets = &flow.packets;
-        // What is sent until the link is in doubt is lost; then copies go the other way.
+        // Packets that are sent before the link is in doubt are lost; then copies take the other path.
         assert!(
             (100.0..250.0).contains(&packets.longest_gap_ms),
             "{packets:?}"
@@ -107,7 +107,7 @@ fn a_partition_silences_only_what_crosses_it() {
     let [within, between] = [0, 1].map(|n| &report.flows[n].packets);
     assert!(within.lost_pct < 1.0 && within.gaps == 0, "{within:?}");
     assert_eq!(between.gaps, 1, "{between:?}");
-    // From the last packet before the cut until those that are recovered after it.
+    // The gap lasts from the last packet before the cut until those that are recovered after it.
     assert!((9_800.0..10_400.0).contains(&between.longest_gap_ms));
     assert_eq!((within.duplicates, between.duplicates), (0, 0));
     assert_eq!(between.reordered, 0, "handed over in order");
@@ -138,14 +138,14 @@ fn stamped_flows_get_through_and_only_best_asks_for_a_deadline() {
         assert!(!of(&format!("routing = '{routing}'")), "{routing}");
     }
     assert!(of("class = 'best-effort'\nrouting = 'best'"));
-    // A packet that has no room for its stamp goes in fragments.
+    // A packet without room for its stamp is sent in fragments.
     let long =
         run("[[flow]]\nfrom = 'a'\nto = 'b'\nrouting = 'disjoint'\npacket = 1392\nstop = '1s'");
     let packets = &long.flows[0].packets;
     assert_eq!((packets.refused, packets.lost), (0, 0), "{packets:?}");
 }
 
-/// A scenario with everything random in it.
+/// A scenario with every kind of randomness.
 const RANDOM: &str = "[[flow]]\nfrom = 'a'\nto = 'b'\npattern = 'pareto'\ncount = 3\n\
     [[flow]]\nfrom = 'b'\nto = 'a'\ndirect = true\npattern = 'talkspurts'\ncount = 3\n\
     path = 'delay=5ms jitter=3ms reorder duplicate=5% loss=10% burst=30%'\n\
@@ -171,7 +171,7 @@ fn one_seed_gives_one_report_and_one_trace_byte_for_byte() {
     assert!(first.1.lines().count() > 300);
     assert_ne!(first.0.trace_hash, other.0.trace_hash);
     assert_ne!(first.1, other.1);
-    // Neither the trace nor the steps in which it runs change the course of events.
+    // Neither the trace nor the steps in which the simulation runs change the course of events.
     let scenario = parsed(&format!("{PAIR}{RANDOM}"));
     assert_eq!(simulate(&scenario, 1).flows, first.0.flows);
 }
@@ -195,13 +195,13 @@ fn faults_reach_both_directions_and_direct_paths() {
                       [[fault]]\nat = '250ms'\nevery = '500ms'\ntimes = 2\nkind = 'link-up'\n\
                       flow = 'x'\n",
     );
-    // Down for the first 250 ms of two half seconds, then for the whole second second.
+    // The path is down for the first 250 ms of two half seconds, then for the whole second second.
     let packets = &report.flows[0].packets;
     assert_eq!(packets.lost, 13 + 13 + 50, "{packets:?}");
 }
 
-/// For 300 ms nobody reads at the receiver: what had arrived by then is late, nothing is lost, over the
-/// overlay and beside it. What a stalled sender would have sent it sends later, and that is in time.
+/// For 300 ms nobody reads at the receiver: packets that arrived in this time are late, and none is lost, over the
+/// overlay and outside it. A stalled sender sends its packets later, and they are in time.
 #[test]
 fn packets_wait_for_a_node_that_is_stalled() {
     let flows = "[[flow]]\nfrom = 'a'\nto = 'b'\n\
@@ -214,7 +214,7 @@ fn packets_wait_for_a_node_that_is_stalled() {
     let report = stalled("b");
     for flow in &report.flows {
         let packets = &flow.packets;
-        // Of 15 packets in 300 ms the last five have waited for no more than the deadline.
+        // Of 15 packets in 300 ms, the last five have waited no longer than the deadline.
         assert!(
             (8..=12).contains(&(packets.late + packets.lost)),
             "{packets:?}"
@@ -586,7 +586,7 @@ fn addresses_are_given_where_none_is_asked_for() {
     assert_eq!(addresses, ["10.7.0.2", "10.7.0.1", "10.7.0.3"]);
 }
 
-/// A scenario on a generated network.
+/// Parses a scenario on a generated network.
 fn generated(topology: &str) -> Result<Scenario, Mistake> {
     let text = format!("[scenario]\nname='x'\nduration='2s'\n[topology]\n{topology}\n");
     Scenario::parse("test.toml", &text)
@@ -737,8 +737,7 @@ fn mistakes_in_a_topology_are_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// An example with a piece cut out or doubled is a scenario, or an error with a line that the
-    /// file has.
+    /// An example with a piece cut out or doubled is a scenario, or gives an error with a line that the file has.
     #[test]
     fn no_text_panics(which in 0usize..6, at in any::<u16>(), len in 1usize..60, doubled: bool) {
         let text = std::fs::read_to_string(&examples()[which]).unwrap();
@@ -754,8 +753,8 @@ proptest! {
     }
 }
 
-/// The same on every machine, in debug and in release. Whoever changes what nodes say, or when,
-/// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
+/// The number is the same on every machine, in debug and in release. If you change what nodes send, or when, or the
+/// simulator, put the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
     assert_eq!(example("diamond.toml").trace_hash, "400b6d324ca2975b");

@@ -1,4 +1,4 @@
-//! The file that a simulation's packets are written to: pcap by its name, JSON lines otherwise.
+//! The file to which a simulation's packets are written: pcap by its name, JSON lines otherwise.
 
 use sim::trace::{Packet, json_line, pcap};
 use std::cell::RefCell;
@@ -7,8 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-/// A trace on its way into a file. The writing goes through a buffer; [`TraceFile::finish`] tells
-/// whether all of it arrived.
+/// A trace that is written to a file through a buffer; [`TraceFile::finish`] returns whether everything was written.
 #[derive(Debug, Clone)]
 pub struct TraceFile(Rc<RefCell<Writer>>);
 
@@ -17,18 +16,17 @@ struct Writer {
     file: BufWriter<File>,
     is_pcap: bool,
     packets: u64,
-    /// The first thing that went wrong; nothing is written behind it.
+    /// The first error; nothing is written after it.
     failed: Option<io::Error>,
     line: String,
     record: Vec<u8>,
 }
 
 impl TraceFile {
-    /// A new file: pcap for tcpdump and Wireshark if the name ends in `.pcap`, else a JSON object
-    /// per line.
+    /// Creates a file: pcap for tcpdump and Wireshark if the name ends in `.pcap`, else a JSON object per line.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(path: &Path) -> io::Result<TraceFile> {
         let mut file = BufWriter::new(File::create(path)?);
         let is_pcap = path.extension().is_some_and(|ending| ending == "pcap");
@@ -45,17 +43,17 @@ impl TraceFile {
         }))))
     }
 
-    /// What [`super::Simulation::trace`] takes.
+    /// Returns the sink for [`super::Simulation::trace`].
     #[must_use]
     pub fn sink(&self) -> impl sim::Trace + 'static {
         let writer = self.0.clone();
         move |packet: &Packet<'_>| writer.borrow_mut().write(packet)
     }
 
-    /// Ends the file; how many lines or records it has.
+    /// Ends the file, and returns how many lines or records it has.
     ///
     /// # Errors
-    /// The first thing that went wrong: the file is then incomplete.
+    /// The first error: the file is then incomplete.
     pub fn finish(self) -> io::Result<u64> {
         let mut writer = self.0.borrow_mut();
         match writer.failed.take() {

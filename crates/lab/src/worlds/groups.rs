@@ -1,4 +1,4 @@
-//! The groups of a world: members come and go, sources send, and what each member got of each packet.
+//! The groups of a world: members join and leave, sources send, and the arrivals at each member.
 //!
 //! ```text
 //!   members:   join ── leave ── join …   (a node has one of each group; a crash ends it, a restart
@@ -6,8 +6,8 @@
 //!   operator:  by Scribe ── by link state ── by Scribe
 //!   sources:   ─┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴┴▶  whether anybody is a member or not
 //! ```
-//! Always: each member gets each packet at most once, as it was sent and in time; who has left gets
-//! nothing. After all has healed each member gets every packet.
+//! At all times each member gets each packet at most once, unaltered and in time; a node that has left gets nothing.
+//! After all faults have ended, each member gets every packet.
 
 use super::network::Nodes;
 use super::plan::{Group, Plan};
@@ -19,41 +19,41 @@ use std::collections::BTreeMap;
 use wire::HEADROOM;
 use wire::groups::{Setting, TreeBuilder, Ways};
 
-/// Bytes of payload that say which packet it is and when it was sent.
+/// Bytes of payload that identify the packet and contain its time of sending.
 const LABEL_BYTES: usize = 16;
 const PAYLOAD_BYTES: usize = 160;
 const PORT: VirtualPort = VirtualPort(5_000);
-/// The first clients that are members, and that send.
+/// The first client numbers of members, and of sources.
 const MEMBERS: u32 = 40_000_000;
 const SOURCES: u32 = 41_000_000;
 
-/// A source of a group: its place among the groups, and among the sources of that one.
+/// A source of a group: the index of the group, and the index among the group's sources.
 type Source = (usize, usize);
 
 /// All groups.
 pub(super) struct Groups {
     pub(super) groups: Vec<Group>,
     start: Time,
-    /// Per group and node: since when it has a member, if it has.
+    /// Per group and node: since when the node has a member, if it has one.
     members: Vec<Vec<Option<Time>>>,
-    /// Per group and node: whether it is to have one when it starts again.
+    /// Per group and node: whether the node should have a member after a restart.
     wanted: Vec<Vec<bool>>,
-    /// How the operator wants each group's tree built at present.
+    /// The builder of each group's tree that the operator has chosen at present.
     builders: Vec<TreeBuilder>,
     /// Packets sent, by source.
     sent: BTreeMap<Source, usize>,
-    /// When each packet came, by source and node.
+    /// When each packet arrived, by source and node.
     arrivals: BTreeMap<(Source, usize), Vec<Option<Time>>>,
-    /// The latest one delivered since the member joined, likewise.
+    /// The latest packet delivered since the member joined, by source and node.
     latest: BTreeMap<(Source, usize), usize>,
-    /// Per node: when it lost its memory last.
+    /// Per node: when it last lost its memory.
     forgot: Vec<Option<Time>>,
-    /// Copies that came.
+    /// Number of copies that arrived.
     pub(super) received: u64,
 }
 
 impl Groups {
-    /// The first members join, sources open their sockets.
+    /// Lets the first members join, and opens the sources' sockets.
     pub(super) fn open(nodes: &mut Nodes<'_>, plan: &Plan) -> Groups {
         let groups = plan.groups.clone();
         let mut all = Groups {
@@ -79,12 +79,12 @@ impl Groups {
         all
     }
 
-    /// A node is down, and its members with it.
+    /// Removes the members of a node that is down.
     pub(super) fn on_crash(&mut self, node: usize) {
         self.members.iter_mut().for_each(|of| of[node] = None);
     }
 
-    /// A node has restarted: its clients open their sockets again.
+    /// Reopens the sockets of a restarted node's clients.
     pub(super) fn reopen(&mut self, nodes: &mut Nodes<'_>, node: usize) {
         self.forgot[node] = Some(nodes.world.now());
         self.on_crash(node);
@@ -108,7 +108,7 @@ impl Groups {
         }
     }
 
-    /// The operator says who builds a group's tree.
+    /// Sets the builder of a group's tree at the operator.
     fn choose(&mut self, nodes: &mut Nodes<'_>, g: usize, tree: TreeBuilder) {
         self.builders[g] = tree;
         let is_told = tree == TreeBuilder::Scribe || self.groups[g].switches;
@@ -158,7 +158,7 @@ impl Groups {
         self.members[g][node] = None;
     }
 
-    /// Somebody joins or leaves, or an operator changes his mind.
+    /// Lets a member join or leave, or an operator change the builder.
     pub(super) fn stir(&mut self, nodes: &mut Nodes<'_>, rng: &mut Rng) -> Option<String> {
         let g = rng.below(self.groups.len() as u64) as usize;
         if self.groups[g].switches && rng.chance(0.1) {
@@ -183,7 +183,7 @@ impl Groups {
         Some(format!("node {node} {verb} group {g}"))
     }
 
-    /// Operators come to what the plan says.
+    /// Lets operators choose the builder of the plan.
     pub(super) fn settle(&mut self, nodes: &mut Nodes<'_>) {
         for g in 0..self.groups.len() {
             if self.builders[g] != self.groups[g].builder {
@@ -192,7 +192,7 @@ impl Groups {
         }
     }
 
-    /// All members leave, and nothing is said of the groups any more.
+    /// Lets all members leave, and withdraws the settings of the groups.
     pub(super) fn close(&mut self, nodes: &mut Nodes<'_>) {
         for g in 0..self.groups.len() {
             for node in self.members(g).collect::<Vec<_>>() {
@@ -202,7 +202,7 @@ impl Groups {
         }
     }
 
-    /// Schedules what is sent before `until`.
+    /// Schedules the packets that are sent before `until`.
     pub(super) fn send(&mut self, nodes: &mut Nodes<'_>, until: Time) {
         for (of, at) in self.sources() {
             let group = &self.groups[of.0];
@@ -213,7 +213,7 @@ impl Groups {
                     break;
                 }
                 self.sent.insert(of, n + 1);
-                // A host without a buffer sends nothing, and the packet counts as lost.
+                // A host without a free buffer sends nothing, and the packet counts as lost.
                 let bytes = payload(of, n, when);
                 if let Some(payload) = nodes.world.pool().copy_of(HEADROOM, &bytes) {
                     let (to, port) = (address(of.0), PORT);
@@ -225,7 +225,7 @@ impl Groups {
         }
     }
 
-    /// A client got a packet of a group. What must not be is the error.
+    /// Handles a packet of a group at a client. Returns an error if a condition is violated.
     pub(super) fn on_datagram(
         &mut self,
         at: Time,
@@ -262,7 +262,7 @@ impl Groups {
         let group = &self.groups[of.0];
         let options = &group.options;
         let delay = at.since(when);
-        // A tree of Scribe leads by the same links several times.
+        // A tree of Scribe may use the same links several times.
         let by_scribe = group.switches || group.builder == TreeBuilder::Scribe;
         let slack = slack * if by_scribe { 4 } else { 1 };
         if options.deadline.is_some_and(|most| delay > most + slack) {
@@ -292,7 +292,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Sources and where they are.
+    /// Returns the sources and their nodes.
     pub(super) fn sources(&self) -> Vec<(Source, usize)> {
         let groups = self.groups.iter().enumerate();
         let all = groups.flat_map(|(g, group)| {
@@ -302,18 +302,18 @@ impl Groups {
         all.collect()
     }
 
-    /// The nodes that have a member of a group.
+    /// Returns the nodes that have a member of a group.
     pub(super) fn members(&self, g: usize) -> impl Iterator<Item = usize> + '_ {
         let nodes = self.members[g].iter().enumerate();
         nodes.filter_map(|(node, joined)| joined.map(|_| node))
     }
 
-    /// Packets sent by all sources.
+    /// Returns the number of packets sent by all sources.
     pub(super) fn sent(&self) -> u64 {
         self.sent.values().map(|n| *n as u64).sum()
     }
 
-    /// Packets of a source that were sent in a time and did not come to a node.
+    /// Returns the number of packets of a source that were sent in a span and did not arrive at a node.
     pub(super) fn lost_between(&self, of: Source, node: usize, from: Time, until: Time) -> usize {
         let came = self
             .arrivals
@@ -326,13 +326,13 @@ impl Groups {
         all.filter(counts).filter(is_lost).count()
     }
 
-    /// Which packets came and when: what must not depend on how datagrams are handed over.
+    /// Returns which packets arrived and when: this must not depend on how datagrams are handed over.
     pub(super) fn deliveries(self) -> impl Iterator<Item = Vec<Option<Time>>> {
         self.arrivals.into_values()
     }
 }
 
-/// The address of a group.
+/// Returns the address of a group.
 pub(super) const fn address(g: usize) -> NodeAddr {
     NodeAddr(0xefc0_0100 + g as u32)
 }

@@ -1,4 +1,4 @@
-//! One world from its beginning to its end: what happens, and what must never.
+//! One world from its beginning to its end: its events, and its conditions.
 
 use super::groups::Groups;
 use super::intruder::Intruder;
@@ -16,32 +16,33 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// After everything has healed: every node knows the same, and reaches every other.
+/// The time after the end of all faults within which every node must have the same records, and reach every other.
 pub const WHOLE_WITHIN: Duration = Duration::from_secs(5);
-/// How far ahead packets are scheduled, and how often a world is looked at.
+/// How far ahead packets are scheduled, and how often a world is checked.
 const SLICE: Duration = Duration::from_millis(50);
-/// How often, of such looks, somebody joins or leaves a group.
+/// The probability, per check, that a member joins or leaves a group.
 const STIRS: f64 = 0.15;
-/// Times that a second without a change of routes is looked for.
+/// Number of attempts to find a second without a change of routes.
 const QUIET_TRIES: usize = 20;
-/// Longest that anything stays under way, or waits for its deadline, once streams have ended.
+/// The longest time that anything stays under way, or waits for its deadline, after streams have ended.
 const DRAIN: Duration = Duration::from_secs(3);
-/// After everything has healed streams get on until their end: a peer that has restarted while the
-/// stream was idle is found by the next question, and what was lost by a few retransmissions. So
-/// long without a byte and they are stuck.
+/// After all faults have ended, streams progress until their end: a restarted peer of an idle stream is found by the
+/// next probe, and losses are recovered by a few retransmissions. After this time without a byte, a stream counts as
+/// stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
-/// A path that loses half of what it carries takes its time over a full buffer, but not for ever.
+/// The longest time for all streams to finish: a path that loses half of its packets takes long for a full buffer, but
+/// not for ever.
 const FINISHED_WITHIN: Duration = Duration::from_secs(600);
-/// After that, moments at which idle nodes may have no hello under way. Ten seconds: for some of them nodes ask what has become
-/// of the last packets, and the links that carry this are not idle.
+/// Number of later moments at which idle nodes may have no hello under way. They cover ten seconds: in a part of this
+/// time nodes probe for the fate of the last packets, and the links that carry the probes are not idle.
 const IDLE_LOOKS: usize = 8_000;
 const IDLE_STEP: Duration = Duration::from_micros(1_300);
 
-/// What one world came to.
+/// The results of one world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Past {
     pub(super) nodes: usize,
-    /// From when everything had healed until the network was whole.
+    /// Time from the end of all faults until the network was complete.
     pub(super) whole_after: Duration,
     pub(super) sent: u64,
     pub(super) received: u64,
@@ -50,14 +51,14 @@ pub(super) struct Past {
     pub(super) group_sent: u64,
     pub(super) group_received: u64,
     pub(super) forged: u64,
-    /// Flows that were held against twins.
+    /// Number of flows that were compared with twins.
     pub(super) compared: u64,
     pub(super) events: u64,
     pub(super) simulated: Duration,
     pub(super) digest: u64,
 }
 
-/// A world while it runs.
+/// A running world.
 struct History<'p> {
     plan: &'p Plan,
     rng: Rng,
@@ -65,28 +66,28 @@ struct History<'p> {
     streams: Streams,
     sessions: Sessions,
     groups: Groups,
-    /// What chooses who joins and leaves.
+    /// The generator that determines who joins and leaves.
     stirring: Rng,
-    /// Members come and go no more.
+    /// Whether members no longer join and leave.
     settled: bool,
     intruder: Intruder,
     dropped: BTreeMap<Drop, u64>,
     originated: u64,
     forwarded: u64,
     route_changes: u64,
-    /// A node has forgotten what it sent on.
+    /// Whether a node has lost its record of forwarded packets.
     forgetful: bool,
     past: Past,
     told: Option<Told>,
 }
 
-/// What happened in words; it outlives a world that fails.
+/// The events as text; it remains available if a world fails.
 pub(super) type Told = Rc<RefCell<Vec<String>>>;
 
-/// What somebody outside wants to see of each packet.
+/// An external observer of each packet.
 pub(super) type Witness = Box<dyn FnMut(&Packet<'_>)>;
 
-/// Runs the world of a seed. An error is what must not happen; panics are the caller's.
+/// Runs the world of a seed. An error is a violated condition; the caller must handle panics.
 pub(super) fn live(
     seed: u64,
     told: Option<Told>,
@@ -185,7 +186,7 @@ impl<'p> History<'p> {
         }
     }
 
-    /// Draws new losses for a link, each direction for itself.
+    /// Draws new losses for a link, separately for each direction.
     fn disturb(&mut self, link: usize) {
         let mut path = || {
             let lossless = self.rng.chance(0.5);
@@ -201,7 +202,7 @@ impl<'p> History<'p> {
         let faults = self.rng.below(16);
         let patience_ms = if self.rng.chance(0.1) { 6_000 } else { 1_200 };
         for _ in 0..faults {
-            // Faults come one upon the other, or after what came before was dealt with.
+            // Faults follow each other closely, or after the network has reacted to the previous one.
             let close = self.rng.chance(0.3);
             let span = 1 + self.rng.below(if close { 60 } else { patience_ms });
             self.run(Duration::from_millis(span))?;
@@ -211,7 +212,7 @@ impl<'p> History<'p> {
         self.run(span)
     }
 
-    /// One thing that goes wrong, or ends to.
+    /// Causes one fault, or ends one.
     fn fault(&mut self) {
         let i = self.rng.below(self.plan.nodes as u64) as usize;
         let link = self.rng.below(self.plan.links.len() as u64) as usize;
@@ -259,7 +260,7 @@ impl<'p> History<'p> {
         self.groups.reopen(&mut self.nodes, i);
     }
 
-    /// Everything heals, but for the losses that the plan leaves.
+    /// Ends all faults, except for the losses of the plan.
     fn peace(&mut self) -> Result<(), String> {
         self.tell(|| "peace".to_owned());
         self.nodes.world.heal();
@@ -278,12 +279,12 @@ impl<'p> History<'p> {
         Ok(())
     }
 
-    /// Lets time pass with the streams on, and looks whether anything happened that must not.
+    /// Lets time pass while the streams run, and checks the conditions.
     fn run(&mut self, span: Duration) -> Result<(), String> {
         let end = self.nodes.world.now() + span;
         while self.nodes.world.now() < end {
             let until = (self.nodes.world.now() + SLICE).min(end);
-            // Before what is sent at this very moment.
+            // This is done before packets of the same moment are sent.
             if !self.settled && !self.plan.groups.is_empty() && self.stirring.chance(STIRS) {
                 let stirred = self.groups.stir(&mut self.nodes, &mut self.stirring);
                 if let Some(what) = stirred {
@@ -304,7 +305,8 @@ impl<'p> History<'p> {
     fn pass(&mut self, until: Time) -> Result<(), String> {
         self.nodes.world.run_until(until);
         self.observe();
-        // A node takes a packet that half of its link's delay would bring in time: once, as nothing is left then.
+        // A node accepts a packet that would arrive in time with half of its link's delay: this happens once, because
+        // no time is left then.
         let doubt_us = DELAY_MAX_US / 2;
         let slack_us = (JITTER_MAX_US + 200) * self.plan.nodes as u64 + doubt_us;
         let slack = Duration::from_micros(slack_us);
@@ -314,8 +316,8 @@ impl<'p> History<'p> {
             slack,
         )?;
         self.sessions.act(&mut self.nodes);
-        // A packet crosses each link once each way at most, but for nodes that forget that it did;
-        // the edges of a shared tree are paths.
+        // A packet crosses each link at most once in each direction, except if nodes lose their record of it; the edges
+        // of a shared tree are paths.
         let ways = match self.plan.has_scribe() {
             true => self.plan.nodes * self.plan.nodes,
             false => self.plan.links.len(),
@@ -375,15 +377,15 @@ impl<'p> History<'p> {
         self.nodes.complaint().or_else(trees)
     }
 
-    /// Where links lose nothing, all that is sent now arrives, as far as its time to live and its
-    /// deadline permit; everywhere the network is whole again.
+    /// Checks that the network is complete again, and if links lose nothing, that all packets sent now arrive, as far
+    /// as their time to live and their deadline permit.
     fn serve(&mut self) -> Result<(), String> {
-        // Streams of restarted nodes find their numbers.
+        // Streams of restarted nodes need time to find their numbers.
         self.run(Duration::from_secs(1))?;
         let (mut from, mut until) = (Time::ZERO, Time::ZERO);
         let mut quiet = false;
         for _ in 0..QUIET_TRIES {
-            // While routes change, packets may meet a loop and end there.
+            // While routes change, packets may enter a loop and be dropped.
             let known = self.route_changes;
             let shape = trees::shape(&self.nodes, &self.groups);
             self.run(Duration::from_millis(300))?;
@@ -408,7 +410,7 @@ impl<'p> History<'p> {
             return Ok(());
         }
         for (i, stream) in self.streams.streams().iter().enumerate() {
-            // Any loop-free path, whatever the metric.
+            // The limit covers any loop-free path, whatever the metric.
             let hops = (self.plan.nodes - 1) as u64;
             let longest = Duration::from_micros((DELAY_MAX_US + 2 * JITTER_MAX_US) * hops);
             let options = &stream.options;
@@ -427,8 +429,8 @@ impl<'p> History<'p> {
         Ok(())
     }
 
-    /// Each member got every packet of its group that was sent in a time, as far as its time to live
-    /// and its deadline permit.
+    /// Checks that each member got every packet of its group that was sent in a span, as far as its time to live and
+    /// its deadline permit.
     fn check_groups(&self, from: Time, until: Time) -> Result<(), String> {
         for (of, source) in self.groups.sources() {
             let options = &self.groups.groups[of.0].options;
@@ -451,12 +453,12 @@ impl<'p> History<'p> {
         Ok(())
     }
 
-    /// Whatever was written on reliable streams comes, and their ends; then all of them close.
+    /// Waits until all data written on reliable streams arrives, with the streams' ends; then closes all of them.
     fn finish_sessions(&mut self) -> Result<(), String> {
         self.sessions.end();
         let start = self.nodes.world.now();
         let hops = self.plan.hops();
-        // Without recovery on the hops a long lossy path carries next to nothing.
+        // Without recovery on the hops, a long lossy path carries next to nothing.
         let kept = 1.0 - self.plan.loss_in_peace as f64 / 100.0;
         let counts = |session: &Session| {
             let hops = 2 * hops[session.from][session.to];
@@ -486,7 +488,7 @@ impl<'p> History<'p> {
         }
     }
 
-    /// What the world came to, when all packet buffers have come back.
+    /// Returns the results of the world after all packet buffers have been returned.
     fn end(mut self) -> Result<(Past, Deliveries), String> {
         for look in 0.. {
             if self.nodes.world.pool().in_use() == (0, 0) {

@@ -1,4 +1,4 @@
-//! Hostile worlds: one member of the network, with a valid certificate, does what it likes.
+//! Hostile worlds: one member of the network, with a valid certificate, behaves arbitrarily.
 //!
 //! ```text
 //!   seed ─▶ scene: 3 to 10 nodes, calls, groups, streams of honest nodes; a member, and what it does
@@ -8,22 +8,22 @@
 //!             └─▶ its twin: the member is dead from the beginning                      └ compared ┘
 //! ```
 //!
-//! Honest flows keep what honest paths allow, and what those allow the twin shows: a flow that has no
-//! way but through the member loses everything there too. Once the honest have had their time to
-//! react (a black hole's depends on how much it swallows; a lie about links makes one that swallows everything;
-//! nothing else has one),
+//! Honest flows must keep the quality that honest paths allow, which the twin shows: a flow whose only path leads
+//! through the member loses everything there too. The comparison begins after the honest nodes had time to react. The
+//! time for a black hole depends on the share that it discards; a lie about links causes a black hole that discards
+//! everything; other deeds have no such time.
 //!
 //! ```text
 //!   lost <= the twin's + 0.5 points + three standard errors of it
 //! ```
 //!
-//! Always: what an application gets was sent by the honest node that it is said to be from, as it was
-//! sent, once, in order; reliable streams bring every byte and end; no buffers are missing; what
-//! nodes remember stays small; nobody panics. What comes in the name of the member, or of nobody, it may
-//! say as it likes. Members of groups are honest: a member of a group has its keys, and could forge.
+//! At all times: an application gets only packets that their honest sender has sent, unaltered, once, in order;
+//! reliable streams deliver every byte and end; no buffers are missing; the nodes' tables stay small; no node panics.
+//! Packets in the name of the member, or of a non-existent node, may contain anything. Members of groups are honest: a
+//! member of a group has its keys, and could forge.
 //!
-//! Each fault is of a [`Kind`]. Some kinds are open faults of the engine: docs/security.md says which. They
-//! fail a world like any other.
+//! Each fault has a [`Kind`]. Some kinds are open faults of the engine; docs/security.md lists them. They fail a world
+//! like any other.
 
 mod craft;
 mod kind;
@@ -53,28 +53,28 @@ use sim::{Answer, Arrivals};
 use std::collections::BTreeMap;
 use treason::LIE_FELT;
 
-/// How far ahead packets are scheduled, and how often a world is looked at.
+/// How far ahead packets are scheduled, and how often a world is checked.
 const SLICE: Duration = Duration::from_millis(50);
-/// What has not come so long after is lost.
+/// A packet that has not arrived after this time counts as lost.
 const DRAIN: Duration = Duration::from_secs(1);
-/// Streams end within so long.
+/// The time within which streams must end.
 const FINISHED_WITHIN: Duration = Duration::from_secs(60);
-/// What a flow may lose beyond its twin.
+/// The share that a flow may lose in addition to its twin.
 const WORSE: f64 = 0.005;
-/// A flow that has lost so much in the twin has no other way.
+/// A flow that loses this share in the twin has no other path.
 const CUT_OFF: f64 = 0.5;
-/// What the deeds of a member may add to the memory that a node needs for packets.
+/// The largest addition by the member's deeds to the memory that a node needs for packets.
 const GROWTH_BYTES: usize = 16 << 20;
 /// Records of one origin: its links, its certificate, its groups.
 const RECORDS_PER_ORIGIN: usize = 2 + wire::groups::PARTS;
-/// What is told of one world.
+/// Most faults that are reported of one world.
 const FAULTS_MAX: usize = 6;
 
-/// What came of the flows of a world in the time that is judged.
+/// The results of the flows of a world in the judged span.
 struct Outcome {
-    /// From when until when.
+    /// The judged span.
     judged: (Time, Time),
-    /// Lost, of so many, for each call and then for each member of each group.
+    /// For each call and then for each member of each group: the name, the lost packets, and the number of packets.
     flows: Vec<(String, usize, usize)>,
     unfinished: Option<String>,
     resets: u64,
@@ -83,8 +83,8 @@ struct Outcome {
     past: Past,
 }
 
-/// Lives the world of a seed and its twin. An error is what must not happen; panics are the caller's. Each `draw`
-/// is another course of the same scene: other losses, other delays, and other dice of the member.
+/// Runs the world of a seed and its twin. An error is a violated condition; the caller must handle panics. Each `draw`
+/// is another course of the same scene: other losses, other delays, and other random choices of the member.
 pub(super) fn live(
     seed: u64,
     draw: u64,
@@ -136,7 +136,7 @@ pub(super) fn live(
     })
 }
 
-/// A world while it is lived.
+/// A running world.
 struct Life<'s> {
     scene: &'s Scene,
     nodes: Nodes<'s>,
@@ -146,7 +146,7 @@ struct Life<'s> {
     dropped: BTreeMap<Drop, u64>,
     buffers: usize,
     faults: Vec<(Kind, String)>,
-    /// Streams that the member opened and that were accepted.
+    /// Number of streams that the member opened and that were accepted.
     strangers: u32,
     told: Option<Told>,
 }
@@ -188,7 +188,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    /// Lives to the end. The twin is judged over the same time as the world.
+    /// Runs to the end. The twin is judged over the same span as the world.
     fn lived(mut self, judged: Option<(Time, Time)>) -> Result<Outcome, Worse> {
         let (mut from, mut until) = judged.unwrap_or(self.scene.judged);
         self.run(until, true);
@@ -242,7 +242,7 @@ impl<'s> Life<'s> {
 
     fn fault(&mut self, kind: Kind, what: String) {
         self.tell(|| what.clone());
-        // One of each beginning: the same fault meets many packets.
+        // Only one fault of each beginning is kept: the same fault affects many packets.
         let front: String = what
             .chars()
             .filter(|c| !c.is_ascii_digit())
@@ -268,7 +268,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    /// Lets time pass; with `sends`, calls and groups go on.
+    /// Lets time pass; with `sends`, calls and groups continue.
     fn run(&mut self, until: Time, sends: bool) {
         while self.nodes.world.now() < until {
             let next = (self.nodes.world.now() + SLICE).min(until);
@@ -334,8 +334,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    /// What is said to be from an honest node must be; what comes from anybody else, applications
-    /// are to know.
+    /// Checks a reply: what claims to be from an honest node must be; applications must deal with everything else.
     fn on_answer(&mut self, answer: Answer<Reply>) -> Result<(), String> {
         let is_honest = |from: NodeAddr| {
             let honest = (0..self.nodes.hosts.len()).filter(|i| *i != self.scene.traitor);
@@ -344,7 +343,7 @@ impl<'s> Life<'s> {
         match &answer.reply {
             Reply::Datagram { from, .. } if !is_honest(*from) => return Ok(()),
             Reply::Stream(StreamReply::Incoming { from, stream, .. }) if !is_honest(*from) => {
-                // An application takes whoever comes, looks, and closes.
+                // An application accepts any caller, checks it, and closes.
                 self.strangers += 1;
                 let client = ClientId(STRANGERS + self.strangers);
                 let node = answer.host.place();
@@ -357,12 +356,12 @@ impl<'s> Life<'s> {
             _ => {}
         }
         let all = (&mut self.sessions, &mut self.groups);
-        // How late a packet is, loss tells: a liar takes time from it on the way.
+        // The loss already covers how late a packet is: a liar takes time from packets on the path.
         let slack = Duration::from_secs(3_600);
         self.streams.on_answer(&mut self.nodes, all, answer, slack)
     }
 
-    /// What honest nodes remember is as much as the network is large.
+    /// Checks that the tables of honest nodes are no larger than the network requires.
     fn check_tables(&mut self) {
         let most = RECORDS_PER_ORIGIN * self.scene.plan.nodes + 1;
         for i in 0..self.scene.plan.nodes {
@@ -403,7 +402,7 @@ impl<'s> Life<'s> {
     }
 }
 
-/// The first clients that streams of the member are given to.
+/// The first client numbers for streams of the member.
 const STRANGERS: u32 = 50_000_000;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Somebody on the way: he sees every datagram, has no key, and sends what he likes from any address.
+//! An attacker on the path, who sees every datagram, has no key, and sends anything from any address.
 //!
-//! He replays what has arrived, sooner or much later, at its own place or another, forges what
-//! looks like a handshake or a sealed datagram, changes bits and cuts ends. He does not hold
-//! datagrams back: whoever can do that can make packets late, and no node can tell.
+//! The attacker replays datagrams that have arrived, sooner or much later, at their place or another, forges data that
+//! looks like a handshake or a sealed datagram, changes bits and truncates. The attacker does not hold datagrams back:
+//! that would make packets late, and no node could detect it.
 
 use super::party::Party;
 use base::{Duration, Rng, UnderlayAddr};
@@ -13,12 +13,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use wire::link::Kind;
 
-/// Datagrams that he remembers of each of the two sorts.
+/// Number of datagrams that the attacker remembers of each of the two kinds.
 const REMEMBERED: usize = 512;
-/// The most that he sends at once.
+/// Most datagrams sent at once.
 const VOLLEY: u64 = 24;
 
-/// What he has seen.
+/// The datagrams that the attacker has seen.
 #[derive(Default)]
 struct Seen {
     handshakes: VecDeque<Copied>,
@@ -32,12 +32,12 @@ struct Copied {
     bytes: Vec<u8>,
 }
 
-/// The intruder.
+/// The attacker.
 #[derive(Clone, Default)]
 pub(super) struct Intruder(Rc<RefCell<Seen>>);
 
 impl Intruder {
-    /// Takes note of a packet of the world's trace.
+    /// Notes a packet of the world's trace.
     pub(super) fn observe(&self, packet: &Packet<'_>) {
         if packet.fate != Fate::Arrived {
             return;
@@ -57,7 +57,7 @@ impl Intruder {
         });
     }
 
-    /// Sends a volley within the next moments; how many datagrams.
+    /// Sends a volley within the next moments, and returns the number of datagrams.
     pub(super) fn strike(&self, rng: &mut Rng, world: &mut World<Party>) -> u64 {
         let count = 1 + rng.below(VOLLEY);
         let mut sent = 0;
@@ -97,7 +97,7 @@ impl Intruder {
 fn deform(rng: &mut Rng, copied: &mut Copied) {
     let bytes = &mut copied.bytes;
     match rng.below(8) {
-        // As it was.
+        // The datagram stays unchanged.
         0..=3 => {}
         4 => {
             for _ in 0..1 + rng.below(3) {
@@ -108,7 +108,7 @@ fn deform(rng: &mut Rng, copied: &mut Copied) {
             }
         }
         5 => bytes.truncate(1 + rng.below(bytes.len().max(1) as u64) as usize),
-        // The first byte says which kind it is, the rest is noise.
+        // The first byte gives its kind; the rest is noise.
         6 => rng.fill(&mut bytes[1..]),
         _ => copied.from.port = copied.from.port.wrapping_add(1 + rng.below(3) as u16),
     }

@@ -1,5 +1,5 @@
-//! Messy worlds: everything that goes wrong on the Internet at once, and each flow with a twin that
-//! goes by plain UDP over the direct path, where there is one; a reliable stream's goes by TCP.
+//! Messy worlds: all kinds of faults of the Internet at once. Each flow has a twin by plain UDP over the direct path,
+//! if there is one; the twin of a reliable stream uses TCP.
 //!
 //! ```text
 //!   seed ─▶ scene: 2 to 7 nodes, calls, troubles ─▶ scenario file ─▶ Simulation ─▶ flows and twins
@@ -8,13 +8,14 @@
 //!          silence <= the twin's + 1 s                                               ◀─┘
 //! ```
 //!
-//! A scene is a scenario, so that one in which something is worse can be run, traced, cut down and
-//! changed by hand. A twin's path has the words of the link between its ends; outages, changes of the
-//! path and stalls of its ends happen to both at the same moments. Losses that come one by one are
-//! drawn for each apart; runs of them are short outages, and are the same for both.
+//! A scene is a scenario, so that one in which something is worse can be run, traced, reduced and changed by hand. A
+//! twin's path has the words of the link between its ends; outages, changes of the path and stalls of its ends happen
+//! to both at the same moments. Independent losses are drawn separately for each; runs of losses are short outages, and
+//! are the same for both.
 //!
-//! Delays count from when a packet was due. Who speaks while the host stands still is heard late, even if
-//! every packet that the host catches up with arrives at once, so both carriers miss what a stalled source sends late.
+//! Delays count from when a packet was due. What an application sends while its host is stalled is received late, even
+//! if every packet that the host then catches up with arrives at once, so both carriers miss what a stalled source
+//! sends late.
 
 mod scene;
 mod story;
@@ -28,13 +29,13 @@ use base::{Duration, Rng};
 use scene::Scene;
 use story::Story;
 
-/// The world of a seed as a scenario file.
+/// Returns the world of a seed as a scenario file.
 pub(super) fn scene_of(seed: u64) -> String {
     Scene::draw(&mut Rng::new(seed)).text(seed)
 }
 
-/// Lives the world of a seed. Draw 0 is the seed's own; any other one meets the same troubles on the same paths with
-/// other losses and delays of single packets.
+/// Runs the world of a seed. Draw 0 is the seed's own; any other one has the same faults on the same paths with other
+/// losses and delays of single packets.
 pub(super) fn live(
     seed: u64,
     draw: u64,

@@ -1,4 +1,4 @@
-//! The nodes of a world, with Scribe beside them where groups want it.
+//! The nodes of a world, with Scribe if groups need it.
 
 use super::hostile::Treason;
 use super::party::Party;
@@ -11,17 +11,17 @@ use host::station::Station;
 use overlay::{Neighbor, Node, Request, Settings};
 use sim::{Arrivals, Clock, HostId, World};
 
-/// Packet buffers per node: what streams send in a slice and have on the wires, all at once where a partition ends, copies, and
-/// control of all its links.
+/// Packet buffers per node: for the packets that streams send in a slice and have under way, all at once when a
+/// partition ends, for copies, and for control on all its links.
 const LARGE_PER_NODE: usize = 32;
 const SMALL_PER_NODE: usize = 2_048;
 
-// Which generator of the world is for what; the numbers are part of what makes a run repeatable.
+// The purposes of the world's generators; the numbers are part of what makes a run repeatable.
 const KEYS: u64 = 1;
 const NODE: u64 = 2;
 const SCRIBE: u64 = 5;
 
-/// Nodes with keys and certificates, that seal what they say.
+/// Nodes with keys and certificates, which seal their messages.
 pub(super) struct Nodes<'p> {
     pub(super) world: World<Party>,
     pub(super) hosts: Vec<HostId>,
@@ -29,17 +29,17 @@ pub(super) struct Nodes<'p> {
     plan: &'p Plan,
     members: Members,
     starts: u64,
-    /// The node that is no honest one, and what it does.
+    /// The node that is not honest, and its deeds.
     traitor: Option<(usize, Treason)>,
 }
 
 impl<'p> Nodes<'p> {
-    /// All nodes of the plan, with clean paths.
+    /// Creates all nodes of the plan, with clean paths.
     pub(super) fn new(seed: u64, plan: &'p Plan, arrivals: Arrivals) -> Nodes<'p> {
         Nodes::with_traitor(seed, plan, arrivals, None)
     }
 
-    /// The same with one that does what it likes.
+    /// Creates them with one hostile node.
     pub(super) fn with_traitor(
         seed: u64,
         plan: &'p Plan,
@@ -75,7 +75,7 @@ impl<'p> Nodes<'p> {
         nodes
     }
 
-    /// A fresh start of node `i`; it remembers nothing.
+    /// Starts node `i` without any state.
     fn start(&mut self, i: usize) -> Party {
         self.starts += 1;
         let rng = self.world.rng_of(&[NODE, i as u64, self.starts]);
@@ -119,7 +119,7 @@ impl<'p> Nodes<'p> {
         address(i)
     }
 
-    /// Makes a link like this, each direction for itself.
+    /// Sets the models of a link, separately for each direction.
     pub(super) fn set_path(&mut self, link: usize, there: &str, back: &str) {
         let link = &self.plan.links[link];
         let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
@@ -146,12 +146,12 @@ impl<'p> Nodes<'p> {
         self.down[i] = false;
     }
 
-    /// A node that is not down.
+    /// Returns a node that is not down.
     pub(super) fn running(&self, i: usize) -> Option<&Station> {
         self.world.engine(self.hosts[i]).map(Party::station)
     }
 
-    /// Who is on a host that is not down.
+    /// Returns the party on a host that is not down.
     pub(super) fn party(&self, i: usize) -> Option<&Party> {
         self.world.engine(self.hosts[i])
     }
@@ -160,7 +160,7 @@ impl<'p> Nodes<'p> {
         self.world.request(self.hosts[i], client, request);
     }
 
-    /// Why the network is not whole, or nothing.
+    /// Returns why the network is not complete, or `None`.
     pub(super) fn complaint(&self) -> Option<String> {
         whole::complaint(&self.world, &self.hosts)
     }

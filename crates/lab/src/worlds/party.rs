@@ -1,4 +1,4 @@
-//! Who is on a host of a world: an honest node, or one that has everything a node has, and lies.
+//! The party on a host of a world: an honest node, or one that has everything a node has, and lies.
 
 use super::hostile::{Member, Treason};
 use crate::whole::Noded;
@@ -7,16 +7,16 @@ use host::station::Station;
 use overlay::{Event, Node, Reply, Request};
 use secure::{Identity, Network};
 
-/// What runs on a host.
+/// The engine that runs on a host.
 pub(super) enum Party {
     /// The production engine.
     Honest(Box<Station>),
-    /// The production engine with somebody between it and its links.
+    /// The production engine with an adversary between it and its links.
     Hostile(Box<Member>),
 }
 
 impl Party {
-    /// A member that turns hostile: its engine, its own address and identity, and its neighbours'.
+    /// Creates a member that turns hostile: its engine, its own address and identity, and its neighbours'.
     pub(super) fn hostile(
         treason: Treason,
         station: Station,
@@ -27,7 +27,7 @@ impl Party {
         Party::Hostile(Box::new(Member::new(treason, station, own, network, peers)))
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub(super) fn station(&self) -> &Station {
         match self {
             Party::Honest(station) => station,
@@ -35,7 +35,7 @@ impl Party {
         }
     }
 
-    /// The hostile member, if this is it.
+    /// Returns the hostile member, if this is one.
     pub(super) fn member(&self) -> Option<&Member> {
         match self {
             Party::Honest(_) => None,
@@ -77,7 +77,7 @@ impl Engine for Party {
     }
 }
 
-/// The outbox of a host as the station on it sees it.
+/// The outbox of a host as its station sees it.
 struct Straight<'a, O>(&'a mut O);
 
 impl<O: Outbox<Party>> Outbox<Station> for Straight<'_, O> {

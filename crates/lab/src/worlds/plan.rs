@@ -1,4 +1,4 @@
-//! What a world is like: drawn from its seed before anything happens.
+//! The properties of a world: drawn from its seed before anything happens.
 
 use base::{Duration, Rng};
 use graph::generate::transit_stub::TransitStub;
@@ -10,41 +10,41 @@ use wire::data::{Class, LinkProtocol, Routing};
 use wire::groups::TreeBuilder;
 use wire::ipc::{RouteBy, Scheme};
 
-/// The largest world.
+/// Most nodes of a world.
 pub const NODES_MAX: usize = 50;
-/// The longest delay of a link; longer ones of generated networks are cut to it, so that no path
-/// takes longer than hellos allow.
+/// The longest delay of a link; longer ones of generated networks are limited to it, so that no path takes longer than
+/// hellos allow.
 pub(super) const DELAY_MAX_US: u64 = 26_000;
-/// The most that a link delays a packet beyond its usual delay.
+/// The largest additional delay of a packet on a link.
 pub(super) const JITTER_MAX_US: u64 = 3_000;
-/// Hello stamps wrap after 4294.97 s; clocks near it begin so far ahead.
+/// Hello stamps wrap after 4294.97 s; clocks that should be near this point begin this far ahead.
 const STAMPS_WRAP: Duration = Duration::from_secs(4_294);
 
 /// A world before its history.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// What made the links.
+    /// The generator of the links.
     pub(super) shape: &'static str,
     pub(super) nodes: usize,
     pub(super) links: Vec<Link>,
-    /// Neighbours dial each other both.
+    /// Whether both neighbours dial each other.
     pub(super) mutual: bool,
     /// How far each node's clock is ahead, and how fast it is, in parts per million.
     pub(super) clocks: Vec<(Duration, i32)>,
     pub(super) streams: Vec<Stream>,
     pub(super) sessions: Vec<Session>,
     pub(super) groups: Vec<Group>,
-    /// Somebody replays and forges datagrams.
+    /// Whether an attacker replays and forges datagrams.
     pub(super) hostile: bool,
-    /// The same history is run again with each datagram an input of its own.
+    /// Whether the same history is run again with each datagram as a separate input.
     pub(super) twice: bool,
-    /// Percent that every link loses after everything has healed.
+    /// Loss of every link after all faults have ended, in percent.
     pub(super) loss_in_peace: u64,
-    /// How long nodes have for themselves before things go wrong.
+    /// Time for nodes to settle before the faults.
     pub(super) settle: Duration,
 }
 
-/// What is always true of a link.
+/// The fixed properties of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) a: usize,
@@ -80,22 +80,22 @@ pub(super) struct Session {
 /// A group, its first members and its sources.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// Who builds its tree, in the end.
+    /// The builder of its tree, in the end.
     pub(super) builder: TreeBuilder,
-    /// In between the operator changes his mind.
+    /// Whether the operator changes the builder in between.
     pub(super) switches: bool,
-    /// The node that says how the group is carried.
+    /// The node that sets how the group is carried.
     pub(super) operator: usize,
     /// The nodes that have a member at first.
     pub(super) members: Vec<usize>,
-    /// Nodes that send; they need not be members.
+    /// The nodes that send; they need not be members.
     pub(super) sources: Vec<usize>,
     pub(super) interval: Duration,
     pub(super) options: Options,
 }
 
 impl Link {
-    /// The path with these losses, in the words of a scenario.
+    /// Returns the path with these losses, in the words of a scenario.
     pub(super) fn path(&self, loss_pct: u64, burst_pct: u64) -> String {
         let reorder = if self.reorders { "reorder" } else { "" };
         format!(
@@ -136,7 +136,7 @@ impl Plan {
             mutual: rng.chance(0.3),
             clocks,
             streams: (0..1 + rng.below(6)).map(|_| stream(rng, nodes)).collect(),
-            // What an intruder sees first depends on how datagrams are handed over.
+            // What an attacker sees first depends on how datagrams are handed over.
             hostile: !twice && rng.chance(0.5),
             twice,
             loss_in_peace: [0, 0, 2, 10][rng.below(4) as usize],
@@ -144,8 +144,7 @@ impl Plan {
             sessions: Vec::new(),
             groups: Vec::new(),
         };
-        // Acknowledgements are gathered per batch, so a stream's packets depend on how datagrams are
-        // handed over.
+        // Acknowledgements are collected per batch, so a stream's packets depend on how datagrams are handed over.
         let sessions = if plan.twice { 0 } else { rng.below(4) };
         plan.sessions = (0..sessions).map(|_| session(rng, nodes)).collect();
         let groups = [0, 1, 1, 2][rng.below(4) as usize];
@@ -153,7 +152,7 @@ impl Plan {
         plan
     }
 
-    /// The same network for flows that shall lose nothing: no faults but those that the caller makes.
+    /// Makes the network suitable for flows that must lose nothing: no faults except those that the caller causes.
     pub(super) fn calm(&mut self) {
         for link in &mut self.links {
             (link.reorders, link.duplicates_pct) = (false, 0);
@@ -165,7 +164,7 @@ impl Plan {
         self.groups.clear();
     }
 
-    /// The other ends of a node's links.
+    /// Returns the other ends of a node's links.
     pub(super) fn neighbors(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let links = self.links.iter();
         links.filter_map(move |link| match (link.a == i, link.b == i) {
@@ -175,13 +174,13 @@ impl Plan {
         })
     }
 
-    /// Scribe builds trees, at times at least.
+    /// Returns whether Scribe builds trees, at least temporarily.
     pub(super) fn has_scribe(&self) -> bool {
         let scribes = |group: &Group| group.switches || group.builder == TreeBuilder::Scribe;
         self.groups.iter().any(scribes)
     }
 
-    /// The fewest hops between any two nodes.
+    /// Returns the fewest hops between any two nodes.
     pub(super) fn hops(&self) -> Vec<Vec<usize>> {
         let n = self.nodes;
         let mut hops = vec![vec![n; n]; n];
@@ -200,7 +199,7 @@ impl Plan {
     }
 }
 
-/// A connected network of about so many nodes.
+/// Draws a connected network of about `wanted` nodes.
 fn network(rng: &mut Rng, wanted: usize) -> (&'static str, Network) {
     let delay_us = 300 + rng.below(DELAY_MAX_US - 300) as u32;
     let waxman = Waxman {
@@ -260,7 +259,7 @@ fn stream(rng: &mut Rng, nodes: usize) -> Stream {
         from: rng.below(nodes as u64) as usize,
         to: rng.below(nodes as u64) as usize,
         interval: Duration::from_millis(5 + rng.below(45)),
-        // Whole milliseconds, so that several streams send at one moment.
+        // Phases are whole milliseconds, so that several streams send at one moment.
         phase: Duration::from_millis(rng.below(5)),
         burst: [1, 1, 1, 2, 5][rng.below(5) as usize],
         // A stamp takes its bytes from the payload's.
@@ -304,8 +303,8 @@ fn group(rng: &mut Rng, plan: &Plan) -> Group {
         ttl: 63,
         ..options(rng, class, None)
     };
-    // What Scribe says of itself is gathered per batch, so who is to be asked first depends on how
-    // datagrams are handed over.
+    // Scribe's announcements are collected per batch, so the order of its requests depends on how datagrams are handed
+    // over.
     let by_scribe = !plan.twice && rng.chance(0.6);
     let share = rng.unit();
     let nodes = plan.nodes as u64;

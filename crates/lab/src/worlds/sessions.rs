@@ -1,5 +1,5 @@
-//! The reliable streams of a world: what is written is known by its place, so every byte that comes
-//! is checked, and when all has healed everything that was written must come.
+//! The reliable streams of a world: the written bytes follow from their position, so every byte that arrives is
+//! checked, and after all faults have ended everything that was written must arrive.
 
 use super::network::Nodes;
 use super::plan::{Plan, Session};
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 const STEP: u64 = 3_000;
 /// The longest message.
 const MESSAGE_MAX: u64 = 5_000;
-/// Bytes at the front of a connection that say which it is.
+/// Bytes at the beginning of a connection that identify it.
 const LABEL_BYTES: u64 = 8;
 
-/// The end that has called.
+/// The calling end.
 #[derive(Debug, Default)]
 struct Caller {
-    /// Which connection of the session it is.
+    /// The number of the connection within the session.
     connection: u64,
     connected: bool,
     over: bool,
@@ -28,11 +28,11 @@ struct Caller {
     finished: bool,
 }
 
-/// An end that was called.
+/// The called end.
 #[derive(Debug, Default)]
 struct Called {
     session: usize,
-    /// Which connection of the session it is, once its label has come.
+    /// The number of the connection within the session, once its label has arrived.
     label: [u8; LABEL_BYTES as usize],
     read: u64,
     messages: u64,
@@ -46,11 +46,11 @@ pub(super) struct Sessions {
     callers: Vec<Caller>,
     called: BTreeMap<(usize, ClientId), Called>,
     accepted: u32,
-    /// Nothing more is written.
+    /// Whether nothing more is written.
     ending: bool,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     pub(super) read: u64,
-    /// Streams that have ended before their time.
+    /// Streams that have ended early.
     pub(super) resets: u64,
 }
 
@@ -74,7 +74,7 @@ impl Sessions {
         all
     }
 
-    /// A node has restarted: its clients are new ones.
+    /// Replaces the clients of a restarted node.
     pub(super) fn reopen(&mut self, nodes: &mut Nodes<'_>, node: usize) {
         self.called.retain(|(at, _), _| *at != node);
         for i in 0..self.sessions.len() {
@@ -117,7 +117,7 @@ impl Sessions {
         nodes.request(session.from, client, Request::Stream(connect));
     }
 
-    /// Takes in what the engine tells a client.
+    /// Handles a reply of the engine to a client.
     pub(super) fn on_reply(
         &mut self,
         nodes: &mut Nodes<'_>,
@@ -146,7 +146,7 @@ impl Sessions {
             return Ok(());
         };
         if client != caller(i, end.connection) {
-            // Of a connection before its last reset.
+            // The reply belongs to a connection before its last reset.
             return Ok(());
         }
         match reply {
@@ -192,7 +192,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Applications write, and call again when a connection is no more.
+    /// Lets applications write, and call again when a connection has ended.
     pub(super) fn act(&mut self, nodes: &mut Nodes<'_>) {
         for i in 0..self.sessions.len() {
             let from = self.sessions[i].from;
@@ -214,7 +214,7 @@ impl Sessions {
             return;
         }
         let client = caller(i, end.connection);
-        // The label at least, so that it is known which connection has ended.
+        // At least the label is written, so that the receiver knows which connection has ended.
         if self.ending && end.written >= LABEL_BYTES {
             end.finished = true;
             let finish = Request::Stream(StreamRequest::Finish);
@@ -230,7 +230,7 @@ impl Sessions {
         let bytes: Vec<u8> = (0..len)
             .map(|k| byte(i, end.connection, end.written + k))
             .collect();
-        // A host without a buffer waits.
+        // A host without a free buffer waits.
         let Some(payload) = nodes.world.pool().copy_of(0, &bytes) else {
             return;
         };
@@ -241,12 +241,12 @@ impl Sessions {
         nodes.request(session.from, client, Request::Stream(write));
     }
 
-    /// From now on nothing more is written, and all ends.
+    /// Stops writing from now on, and ends all streams.
     pub(super) fn end(&mut self) {
         self.ending = true;
     }
 
-    /// Why something that was written has not come, or is not known to have ended.
+    /// Returns why written data has not arrived, or its end is not known.
     pub(super) fn complaint(&self, now: Time, counts: impl Fn(&Session) -> bool) -> Option<String> {
         for (i, end) in self.callers.iter().enumerate() {
             if !counts(&self.sessions[i]) {
@@ -268,7 +268,7 @@ impl Sessions {
         None
     }
 
-    /// All clients go.
+    /// Closes all clients.
     pub(super) fn close(&mut self, nodes: &mut Nodes<'_>) {
         for (i, end) in self.callers.iter().enumerate() {
             let session = &self.sessions[i];
@@ -308,7 +308,7 @@ impl Called {
     }
 }
 
-/// The first clients that call, that listen, and that are called.
+/// The first numbers of clients that call, that listen, and that are called.
 const CALLERS: u32 = 10_000_000;
 const CONNECTIONS_MAX: u32 = 100_000;
 const LISTENERS: u32 = 20_000_000;
@@ -325,7 +325,7 @@ fn listener(i: usize) -> (ClientId, VirtualPort) {
     )
 }
 
-/// The byte at a place of a connection; the first ones are its label.
+/// Returns the byte at a position of a connection; the first ones are its label.
 fn byte(session: usize, connection: u64, place: u64) -> u8 {
     if place < LABEL_BYTES {
         return connection.to_be_bytes()[place as usize];
@@ -335,7 +335,7 @@ fn byte(session: usize, connection: u64, place: u64) -> u8 {
     (mixed >> 56) as u8
 }
 
-/// The length of a message by its number.
+/// Returns the length of a message by its number.
 fn message_bytes(number: u64) -> u64 {
     LABEL_BYTES + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MESSAGE_MAX
 }

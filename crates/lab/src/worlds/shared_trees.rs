@@ -26,7 +26,7 @@ struct Stations {
     members: Members,
     capacity_kbps: u32,
     sent: u64,
-    /// By node and packet: how often it came.
+    /// By node and packet: how often the packet arrived.
     came: BTreeMap<(usize, u64), u32>,
     first: BTreeMap<usize, Time>,
 }
@@ -48,7 +48,7 @@ impl Stations {
         Stations::linked(seed, count, links, ("delay=8ms loss=1%", 0))
     }
 
-    /// With these links, all of them like `path` and of this capacity.
+    /// Creates stations with these links, all of them like `path` and of this capacity.
     fn linked(
         seed: u64,
         count: usize,
@@ -86,7 +86,7 @@ impl Stations {
         self.world.link(self.hosts[a], self.hosts[b], &model);
     }
 
-    /// The `nth` start of a node.
+    /// Starts a node for the `nth` time.
     fn start(&self, i: usize, nth: u64) -> Station {
         let ends = self.links.iter().filter(|(a, b)| *a == i || *b == i);
         let neighbors = ends.map(|&(a, b)| {
@@ -124,7 +124,7 @@ impl Stations {
         self.world.request(self.hosts[i], client, request);
     }
 
-    /// Groups of the organisation's scope are Scribe's, says node 0.
+    /// Sets at node 0 that the groups of the organisation's scope belong to Scribe.
     fn choose(&mut self, tree: TreeBuilder) {
         self.choose_with(tree, 0);
     }
@@ -161,7 +161,7 @@ impl Stations {
         self.request(i, MEMBER, Request::Join { group, port });
     }
 
-    /// Sends so many packets, 5 ms apart, and lets them arrive.
+    /// Sends this many packets, 5 ms apart, and lets them arrive.
     fn send(&mut self, from: usize, count: u64) -> std::ops::Range<u64> {
         let first = self.sent;
         let options = Options {
@@ -191,7 +191,7 @@ impl Stations {
     }
 }
 
-/// The node of so many that is closest to a group's id.
+/// Returns the node that is closest to a group's id, among `count` nodes.
 fn root_of(count: usize, group: NodeAddr) -> usize {
     let (key, id) = (Id::of_group(group), |i: usize| Id::of_node(address(i)));
     let nodes = 0..count;
@@ -210,12 +210,12 @@ fn members_of_a_group_of_scribe_get_each_packet_once() {
             all.join(i);
         }
         all.run_ms(1_000);
-        // A sender outside of the tree asks for the root first.
+        // A sender outside of the tree first requests the root.
         let first = all.send(2, 1);
         let packets = all.send(2, 200);
         all.assert_once(packets, &members);
         assert!(all.came.keys().filter(|(_, n)| first.contains(n)).count() <= members.len());
-        // A member sends along its own edges, and does hear only others.
+        // A member sends along its own edges, and receives only other nodes' packets.
         let packets = all.send(4, 100);
         all.assert_once(packets, &members);
         let joined = all.world.now();
@@ -240,7 +240,7 @@ fn a_tree_of_scribe_is_mended_when_a_node_dies() {
         }
         all.run_ms(1_000);
         all.send(4, 100);
-        // Some inner node that is no member and whose loss does not part the network.
+        // The test needs an inner node that is not a member and whose loss does not partition the network.
         let mut inner = all
             .hosts
             .iter()
@@ -261,7 +261,7 @@ fn a_tree_of_scribe_is_mended_when_a_node_dies() {
     }
 }
 
-/// Two nodes can reach each other without a third.
+/// Returns whether two nodes can reach each other without a third.
 fn connected(all: &Stations, without: usize, from: usize, to: usize) -> bool {
     let mut seen = vec![from];
     let mut next = 0;
@@ -312,10 +312,10 @@ fn the_source_s_node_knows_what_each_receiver_of_a_shared_tree_lost() {
             all.join(i);
         }
         all.run_ms(1_000);
-        // From outside of the tree, and from a member.
+        // One source is outside of the tree, the other one is a member.
         for source in [2, 4] {
             all.send(source, 1_500);
-            // A report may be lost; the next one says all that it said.
+            // A report may be lost; the next one contains everything that it did.
             all.run_ms(2_000);
             let now = all.world.now();
             let station = all.world.engine(all.hosts[source]).unwrap();
@@ -341,7 +341,7 @@ fn the_source_s_node_knows_what_each_receiver_of_a_shared_tree_lost() {
 
 #[test]
 fn a_shared_tree_that_does_not_fit_a_link_is_refused_with_the_reason() {
-    // 10 Mbit/s carry one group of 8 Mbit/s.
+    // 10 Mbit/s carry only one group of 8 Mbit/s.
     let path = ("delay=8ms", 10_000);
     let mut all = Stations::linked(3, 2, vec![(0, 1)], path);
     all.run_ms(3_000);
@@ -349,7 +349,7 @@ fn a_shared_tree_that_does_not_fit_a_link_is_refused_with_the_reason() {
     all.run_ms(4_000);
     let groups = (0..).map(|n| NodeAddr(GROUP.0 + n));
     let groups: Vec<NodeAddr> = groups.filter(|g| root_of(2, *g) == 0).take(2).collect();
-    // In one message, too.
+    // The joins also fit into one message.
     for group in &groups {
         all.join_group(1, *group);
     }
@@ -370,7 +370,7 @@ fn a_shared_tree_that_does_not_fit_a_link_is_refused_with_the_reason() {
     let root = all.world.engine(all.hosts[0]).unwrap();
     let lacks = root.node().lacks_for(out, address(1), &[]).unwrap();
     assert!(lacks.contains("10000") && lacks.contains("8000"), "{lacks}");
-    // Room is found as soon as there is some.
+    // The member gets in as soon as there is room.
     let (group, port) = (inside, PORT);
     all.request(1, MEMBER, Request::Leave { group, port });
     all.run_ms(2_500);
@@ -386,7 +386,7 @@ fn a_root_that_moves_loses_nothing() {
     let others: Vec<usize> = (0..count).filter(|i| *i != newcomer).collect();
     let links = (0..count).flat_map(|a| (0..a).map(move |b| (b, a)));
     let mut all = Stations::linked(5, count, links.collect(), ("delay=8ms", 0));
-    // Nobody's way to another leads by it.
+    // No path between other nodes leads through it.
     for i in &others {
         all.path(newcomer, *i, "delay=30ms");
     }
@@ -401,7 +401,7 @@ fn a_root_that_moves_loses_nothing() {
         all.join(i);
     }
     all.run_ms(1_000);
-    // From outside of the tree, and from a member.
+    // One source is outside of the tree, the other one is a member.
     for (nth, source) in [(1, others[4]), (2, others[1])] {
         all.send(source, 10);
         let station = all.start(newcomer, nth);

@@ -10,27 +10,27 @@ use overlay::{Reply, Request};
 use sim::Answer;
 use wire::HEADROOM;
 
-/// Bytes of payload that say which packet it is and when it was sent.
+/// Bytes of payload that identify the packet and contain its time of sending.
 const LABEL_BYTES: usize = 16;
 
 /// All streams.
 pub(super) struct Streams {
     streams: Vec<Stream>,
     start: Time,
-    /// Per stream and packet: when it came, if it did.
+    /// Per stream and packet: when it arrived, if it did.
     arrivals: Vec<Vec<Option<Time>>>,
-    /// Per stream: the number of the latest one delivered, and whether it must not go back.
+    /// Per stream: the number of the latest delivered packet.
     latest: Vec<Option<u32>>,
-    /// Per node: when it lost its memory last.
+    /// Per node: when it last lost its memory.
     forgot: Vec<Option<Time>>,
     /// The fewest hops between any two nodes.
     hops: Vec<Vec<usize>>,
-    /// How often clients were told something else than a datagram.
+    /// How often clients got another reply than a datagram.
     pub(super) refused: u64,
 }
 
 impl Streams {
-    /// Opens the sockets; packets go out when [`Streams::send`] is called.
+    /// Opens the sockets; packets are sent when [`Streams::send`] is called.
     pub(super) fn open(nodes: &mut Nodes<'_>, plan: &Plan) -> Streams {
         let streams = plan.streams.clone();
         let all = Streams {
@@ -48,7 +48,7 @@ impl Streams {
         all
     }
 
-    /// A node has restarted: its clients open their sockets again.
+    /// Reopens the sockets of a restarted node's clients.
     pub(super) fn reopen(&mut self, nodes: &mut Nodes<'_>, node: usize) {
         self.forgot[node] = Some(nodes.world.now());
         for i in 0..self.streams.len() {
@@ -66,7 +66,7 @@ impl Streams {
         nodes.request(stream.from, sender(i), Request::Options(stream.options));
     }
 
-    /// Schedules what is sent before `until`.
+    /// Schedules the packets that are sent before `until`.
     pub(super) fn send(&mut self, nodes: &mut Nodes<'_>, until: Time) {
         for (i, stream) in self.streams.iter().enumerate() {
             loop {
@@ -79,7 +79,7 @@ impl Streams {
                 let mut bytes = vec![n as u8; stream.bytes.max(LABEL_BYTES)];
                 bytes[..8].copy_from_slice(&((i as u64) << 32 | n).to_be_bytes());
                 bytes[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
-                // A host without a buffer sends nothing, and the packet counts as lost.
+                // A host without a free buffer sends nothing, and the packet counts as lost.
                 let Some(payload) = nodes.world.pool().copy_of(HEADROOM, &bytes) else {
                     continue;
                 };
@@ -94,7 +94,7 @@ impl Streams {
         }
     }
 
-    /// Takes in what clients were told. What must not be is the error.
+    /// Handles the replies to clients. Returns an error if a condition is violated.
     pub(super) fn receive(
         &mut self,
         nodes: &mut Nodes<'_>,
@@ -107,7 +107,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Takes in what one client was told.
+    /// Handles one reply to a client.
     pub(super) fn on_answer(
         &mut self,
         nodes: &mut Nodes<'_>,
@@ -186,7 +186,7 @@ impl Streams {
                 "packet {n} went farther than its time to live: {stream:?}"
             ));
         }
-        // A receiver that has restarted since does not know what it had.
+        // A receiver that has restarted since then does not know what it had received.
         let forgot = self.forgot[stream.to];
         if let Some(before) = self.arrivals[i][n as usize].replace(at)
             && forgot.is_none_or(|forgot| forgot < before)
@@ -210,17 +210,17 @@ impl Streams {
         &self.streams
     }
 
-    /// Packets sent by all streams.
+    /// Returns the number of packets sent by all streams.
     pub(super) fn sent(&self) -> u64 {
         self.arrivals.iter().map(|all| all.len() as u64).sum()
     }
 
-    /// Packets that came.
+    /// Returns the number of packets that arrived.
     pub(super) fn received(&self) -> u64 {
         self.arrivals.iter().flatten().flatten().count() as u64
     }
 
-    /// Packets of stream `i` that were sent in a time and did not come.
+    /// Returns the number of packets of stream `i` that were sent in a span and did not arrive.
     pub(super) fn lost_between(&self, i: usize, from: Time, until: Time) -> usize {
         let all = self.arrivals[i].iter().enumerate();
         let lost = all.filter(|(n, arrival)| {
@@ -229,7 +229,7 @@ impl Streams {
         lost.count()
     }
 
-    /// Which packets came and when: what must not depend on how datagrams are handed over.
+    /// Returns which packets arrived and when: this must not depend on how datagrams are handed over.
     pub(super) fn deliveries(self) -> Vec<Vec<Option<Time>>> {
         self.arrivals
     }
@@ -254,7 +254,7 @@ mod tests {
     use base::Rng;
     use sim::Arrivals;
 
-    /// Packet `n` of the first stream as it was sent at `at`.
+    /// Returns packet `n` of the first stream as it was sent at `at`.
     fn payload(stream: &Stream, n: u64, at: Time) -> Vec<u8> {
         let mut bytes = vec![n as u8; stream.bytes.max(LABEL_BYTES)];
         bytes[..8].copy_from_slice(&n.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Whether the trees of a world's groups are whole: every node knows the members, as far as records
-//! tell them; a tree of Scribe has one root, which whoever sends from outside knows, hangs together,
-//! and has all members and nobody without need in it.
+//! Checks whether the trees of a world's groups are complete. Every node knows the members, as far as records contain
+//! them. A tree of Scribe has one root, which every source outside the tree knows; it is connected, and contains all
+//! members and no superfluous node.
 
 use super::groups::{Groups, address};
 use super::network::Nodes;
@@ -10,7 +10,7 @@ use scribe::{Id, Scribe};
 use std::collections::BTreeSet;
 use wire::groups::TreeBuilder;
 
-/// Why the tree of some group is not whole, or nothing. All nodes run.
+/// Returns why the tree of some group is not complete, or `None`. All nodes must be running.
 pub(super) fn complaint(nodes: &Nodes<'_>, groups: &Groups) -> Option<String> {
     let all = groups.groups.iter().enumerate();
     let mut complaints = all.filter_map(|(g, group)| match group.builder {
@@ -20,7 +20,7 @@ pub(super) fn complaint(nodes: &Nodes<'_>, groups: &Groups) -> Option<String> {
     complaints.next()
 }
 
-/// Records tell of other members than there are.
+/// Finds records with other members than the real ones.
 fn membership_complaint(nodes: &Nodes<'_>, groups: &Groups, g: usize) -> Option<String> {
     let wanted: Vec<NodeAddr> = groups.members(g).map(|i| nodes.addr(i)).collect();
     (0..nodes.hosts.len()).find_map(|i| {
@@ -73,7 +73,7 @@ fn tree_complaint(nodes: &Nodes<'_>, groups: &Groups, g: usize) -> Option<String
             return told("is in the tree without need".to_owned());
         }
     }
-    // Who sends from outside of the tree knows the root.
+    // A source outside of the tree must know the root.
     groups.groups[g].sources.iter().find_map(|&i| {
         let scribe = nodes.running(i)?.scribe()?;
         let root = scribe.root(group);
@@ -90,7 +90,7 @@ fn place(nodes: &Nodes<'_>, addr: NodeAddr) -> Option<usize> {
     (0..nodes.hosts.len()).find(|i| nodes.addr(*i) == addr)
 }
 
-/// Parents and children of all nodes in all trees of Scribe: equal when nothing has changed.
+/// Returns parents and children of all nodes in all trees of Scribe: the result is equal if nothing has changed.
 pub(super) fn shape(nodes: &Nodes<'_>, groups: &Groups) -> Vec<(Option<NodeAddr>, Vec<NodeAddr>)> {
     let mut shape = Vec::new();
     for g in 0..groups.groups.len() {
@@ -104,8 +104,8 @@ pub(super) fn shape(nodes: &Nodes<'_>, groups: &Groups) -> Vec<(Option<NodeAddr>
     shape
 }
 
-/// The most hops that a packet of a group takes from a node to a member: along the tree, and by the
-/// metric from node to node of it.
+/// Returns the most hops that a packet of a group takes from a node to a member: along the tree, and by the metric
+/// between its nodes.
 pub(super) fn longest_way(nodes: &Nodes<'_>, groups: &Groups, g: usize, source: usize) -> usize {
     let count = nodes.hosts.len();
     if groups.groups[g].builder == TreeBuilder::LinkState {
@@ -151,7 +151,7 @@ fn wire_metric(groups: &Groups, g: usize) -> Metric {
     }
 }
 
-/// Hops from one node to another, by the tables.
+/// Returns the hops from one node to another, by the tables.
 fn way(nodes: &Nodes<'_>, metric: Metric, from: usize, to: usize) -> usize {
     let (mut at, mut hops) = (from, 0);
     while at != to && hops <= nodes.hosts.len() {

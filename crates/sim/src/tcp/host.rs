@@ -18,7 +18,7 @@ use core::cmp::Reverse;
 use core::convert::Infallible;
 use std::collections::BinaryHeap;
 
-/// A host with any number of flows. [`super::Network`] makes them.
+/// A host with any number of flows. [`super::Network`] creates such hosts.
 #[derive(Default)]
 pub struct TcpHost {
     me: u32,
@@ -26,7 +26,7 @@ pub struct TcpHost {
     routes: Vec<Option<UnderlayAddr>>,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
-    /// Where each flow's sender and receiver are in the two lists.
+    /// The positions of each flow's sender and receiver in the two lists.
     senders: Map<u32, u32>,
     receivers: Map<u32, u32>,
     timers: BinaryHeap<Reverse<(Time, Place)>>,
@@ -34,14 +34,14 @@ pub struct TcpHost {
     no_buffer: u64,
 }
 
-/// Something with a timer.
+/// An item that has a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Outgoing(u32),
     Incoming(u32),
 }
 
-/// A flow that begins here.
+/// A flow that starts at this host.
 pub(super) struct Outgoing {
     pub(super) kind: Kind,
     /// `None` on a relay.
@@ -61,19 +61,19 @@ pub(super) enum Kind {
 pub(super) struct Datagrams {
     pub(super) to: u32,
     pub(super) flow: u32,
-    /// Bytes on the wire beside each message.
+    /// Header bytes on the wire for each message.
     pub(super) header_bytes: usize,
     pub(super) counts: Sent,
 }
 
-/// A flow that ends here.
+/// A flow that ends at this host.
 pub(super) struct Incoming {
     pub(super) receiver: Receiver,
-    /// The flow that a relay hands on to.
+    /// The flow to which a relay forwards the data.
     pub(super) downstream: Option<u32>,
-    /// A slow reader takes one segment in so much time.
+    /// The time that a slow reader takes for one segment.
     pub(super) pace: Option<Duration>,
-    /// When it takes the next.
+    /// When a slow reader takes the next segment.
     pub(super) reads_at: Option<Time>,
     pub(super) queued: Time,
 }
@@ -97,7 +97,7 @@ impl TcpHost {
         self.incoming.push(incoming);
     }
 
-    /// Makes this host a relay: what `upstream` brings goes on with `onward`.
+    /// Makes this host a relay: data that arrives on `upstream` is sent on with `onward`.
     pub(super) fn join(&mut self, upstream: u32, onward: u32) {
         if let (Some(&from), Some(&to)) = (self.receivers.get(&upstream), self.senders.get(&onward))
         {
@@ -105,7 +105,7 @@ impl TcpHost {
         }
     }
 
-    /// What the flow's sender has done, if it begins here.
+    /// Returns the counters of the flow's sender, if the flow starts here.
     pub fn sent(&self, flow: u32) -> Option<Sent> {
         let place = *self.senders.get(&flow)?;
         Some(match &self.outgoing[place as usize].kind {
@@ -115,7 +115,7 @@ impl TcpHost {
         })
     }
 
-    /// The congestion window of the flow's sender, in segments, if a connection begins here.
+    /// Returns the congestion window of the flow's sender, in segments, if a connection starts here.
     pub fn window(&self, flow: u32) -> Option<f64> {
         let place = *self.senders.get(&flow)?;
         match &self.outgoing[place as usize].kind {
@@ -125,17 +125,18 @@ impl TcpHost {
         }
     }
 
-    /// What the flow's receiver has got, if it ends here.
+    /// Returns the counters of the flow's receiver, if the flow ends here.
     pub fn received(&self, flow: u32) -> Option<Received> {
         Some(self.receiver(flow)?.counts)
     }
 
-    /// The messages that the flow delivered here, in order.
+    /// Returns the messages that the flow delivered here, in order.
     pub fn deliveries(&self, flow: u32) -> &[Delivery] {
         self.receiver(flow).map_or(&[], Receiver::deliveries)
     }
 
-    /// Packets dropped because no route leads to their host, and because all buffers were in use.
+    /// Returns the number of packets dropped because no route leads to their host, and of those dropped because all
+    /// buffers were in use.
     pub fn drops(&self) -> (u64, u64) {
         (self.no_route, self.no_buffer)
     }
@@ -184,8 +185,8 @@ impl TcpHost {
             return incoming.receiver.on_datagram(now, segment);
         }
         let ack = incoming.receiver.on_segment(now, segment, bytes);
-        // Before the acknowledgement goes out, a relay takes what has come: its window is then
-        // that of a socket which is read.
+        // A relay takes the new data before the acknowledgement is sent, so that its window is that of a socket from
+        // which the program reads.
         self.read(now, place, out);
         self.acknowledge(ack, out);
         self.arm(Place::Incoming(place));
@@ -203,7 +204,7 @@ impl TcpHost {
         self.sent_something(now, place, out);
     }
 
-    /// After a sender did something: what it sends goes out, and the relay before it may go on.
+    /// Follows up after a sender has acted: sends its segments, and lets the relay before it continue.
     fn sent_something(&mut self, now: Time, place: u32, out: &mut impl Outbox<TcpHost>) {
         self.flush_sender(place, out);
         if let Some(upstream) = self.outgoing[place as usize].upstream
@@ -215,7 +216,7 @@ impl TcpHost {
         self.arm(Place::Outgoing(place));
     }
 
-    /// A relay, or a reader at its own pace, takes what it can.
+    /// Lets a relay, or a reader with a pace of its own, take the data that it can take.
     fn read(&mut self, now: Time, place: u32, out: &mut impl Outbox<TcpHost>) {
         let incoming = &mut self.incoming[place as usize];
         let mut quota = match (incoming.pace, incoming.reads_at) {
@@ -267,7 +268,7 @@ impl TcpHost {
         }
     }
 
-    /// Tells the sender before a relay or slow reader that there is room again.
+    /// Tells the sender that sends to a relay or slow reader that there is room again.
     fn update(&mut self, place: u32, out: &mut impl Outbox<TcpHost>) {
         let ack = self.incoming[place as usize].receiver.update();
         self.acknowledge(ack, out);
@@ -280,7 +281,7 @@ impl TcpHost {
             }
             self.timers.pop();
             if *self.queued(place) != at {
-                // An earlier one took its place.
+                // An earlier timer replaced this one.
                 continue;
             }
             *self.queued(place) = Time::FAR;
@@ -401,8 +402,8 @@ impl TcpHost {
         }
     }
 
-    /// Queues the next timeout of something, unless one is queued that is no later: a
-    /// retransmission timer moves on with each acknowledgement and is looked at when it was due.
+    /// Queues the next timeout of an item, unless an earlier or equal one is queued. A retransmission timer moves with
+    /// each acknowledgement; the host looks at it again at the time for which it was first queued.
     fn arm(&mut self, place: Place) {
         let due = match place {
             Place::Outgoing(at) => self.outgoing[at as usize].due(),

@@ -1,4 +1,4 @@
-//! Makes a world of TCP hosts: which there are, how they are linked, what flows between them.
+//! Builds a world of TCP hosts: the hosts, their links, and the flows between them.
 
 use super::host::{Datagrams, Incoming, Kind, Outgoing, TcpHost};
 use super::partial::{Partial, PartialSettings};
@@ -14,7 +14,7 @@ use base::impair::Model;
 use base::{Duration, Engine, Time, UnderlayAddr};
 use std::collections::VecDeque;
 
-/// Bytes of IP and UDP header beside each datagram of a flow without a connection.
+/// Bytes of IP and UDP header for each datagram of a flow without a connection.
 const UDP_HEADER_BYTES: usize = 28;
 
 /// A network to be.
@@ -36,23 +36,23 @@ const UDP_HEADER_BYTES: usize = 28;
 /// ```
 #[derive(Default)]
 pub struct Network {
-    /// Hosts that its world has already, of other kinds.
+    /// Number of hosts, of other kinds, that the world already has.
     before: u32,
     hosts: u32,
     links: Vec<(u32, u32, Way)>,
     flows: Vec<Plan>,
 }
 
-/// What a link is like.
+/// The properties of a link.
 enum Way {
     Own(Model),
-    /// It shares the bottleneck of a link that its world has already.
+    /// The link shares the bottleneck of a link that its world already has.
     Through(HostId, HostId),
 }
 
-/// Who may be a TCP host: an engine of a world in which flows are looked at.
+/// An engine that may be a TCP host, in a world whose flows can be examined.
 pub trait Party: Engine {
-    /// The TCP host, if this is one.
+    /// Returns the TCP host, if this engine is one.
     fn tcp_host(&self) -> Option<&TcpHost>;
 }
 
@@ -62,7 +62,7 @@ impl Party for TcpHost {
     }
 }
 
-/// TCP hosts are of the second kind.
+/// In an `Either`, TCP hosts are of the second kind.
 impl<A: Engine, B: Party> Party for Either<A, B> {
     fn tcp_host(&self) -> Option<&TcpHost> {
         self.b().and_then(Party::tcp_host)
@@ -77,44 +77,44 @@ pub struct Flow {
     to: HostId,
 }
 
-/// How a relay hands on.
+/// The order in which a relay forwards data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// As a socket is read: in the order of the connection that it comes from.
+    /// In the order of the incoming connection, as a program reads a socket.
     InOrder,
-    /// At once and as it comes; the last receiver restores the order [Amir03 §III].
+    /// At once and in the order of arrival; the last receiver restores the order [Amir03 §III].
     AsItComes,
 }
 
 /// A relay between two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// How it hands on.
+    /// The order in which it forwards data.
     pub forward: Forward,
-    /// It reads one segment in so much time; without, whenever there is room.
+    /// The time that it takes to read one segment. `None`: it reads whenever there is room.
     pub pace: Option<Duration>,
 }
 
 struct Plan {
     from: u32,
     to: u32,
-    /// `None` without a connection.
+    /// `None` if the flow has no connection.
     settings: Option<Settings>,
-    /// Of a partially reliable flow.
+    /// The settings of a partially reliable flow.
     partial: Option<PartialSettings>,
-    /// `None` behind a relay.
+    /// `None` if a relay feeds the flow.
     traffic: Option<Traffic>,
-    /// The flow that this one goes on with, and how.
+    /// The flow that continues this one, and the relay between the two.
     onward: Option<(u32, Relay)>,
-    /// The receiver of the whole restores the order by the first sender's numbers.
+    /// Whether the last receiver restores the order by the first sender's numbers.
     as_they_come: bool,
-    /// A slow reader at the end.
+    /// The pace of a slow reader at the end of the flow.
     pace: Option<Duration>,
     records: bool,
 }
 
 impl Network {
-    /// A network whose hosts join a world that has so many others already.
+    /// Creates a network whose hosts join a world that already has this number of hosts.
     pub fn beside(hosts: usize) -> Network {
         Network {
             before: hosts as u32,
@@ -123,13 +123,13 @@ impl Network {
         }
     }
 
-    /// Adds a host; it routes as well.
+    /// Adds a host, which also routes.
     pub fn host(&mut self) -> HostId {
         self.hosts += 1;
         HostId(self.hosts - 1)
     }
 
-    /// Links two hosts, in both directions alike.
+    /// Links two hosts with the same model in both directions.
     pub fn link(&mut self, a: HostId, b: HostId, model: &Model) {
         self.link_one_way(a, b, model.clone());
         self.link_one_way(b, a, model.clone());
@@ -140,12 +140,12 @@ impl Network {
         self.links.push((from.0, to.0, Way::Own(model)));
     }
 
-    /// Links a host to another, in this direction, through the bottleneck of a link that the world has already.
+    /// Links a host to another, in this direction, through the bottleneck of a link that the world already has.
     pub fn link_through(&mut self, from: HostId, to: HostId, of: (HostId, HostId)) {
         self.links.push((from.0, to.0, Way::Through(of.0, of.1)));
     }
 
-    /// A connection, and what its application writes.
+    /// Adds a connection, with the traffic of its application.
     pub fn connect(
         &mut self,
         from: HostId,
@@ -156,12 +156,12 @@ impl Network {
         self.add(from, to, Some(settings), Some(traffic))
     }
 
-    /// Messages without a connection, each in a datagram of 28 bytes more.
+    /// Adds a flow of messages without a connection. Each message is a datagram with 28 bytes of headers.
     pub fn datagrams(&mut self, from: HostId, to: HostId, traffic: Traffic) -> Flow {
         self.add(from, to, None, Some(traffic))
     }
 
-    /// Messages that are repeated only while they can be in time, under congestion control.
+    /// Adds a flow of messages that are retransmitted only while they can arrive in time, under congestion control.
     pub fn partial(
         &mut self,
         from: HostId,
@@ -174,8 +174,8 @@ impl Network {
         flow
     }
 
-    /// Another connection from where a first one ends, and the relay that hands on to it. The
-    /// result is to be looked at for what arrives at the end.
+    /// Adds another connection from the end of an existing flow, and the relay that forwards to it. Use the returned
+    /// flow to examine what arrives at the end.
     pub fn relay(&mut self, flow: Flow, relay: Relay, to: HostId, settings: Settings) -> Flow {
         let onward = self.add(flow.to, to, Some(settings), None);
         self.flows[flow.id as usize].onward = Some((onward.id, relay));
@@ -186,23 +186,23 @@ impl Network {
         onward
     }
 
-    /// Lets the application at the end of a flow take one segment in so much time.
+    /// Lets the application at the end of a flow take one segment per `pace`.
     pub fn read_slowly(&mut self, flow: Flow, pace: Duration) {
         self.flows[flow.id as usize].pace = Some(pace);
     }
 
-    /// Lets the receiver of a flow take segments as they come and restore the order by the numbers
-    /// of the first sender: the modified connection of [Amir03 §III], without a relay.
+    /// Lets the receiver of a flow take segments in the order of arrival and restore the order by the numbers of the
+    /// first sender: the modified connection of [Amir03 §III], without a relay.
     pub fn deliver_by_number(&mut self, flow: Flow) {
         self.flows[flow.id as usize].as_they_come = true;
     }
 
-    /// Counts what a flow delivers without keeping a record of each message.
+    /// Counts what a flow delivers without a record of each message.
     pub fn count_only(&mut self, flow: Flow) {
         self.flows[flow.id as usize].records = false;
     }
 
-    /// The world. Equal networks and seeds go the same way.
+    /// Builds the world. Equal networks and seeds give equal runs.
     pub fn build(self, seed: u64) -> World<TcpHost> {
         let mut world = World::new(seed);
         world.set_arrivals(Arrivals::Single);
@@ -210,8 +210,8 @@ impl Network {
         world
     }
 
-    /// Adds the hosts and links to a world that has as many hosts as the network was told; each host
-    /// becomes what `party` makes of it.
+    /// Adds the hosts and links to a world that has the number of hosts given to [`Network::beside`]; `party` turns
+    /// each TCP host into an engine of that world.
     pub fn join<E: Party>(self, world: &mut World<E>, party: impl Fn(TcpHost) -> E) {
         let place = |host: u32| (host - self.before) as usize;
         let mut hosts: Vec<TcpHost> = (self.before..self.hosts)
@@ -287,8 +287,8 @@ impl Network {
         host.add_outgoing(id, outgoing);
     }
 
-    /// The next hop from `me` to each host, by the fewest links; among equal ones, by the link that
-    /// was made first.
+    /// Returns the next hop from `me` to each host on the path with the fewest links; among equal paths, the link that
+    /// was added first decides.
     fn routes(&self, me: u32) -> Vec<Option<UnderlayAddr>> {
         let mut first = vec![None; self.hosts as usize];
         let mut queue = VecDeque::from([me]);
@@ -308,13 +308,14 @@ impl Network {
     }
 }
 
-/// Tells the generators of flows from those of wires.
+/// Separates the generators of flows from those of wires.
 const FLOWS: u64 = 0x7463_7000;
 
-/// The application of a flow. Equal seeds and numbers of flows write alike, whatever carries them.
+/// Returns the application of a flow. With equal seeds and flow numbers it writes the same, whatever transport carries
+/// the data.
 fn application<E: Engine>(id: u32, traffic: Traffic, world: &World<E>) -> Application {
     let mut rng = world.rng_of(&[FLOWS, u64::from(id)]);
-    // The first is the phase of a sender's clock.
+    // The first draw is for the phase of a sender's clock.
     let _ = rng.unit();
     Application::new(traffic, rng)
 }
@@ -347,37 +348,38 @@ fn incoming(id: u32, plan: &Plan) -> Incoming {
 }
 
 impl Flow {
-    /// Where it begins.
+    /// Returns the host where the flow starts.
     pub fn from(&self) -> HostId {
         self.from
     }
 
-    /// Where it ends.
+    /// Returns the host where the flow ends.
     pub fn to(&self) -> HostId {
         self.to
     }
 
-    /// What its sender has done.
+    /// Returns the counters of the flow's sender.
     pub fn sent<E: Party>(&self, world: &World<E>) -> Sent {
         let host = world.engine(self.from).and_then(Party::tcp_host);
         host.and_then(|host| host.sent(self.id)).unwrap_or_default()
     }
 
-    /// What its receiver has got.
+    /// Returns the counters of the flow's receiver.
     pub fn received<E: Party>(&self, world: &World<E>) -> Received {
         let host = world.engine(self.to).and_then(Party::tcp_host);
         host.and_then(|host| host.received(self.id))
             .unwrap_or_default()
     }
 
-    /// The messages that it delivered, in order.
+    /// Returns the messages that the flow delivered, in order.
     pub fn deliveries<'a, E: Party>(&self, world: &'a World<E>) -> &'a [Delivery] {
         let host = world.engine(self.to).and_then(Party::tcp_host);
         host.map_or(&[], |host| host.deliveries(self.id))
     }
 
-    /// When its application writes, message by message, as the world's seed has it: also what was
-    /// never delivered. `traffic` is what the flow was made with; of a file nothing is known.
+    /// Returns when the flow's application writes each message, calculated from the world's seed. The list includes
+    /// messages that were never delivered. `traffic` must be the traffic with which the flow was made. A file has no
+    /// messages.
     pub fn writes<E: Engine>(
         &self,
         world: &World<E>,
@@ -392,7 +394,7 @@ impl Flow {
         })
     }
 
-    /// Its congestion window in segments; 0 for datagrams.
+    /// Returns the flow's congestion window in segments; 0 for datagrams.
     pub fn window<E: Party>(&self, world: &World<E>) -> f64 {
         let host = world.engine(self.from).and_then(Party::tcp_host);
         host.and_then(|host| host.window(self.id)).unwrap_or(0.0)

@@ -1,6 +1,5 @@
-//! Segments and acknowledgements as datagrams of the simulated network. Nothing else speaks this
-//! format: it carries what ns-2's headers do, in fewer bytes than the 40 of IP and TCP that a
-//! segment's size on the wire includes.
+//! Segments and acknowledgements as datagrams of the simulated network. Nothing else uses this format: it carries the
+//! fields of ns-2's headers in fewer bytes than the 40 of IP and TCP that a segment's size on the wire includes.
 //!
 //! ```text
 //!  segment   kind 1 │ to 4 │ flow 4 │ sequence 4 │ stamp 8 │ written 8 │ number 4 │ wave 2 │ 0 …
@@ -10,14 +9,14 @@
 use super::settings::HEADER_BYTES;
 use base::{Burst, Pool, Time};
 
-/// Selective acknowledgements in one acknowledgement [RFC 2018: 3 beside a timestamp].
+/// Selective acknowledgements in one acknowledgement [RFC 2018: 3 with a timestamp].
 pub(crate) const BLOCKS: usize = 3;
 
 const SEGMENT: u8 = 1;
 const SEGMENT_LAST: u8 = 2;
 const DATAGRAM: u8 = 3;
 const ACK: u8 = 4;
-/// Of a partially reliable flow, whose receiver answers each.
+/// A packet of a partially reliable flow. The receiver acknowledges each one.
 const PARTIAL: u8 = 5;
 
 /// One segment, or a datagram of a flow without a connection.
@@ -26,21 +25,21 @@ pub(crate) struct Segment {
     pub(crate) to: u32,
     pub(crate) flow: u32,
     pub(crate) seq: i64,
-    /// When it was sent this time.
+    /// When this transmission was sent.
     pub(crate) stamp: Time,
     /// When the application wrote it.
     pub(crate) written: Time,
-    /// Which one it was of the first sender's [Amir03 §III].
+    /// Its number as the first sender counted it [Amir03 §III].
     pub(crate) number: u32,
-    /// In which round trip it was sent, for the receiver's measurement of the rate.
+    /// The round trip in which it was sent, for the receiver's measurement of the rate.
     pub(crate) wave: u32,
-    /// It ends a message.
+    /// Whether it ends a message.
     pub(crate) last: bool,
     pub(crate) datagram: bool,
 }
 
 impl Segment {
-    /// Of a partially reliable flow: a datagram that is acknowledged.
+    /// Whether it belongs to a partially reliable flow: a datagram that is acknowledged.
     pub(crate) fn is_partial(&self) -> bool {
         self.datagram && !self.last
     }
@@ -51,17 +50,17 @@ impl Segment {
 pub(crate) struct Ack {
     pub(crate) to: u32,
     pub(crate) flow: u32,
-    /// The last segment in order; -1 if none has come.
+    /// The last segment in order; -1 if none has arrived.
     pub(crate) acked: i64,
-    /// The stamp of the segment that is answered.
+    /// The stamp of the segment that this acknowledges.
     pub(crate) echo: Time,
-    /// How many segments beyond the last in order the receiver takes. In a partially reliable flow,
-    /// which has no order: how many microseconds the packet took.
+    /// Number of segments beyond the last in order that the receiver accepts. In a partially reliable flow, which has
+    /// no order: the one-way delay of the packet in microseconds.
     pub(crate) window: u32,
     /// The rate at which data arrives, in kbit/s; 0 if it is not known.
     pub(crate) rate_kbps: u32,
     pub(crate) jitter_us: u32,
-    /// From, to (exclusive) of what has come beyond, the latest first.
+    /// Ranges that have arrived beyond the last in order, as (from, to), `to` exclusive; the latest first.
     pub(crate) blocks: [(i64, i64); BLOCKS],
     pub(crate) blocks_len: usize,
 }
@@ -72,20 +71,20 @@ impl Ack {
     }
 }
 
-/// What a datagram holds.
+/// The contents of a datagram.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Packet {
     Segment(Segment),
     Ack(Ack),
 }
 
-/// Whom a datagram is for; routers look at nothing else.
+/// Returns the host to which a datagram is addressed; routers look at nothing else.
 pub(crate) fn destination(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(1..5)?.try_into().ok()?))
 }
 
 impl Segment {
-    /// As a datagram of so many bytes.
+    /// Returns the segment as a datagram of `bytes`.
     pub(crate) fn emit(&self, bytes: usize, pool: &Pool) -> Option<Burst> {
         let bytes = bytes.max(HEADER_BYTES);
         let mut burst = if bytes <= base::pool::SMALL_BYTES {
@@ -107,7 +106,7 @@ impl Segment {
         writer.put(&self.stamp.as_nanos().to_be_bytes());
         writer.put(&self.written.as_nanos().to_be_bytes());
         writer.put(&self.number.to_be_bytes());
-        // The upper half would not fit into 40 bytes; one in 65 536 waves apart is as good.
+        // The upper half would not fit into 40 bytes, and no two waves that are 65 536 apart are in flight together.
         writer.put(&(self.wave as u16).to_be_bytes());
         writer.rest().fill(0);
         burst.fill(bytes, bytes);
@@ -116,7 +115,7 @@ impl Segment {
 }
 
 impl Ack {
-    /// As a datagram of 40 bytes, and 8 for each block.
+    /// Returns the acknowledgement as a datagram of 40 bytes, and 8 for each block.
     pub(crate) fn emit(&self, pool: &Pool) -> Option<Burst> {
         let bytes = HEADER_BYTES + 8 * self.blocks_len;
         let mut burst = pool.small()?;
@@ -140,7 +139,7 @@ impl Ack {
     }
 }
 
-/// What a datagram holds, unless it is not of this format.
+/// Returns the contents of a datagram, or `None` if it does not have this format.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Packet> {
     let mut reader = Reader(bytes);
     let [kind] = reader.take()?;

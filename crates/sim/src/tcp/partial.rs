@@ -1,5 +1,5 @@
-//! A partially reliable flow under congestion control: what [Papadimitriou06 §6] leaves to future
-//! work, receiver-oriented as TCP-Real, and with retransmission only inside a deadline.
+//! A partially reliable flow under congestion control, which [Papadimitriou06 §6] leaves to future work. It is
+//! receiver-oriented as TCP-Real, and retransmits only within a deadline.
 //!
 //! ```text
 //!   write ─▶ waiting ─▶ window open? ─▶ flying ── acknowledged ─▶ done
@@ -8,16 +8,16 @@
 //!                                         └─▶ Watch: congestion? ─▶ Control: less
 //! ```
 //!
-//! Each transmission has a number of its own and each packet is acknowledged, with the last ranges
-//! that came before it, the time that it took, and the receiver's measurement of rate and jitter.
-//! Nothing waits for anything at the receiver: a packet is delivered as it comes.
+//! Each transmission has a number of its own, and each packet is acknowledged. The acknowledgement contains the last
+//! ranges that arrived before the packet, the packet's one-way delay, and the receiver's measurement of rate and
+//! jitter. The receiver delivers each packet on arrival and never waits for another one.
 //!
-//! - The window is the family's TCP-Real, but in *bytes* of segments as large as a file transfer's:
-//!   a flow of small packets is as fair in bits per second as one of large packets [RFC 4828]. It
-//!   does not grow beyond a few segments while the queue is longer than the traffic bears.
-//! - A loss counts against the window if the [`Watch`] takes it for congestion, once per window.
-//! - What is lost is sent again, before anything new, if it can be there before its deadline; what
-//!   waits for the window is dropped at its deadline, oldest first.
+//! - The window is the family's TCP-Real, but in *bytes* of segments as large as a file transfer's: a flow of small
+//!   packets is as fair in bits per second as one of large packets [RFC 4828]. The window does not grow beyond a few
+//!   segments while the queue is longer than the traffic tolerates.
+//! - A loss counts against the window if the [`Watch`] considers it to be congestion, once per window.
+//! - A lost packet is retransmitted, before anything new, if it can arrive before its deadline. A packet that waits for
+//!   the window is dropped at its deadline, oldest first.
 
 use super::packet::{Ack, Segment};
 use super::sender::Sent;
@@ -29,42 +29,42 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod tests;
 
-/// So many later packets have arrived: it is lost. The first gap tells, as in the overlay's
-/// real-time lane [Amir06 §IV-A]: three packets are 60 ms of speech, and with a round trip more than
-/// most deadlines leave. A path that changes the order costs a superfluous copy.
+/// Number of later packets whose arrival shows that a packet is lost. The first gap counts, as in the overlay's
+/// real-time lane [Amir06 §IV-A]: three packets are 60 ms of speech, and with a round trip more than most deadlines
+/// allow. On a path that changes the order, this costs a superfluous copy.
 const LATER: i64 = 1;
-/// Least time without an acknowledgement after which everything in flight is taken for lost.
+/// Shortest time without an acknowledgement after which everything in flight is considered lost.
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// The same before the first round trip was measured.
+/// The same timeout before the first round trip was measured.
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
 /// The weight of a new round trip or one-way delay in its average.
 const WEIGHT: f64 = 0.125;
-/// Choice: up to this window, in segments, a flow grows whatever the queue. With fewer in flight a
-/// TCP cannot even find a loss by three duplicates, so the long queue is that of others, and who
-/// waits for it to drain starves beside them, as Vegas does.
+/// Choice: up to this window, in segments, a flow grows whatever the queue. With fewer segments in flight, a TCP cannot
+/// even find a loss by three duplicates, so other flows cause the long queue. A flow that waited for the queue to drain
+/// would starve beside them, as Vegas does.
 const SMALL: f64 = 2.0;
-/// Packets in flight that are remembered: a window of 256 kbit in packets of 40 bytes.
+/// Number of packets in flight that the sender remembers: a window of 256 kbit in packets of 40 bytes.
 const FLYING_MAX: usize = 1 << 12;
 
-/// What a partially reliable flow is told.
+/// The settings of a partially reliable flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartialSettings {
-    /// From write to delivery; nothing is repaired that cannot keep it. A packet waits for the
-    /// window just as long, also where the path alone takes more: late speech is better than none.
+    /// The time from write to delivery. Nothing is retransmitted that would exceed it. A packet waits for the window
+    /// just as long, even if the path's delay then exceeds the deadline: late speech is better than none.
     pub deadline: Duration,
-    /// Beside each message, on the wire.
+    /// Header bytes for each message on the wire.
     pub header_bytes: usize,
-    /// Bytes on the wire of the segment that windows count in: that of the traffic beside which it
-    /// is to be fair.
+    /// Bytes on the wire of the segment that windows count in: that of the traffic with which the flow must share
+    /// fairly.
     pub segment_bytes: usize,
-    /// What TCP-Real is told.
+    /// The settings of TCP-Real.
     pub control: congestion::Settings,
-    /// What is congestion.
+    /// Defines what counts as congestion.
     pub queue: queue::Settings,
 }
 
 impl PartialSettings {
-    /// For traffic that has to be there within `deadline`.
+    /// Returns the settings for traffic that must arrive within `deadline`.
     pub fn within(deadline: Duration) -> PartialSettings {
         PartialSettings {
             deadline,
@@ -82,7 +82,7 @@ impl PartialSettings {
     }
 }
 
-/// A message that is to be sent.
+/// A message to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     number: u32,
@@ -91,7 +91,7 @@ struct Message {
     is_again: bool,
 }
 
-/// A transmission that is not yet acknowledged, nor given up.
+/// A transmission that is neither acknowledged nor given up.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     seq: i64,
@@ -106,18 +106,18 @@ pub(crate) struct Partial {
     pub(crate) control: Box<dyn Control + Send>,
     watch: Watch,
     waiting: VecDeque<Message>,
-    /// In the order of sending.
+    /// The transmissions in flight, in the order of sending.
     flying: VecDeque<Flight>,
     flying_bytes: usize,
     next: i64,
-    /// The window was cut for what was sent before this one.
+    /// The last transmission before the window was cut. Losses up to this one do not cut it again.
     recover: i64,
     srtt: Option<Duration>,
     variation: Duration,
     one_way: Duration,
     wave: u32,
     wave_end: i64,
-    /// The window kept something waiting since the last acknowledgement.
+    /// Whether the window kept a packet waiting since the last acknowledgement.
     was_limited: bool,
     pub(crate) timer: Option<Time>,
     pub(crate) out: Vec<(usize, Segment)>,
@@ -149,12 +149,12 @@ impl Partial {
         }
     }
 
-    /// Where it goes.
+    /// Returns the host to which the flow sends.
     pub(crate) fn to(&self) -> u32 {
         self.to
     }
 
-    /// The application writes a message.
+    /// Takes a message that the application writes.
     pub(crate) fn write(&mut self, now: Time, bytes: usize) {
         let number = self.counts.written as u32;
         self.counts.written += 1;
@@ -167,10 +167,10 @@ impl Partial {
         self.send(now);
     }
 
-    /// An acknowledgement has come.
+    /// Handles an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.acked >= self.next {
-            // Of what was never sent.
+            // The acknowledgement names a transmission that was never sent.
             return;
         }
         let rtt = now.since(ack.echo);
@@ -201,7 +201,7 @@ impl Partial {
         self.send(now);
     }
 
-    /// Nothing was heard for long.
+    /// Handles the timeout: no acknowledgement arrived for a long time.
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.timer = None;
         if !self.flying.is_empty() {
@@ -216,7 +216,7 @@ impl Partial {
         self.send(now);
     }
 
-    /// Sends what the window allows, and drops what has waited too long for it.
+    /// Sends what the window allows, and drops packets that have waited too long for it.
     fn send(&mut self, now: Time) {
         while let Some(message) = self.waiting.front().copied() {
             if self.is_too_late(now, &message) {
@@ -224,7 +224,7 @@ impl Partial {
                 self.waiting.pop_front();
                 continue;
             }
-            // One packet may always fly.
+            // One packet may always be in flight.
             let window = self.control.window() * self.settings.segment_bytes as f64;
             let fits = (self.flying_bytes + message.bytes) as f64 <= window;
             if (!fits && !self.flying.is_empty()) || self.flying.len() >= FLYING_MAX {
@@ -236,8 +236,8 @@ impl Partial {
         }
     }
 
-    /// A repetition that would come after its deadline; a first transmission that has waited for
-    /// the window until then.
+    /// Returns whether a retransmission would arrive after its deadline, or a first transmission has waited for the
+    /// window until its deadline.
     fn is_too_late(&self, now: Time, message: &Message) -> bool {
         let way = if message.is_again {
             self.one_way
@@ -275,7 +275,7 @@ impl Partial {
         }
     }
 
-    /// Bytes of transmissions that this acknowledgement names for the first time.
+    /// Returns the bytes of the transmissions that this acknowledgement names for the first time.
     fn take_acknowledged(&mut self, ack: &Ack) -> usize {
         let before = self.flying_bytes;
         let named = |seq: i64| {
@@ -295,7 +295,7 @@ impl Partial {
         before - left
     }
 
-    /// Everything in flight before `until` is lost.
+    /// Handles the loss of everything in flight before `until`.
     fn lose(&mut self, now: Time, until: i64, in_flight: f64) {
         let mut lost = Vec::new();
         while let Some(flight) = self.flying.front().filter(|flight| flight.seq < until) {
@@ -312,7 +312,7 @@ impl Partial {
         self.repeat(now, lost.into_iter().map(|flight| flight.message));
     }
 
-    /// Puts those that can still be in time before everything else.
+    /// Queues the lost messages that can still arrive in time, before all other messages.
     fn repeat(&mut self, now: Time, lost: impl DoubleEndedIterator<Item = Message>) {
         for mut message in lost.rev() {
             message.is_again = true;
@@ -348,7 +348,7 @@ impl Partial {
         self.timer = (!self.flying.is_empty()).then(|| now + timeout);
     }
 
-    /// In segments, as the control counts.
+    /// Returns the bytes in flight as segments, the unit of the control.
     fn in_flight(&self) -> f64 {
         self.flying_bytes as f64 / self.settings.segment_bytes as f64
     }

@@ -1,4 +1,4 @@
-//! The receiving half of a connection: order, acknowledgements, and what the application is given.
+//! The receiving half of a connection: order, acknowledgements, and delivery to the application.
 //!
 //! ```text
 //!   segments ─▶ beyond `next`: held ─▶ in order: ready ─▶ read ─▶ delivered, by the sender's number
@@ -11,55 +11,55 @@ use super::sender::Data;
 use base::{Duration, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages of a partially reliable flow beyond the first that is missing, by which copies are
-/// known: 20 s of voice.
+/// Number of messages that a partially reliable flow remembers beyond the first missing one, to recognize copies: 20 s
+/// of voice.
 const REMEMBERED: usize = 1_000;
 
-/// A message as the last application got it.
+/// A message, as delivered to the last application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Which segment of the first sender's ended it, counted from zero.
+    /// The number of the segment that ended it, as the first sender counts from zero.
     pub number: u32,
     /// When it was written.
     pub written: Time,
-    /// When it was delivered: in order, or as it came for datagrams.
+    /// When it was delivered: in order, or on arrival for datagrams.
     pub delivered: Time,
 }
 
 impl Delivery {
-    /// From write to delivery.
+    /// Returns the time from write to delivery.
     pub fn delay(&self) -> Duration {
         self.delivered.since(self.written)
     }
 }
 
-/// What a receiver has got.
+/// The counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Segments, or datagrams, that came the first time.
+    /// Segments, or datagrams, that arrived for the first time.
     pub segments: u64,
-    /// Segments that had come before.
+    /// Segments that had arrived before.
     pub duplicates: u64,
-    /// Segments beyond the receive buffer, dropped.
+    /// Segments beyond the receive buffer, which were dropped.
     pub beyond: u64,
     /// Segments delivered to the last application, in order.
     pub delivered: u64,
 }
 
-/// In which order a receiver gives segments away.
+/// The order in which a receiver hands on segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Its connection's.
+    /// The order of its connection.
     Connection,
-    /// As they come [Amir03 §III].
+    /// The order of arrival [Amir03 §III].
     AsTheyCome,
 }
 
-/// What is done with a segment's worth of data.
+/// How a segment's data is read.
 pub(crate) enum Reader {
-    /// The application takes it at once.
+    /// The application reads it at once.
     Application,
-    /// It waits for a relay's sender, or for a slow reader.
+    /// It waits for the sender of a relay, or for a slow reader.
     Waits,
 }
 
@@ -71,14 +71,14 @@ pub(crate) struct Receiver {
     order: Order,
     buffer: u32,
     delayed_ack: Option<Duration>,
-    /// What was read goes into [`Receiver::deliveries`].
+    /// Whether data that was read goes into [`Receiver::deliveries`].
     pub(crate) records: bool,
 
-    /// The next in order.
+    /// The next segment in order.
     next: i64,
-    /// From `next` on, what has come.
+    /// The segments that have arrived, from `next` on.
     held: VecDeque<Option<Data>>,
-    /// Not yet read.
+    /// Segments in order that are not yet read.
     ready: VecDeque<Data>,
     blocks: Vec<(i64, i64)>,
     echo: Time,
@@ -88,29 +88,28 @@ pub(crate) struct Receiver {
     advertised: u32,
     rate: Rate,
 
-    /// What the next to be delivered is.
+    /// The number of the next segment to be delivered.
     number: u32,
     waiting: BTreeMap<u32, Data>,
     deliveries: Vec<Delivery>,
     pub(crate) counts: Received,
 }
 
-/// The rate at which the data of one wave arrives, and its jitter: TCP-Real's measurement
-/// [Papadimitriou06 §3.1]. A wave is what is sent in a round trip; it lasts from its first segment to
-/// the first of the next.
+/// The rate at which the data of one wave arrives, and its jitter: TCP-Real's measurement [Papadimitriou06 §3.1]. A
+/// wave is the data sent in one round trip; it lasts from its first segment to the first segment of the next wave.
 #[derive(Debug)]
 struct Rate {
     wave: u32,
     began: Time,
     bytes: u64,
     kbps: u32,
-    /// Between sending and arrival of the quickest segment of the wave; the clocks are one in a
-    /// simulation, and only differences count.
+    /// The one-way delay of the quickest segment of the wave. In a simulation both ends have the same clock, and only
+    /// differences count.
     quickest: Duration,
-    /// The same of this span and of the one before: what the path takes without queues.
+    /// The least one-way delay of this span and of the span before: the delay of the path without queues.
     least: [Duration; 2],
     span_ends: Time,
-    /// By how much the quickest of the last wave was slower than that.
+    /// How much slower the quickest segment of the last wave was than that least delay.
     jitter: Duration,
 }
 
@@ -169,10 +168,10 @@ impl Receiver {
         &self.deliveries
     }
 
-    /// A segment has come; what is to be answered, if anything, now.
+    /// Handles an arriving segment. Returns the acknowledgement to send now, if any.
     pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, bytes: usize) -> Option<Ack> {
-        // The stamp of the last segment in order, so that a round trip includes the wait of an
-        // acknowledgement for the segments that fill a hole [RFC 7323 §4.3].
+        // Echo the stamp of the last segment in order, so that a round trip includes the wait of an acknowledgement for
+        // the segments that fill a hole [RFC 7323 §4.3].
         if segment.stamp >= self.echo && segment.seq <= self.acked + 1 {
             self.echo = segment.stamp;
         }
@@ -193,7 +192,7 @@ impl Receiver {
         Some(self.ack(Some(segment.seq)))
     }
 
-    /// A datagram of a flow without a connection has come.
+    /// Handles a datagram of a flow without a connection.
     pub(crate) fn on_datagram(&mut self, now: Time, segment: &Segment) {
         self.counts.segments += 1;
         self.counts.delivered += 1;
@@ -206,8 +205,8 @@ impl Receiver {
         }
     }
 
-    /// A packet of a partially reliable flow has come: it is delivered as it is, and answered with
-    /// the ranges of transmissions that came lately.
+    /// Handles a packet of a partially reliable flow: delivers it as it is, and returns an acknowledgement with the
+    /// ranges of transmissions that arrived lately.
     pub(crate) fn on_partial(&mut self, now: Time, segment: &Segment, bytes: usize) -> Ack {
         self.rate.on_arrival(now, segment, bytes);
         self.note_range(segment.seq);
@@ -233,7 +232,7 @@ impl Receiver {
         ack
     }
 
-    /// Whether a message of a partially reliable flow has not come before.
+    /// Returns whether a message of a partially reliable flow arrives for the first time.
     fn is_first(&mut self, number: u32) -> bool {
         let data = Data {
             number,
@@ -243,7 +242,7 @@ impl Receiver {
         if number < self.number || self.waiting.insert(number, data).is_some() {
             return false;
         }
-        // What is missing for so long does not come any more.
+        // A message that is missing for so long will not arrive any more.
         if self.waiting.len() > REMEMBERED {
             self.number = self.waiting.keys().next().copied().unwrap_or(number);
         }
@@ -253,13 +252,13 @@ impl Receiver {
         true
     }
 
-    /// Notes a transmission in the ranges that have come, the highest first.
+    /// Adds a transmission to the ranges that have arrived, the highest first.
     fn note_range(&mut self, seq: i64) {
         match self.blocks.iter().position(|(from, _)| seq >= *from - 1) {
             Some(at) if seq <= self.blocks[at].1 => {
                 let (from, to) = self.blocks[at];
                 self.blocks[at] = (from.min(seq), to.max(seq + 1));
-                // It may have closed the hole to the one above or below.
+                // The range may now touch the one above or below.
                 self.blocks.dedup_by(|below, above| {
                     let touches = below.1 >= above.0;
                     above.0 = if touches { below.0 } else { above.0 };
@@ -272,36 +271,36 @@ impl Receiver {
         self.blocks.truncate(BLOCKS);
     }
 
-    /// The acknowledgement that waited.
+    /// Returns the acknowledgement that waited.
     pub(crate) fn on_timer(&mut self) -> Ack {
         self.timer = None;
         self.ack(None)
     }
 
-    /// What a relay or a slow reader may take next.
+    /// Returns the data that a relay or a slow reader may take next.
     pub(crate) fn read(&mut self) -> Option<Data> {
         self.ready.pop_front()
     }
 
-    /// Whether something waits to be read.
+    /// Returns whether data waits to be read.
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Tells the sender that there is room again, once it is worth a segment to one who was told
-    /// of none, or half of the buffer to others.
+    /// Returns an acknowledgement that announces new room. The room must be at least one segment if the last
+    /// acknowledgement announced none, otherwise half of the buffer.
     pub(crate) fn update(&mut self) -> Option<Ack> {
         let worth = if self.advertised == 0 {
             1
         } else {
             (self.buffer / 2).max(1)
         };
-        // The difference and not the sum: a window without a limit has no room to come.
+        // The code compares the difference and not a sum: a window without a limit never gets more room.
         let opened = self.window().saturating_sub(self.advertised);
         (opened >= worth).then(|| self.ack(None))
     }
 
-    /// The application has got it.
+    /// Takes data that the application has received.
     pub(crate) fn deliver(&mut self, now: Time, data: Data) {
         if data.number != self.number {
             self.waiting.insert(data.number, data);
@@ -367,13 +366,13 @@ impl Receiver {
         }
     }
 
-    /// Segments beyond the last in order that are taken.
+    /// Returns the number of segments beyond the last in order that the receiver accepts.
     fn window(&self) -> u32 {
         let waits = u32::try_from(self.ready.len()).unwrap_or(u32::MAX);
         self.buffer.saturating_sub(waits)
     }
 
-    /// The acknowledgement of everything so far; `seq` is the segment that called for it.
+    /// Returns the acknowledgement of everything so far; `seq` is the segment that triggered it.
     fn ack(&mut self, seq: Option<i64>) -> Ack {
         let acked = self.next - 1;
         self.acked = acked;

@@ -1,10 +1,10 @@
 //! The retransmission timeout: RFC 6298 in whole ticks of a coarse clock, as BSD and ns-2 compute
 //! it.
 //!
-//! A round trip is counted by the ticks that pass in it, so it is rounded by the phase of the clock;
-//! smoothed value and variation are integers with three and two bits after the point. With ticks of
-//! 100 ms the timeout of a path of 100 ms is 400 to 600 ms and not 120: on such paths the tick and
-//! the least timeout say how long a lost retransmission is waited for.
+//! A round trip is measured in the ticks that pass in it, so the phase of the clock rounds it. The smoothed value and
+//! the variation are integers with three and two bits after the point. With ticks of 100 ms the timeout of a path of
+//! 100 ms is 400 to 600 ms and not 120: on such paths the tick and the least timeout determine how long the sender
+//! waits for a lost retransmission.
 
 use super::settings::Timer;
 use base::{Duration, Time};
@@ -13,16 +13,16 @@ use base::{Duration, Time};
 const SRTT_BITS: u32 = 3;
 /// Bits after the point of its variation.
 const RTTVAR_BITS: u32 = 2;
-/// Back-off never goes beyond this factor unless the timeout is still below its most.
+/// Back-off never exceeds this factor unless the timeout is still below its maximum.
 const BACKOFF_MAX: u64 = 64;
-/// Backed off this far, the smoothed round trip is no longer believed.
+/// After this much back-off, the smoothed round trip is discarded.
 const BACKOFF_DISTRUST: u64 = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Rto {
     timer: Timer,
     tick_ns: u64,
-    /// Where in a tick the clock of this host stands when the world's shows zero.
+    /// The phase of this host's clock within a tick when the world's clock shows zero.
     phase_ns: u64,
     srtt: i64,
     rttvar: i64,
@@ -31,7 +31,7 @@ pub(crate) struct Rto {
 }
 
 impl Rto {
-    /// `phase` is between 0 and 1.
+    /// Creates the timeout. `phase` is between 0 and 1.
     pub(crate) fn new(timer: Timer, phase: f64) -> Rto {
         let tick_ns = timer.tick.as_nanos().max(1);
         Rto {
@@ -39,14 +39,14 @@ impl Rto {
             tick_ns,
             phase_ns: (tick_ns as f64 * phase) as u64 % tick_ns,
             srtt: 0,
-            // Forgotten at the first measurement, unless back-off has gone far before that.
+            // The first measurement replaces this value, unless back-off has gone far before that.
             rttvar: 0,
             current: timer.initial,
             backoff: 1,
         }
     }
 
-    /// A segment sent `span` ago was acknowledged.
+    /// Takes a measurement: a segment sent `span` ago was acknowledged.
     pub(crate) fn sample(&mut self, now: Time, span: Duration) {
         let sent_at = (now - span).as_nanos() + self.phase_ns;
         let ticks = (span.as_nanos() + sent_at % self.tick_ns) / self.tick_ns;
@@ -60,12 +60,12 @@ impl Rto {
             self.srtt = ticks << SRTT_BITS;
             self.rttvar = ticks << (RTTVAR_BITS - 1);
         }
-        // srtt + 4 · rttvar: two bits more, and the difference of the two scales.
+        // The value is srtt + 4 · rttvar: two more bits, and the difference of the two scales.
         let ticks = ((self.rttvar << (2 + SRTT_BITS - RTTVAR_BITS)) + self.srtt) >> SRTT_BITS;
         self.current = Duration::from_nanos(self.tick_ns) * ticks.unsigned_abs();
     }
 
-    /// The timeout at present.
+    /// Returns the timeout at present.
     pub(crate) fn timeout(&self) -> Duration {
         let least = self.current.max(self.timer.min);
         (least * self.backoff)
@@ -73,7 +73,7 @@ impl Rto {
             .max(Duration::from_nanos(self.tick_ns) * 2)
     }
 
-    /// The timer expired: the next timeout is twice as long.
+    /// Doubles the next timeout after the timer expired.
     pub(crate) fn back_off(&mut self) {
         if self.backoff < BACKOFF_MAX || self.timeout() < self.timer.max {
             self.backoff = self.backoff.saturating_mul(2);
@@ -84,7 +84,7 @@ impl Rto {
         }
     }
 
-    /// Something that was sent once was acknowledged: no more back-off [RFC 6298 §5.7].
+    /// Ends the back-off after the acknowledgement of a segment that was sent once [RFC 6298 §5.7].
     pub(crate) fn relax(&mut self) {
         self.backoff = 1;
     }
@@ -110,13 +110,13 @@ mod tests {
         let span = Duration::from_millis(108);
         let mut now = Time::ZERO + span;
         rto.sample(now, span);
-        // One tick, half a tick of variation: 1 + 4 · 0.5 ticks.
+        // The timeout is one tick and half a tick of variation: 1 + 4 · 0.5 ticks.
         assert_eq!(rto.timeout(), Duration::from_millis(300));
         for _ in 0..100 {
             now += Duration::from_millis(116);
             rto.sample(now, span);
         }
-        // Never less than two ticks.
+        // The timeout is never less than two ticks.
         assert!(
             rto.timeout() >= Duration::from_millis(200),
             "{}",

@@ -1,4 +1,4 @@
-//! What the receiver has, beyond the last segment in order, and what was sent again.
+//! The segments that the receiver has beyond the last one in order, and those that were retransmitted.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ pub(crate) struct Scoreboard {
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     arrived: bool,
-    /// Sent again, when this was the next new segment.
+    /// If it was retransmitted: the next new segment at that time.
     resent_before: Option<i64>,
 }
 
 /// What an acknowledgement changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Update {
-    /// It told something new.
+    /// Whether it contained something new.
     pub(crate) changed: bool,
-    /// So many of those that were sent again have arrived.
+    /// Number of retransmitted segments that have arrived.
     pub(crate) resent_arrived: i64,
 }
 
@@ -56,7 +56,7 @@ impl Scoreboard {
         update
     }
 
-    /// The first that is missing from `from` on and was not sent again.
+    /// Returns the first segment from `from` on that is missing and was not retransmitted.
     pub(crate) fn next_missing(&self, from: i64) -> Option<i64> {
         let skip = (from - self.first).max(0);
         let place = self
@@ -67,7 +67,7 @@ impl Scoreboard {
         Some(self.first + skip + place as i64)
     }
 
-    /// Notes that `seq` was sent again while `next` was the next new one.
+    /// Notes that `seq` was retransmitted while `next` was the next new segment.
     pub(crate) fn resent(&mut self, seq: i64, next: i64) {
         let place = seq - self.first;
         if let Some(mark) = usize::try_from(place)
@@ -78,8 +78,8 @@ impl Scoreboard {
         }
     }
 
-    /// Whether something that was sent again is lost again: what was new then has arrived. It is
-    /// no longer taken to be under way.
+    /// Returns whether a retransmitted segment is lost again: a segment that was sent for the first time after it has
+    /// arrived. The lost one no longer counts as under way.
     pub(crate) fn lost_again(&mut self, blocks: &[(i64, i64)]) -> bool {
         let Some(highest) = blocks.iter().map(|(_, to)| *to).max() else {
             return false;

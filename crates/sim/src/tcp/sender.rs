@@ -1,4 +1,4 @@
-//! The sending half of a connection: what is buffered, what is in flight, the timer, and the window.
+//! The sending half of a connection: the data that is buffered and in flight, the timer, and the window.
 //!
 //! ```text
 //!   segments   0 … acked │ acked+1 … next-1 │ next … end-1 │
@@ -6,8 +6,8 @@
 //!                                     ▲ a timeout sets next back to acked+1: go back n
 //! ```
 //!
-//! What every TCP does is here; what a duplicate or partial acknowledgement means to each of them is
-//! in [`super::recovery`]. Segment numbers are signed, as ns-2's are: -1 is "none yet".
+//! This module has what all TCPs have in common. [`super::recovery`] defines how each of them reacts to a duplicate or
+//! partial acknowledgement. Segment numbers are signed, as ns-2's are: -1 is "none yet".
 
 use super::packet::{Ack, Segment};
 use super::recovery::Recovery;
@@ -18,25 +18,25 @@ use congestion::delivery::Stamp;
 use congestion::{Acked, Congestion, Control};
 use std::collections::VecDeque;
 
-/// The end of what an unlimited application has written.
+/// The end of the data that an unlimited application has written.
 const ENDLESS: i64 = i64::MAX / 4;
-/// Duplicate acknowledgements that make a loss.
+/// Number of duplicate acknowledgements that indicate a loss.
 pub(crate) const DUPACKS: i64 = 3;
 /// The weight of a new sample in the fine smoothed round trip.
 const SRTT_WEIGHT: f64 = 0.125;
 
-/// What a sender has done.
+/// The counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Segments, or datagrams, those sent again included.
+    /// Segments, or datagrams, including retransmissions.
     pub segments: u64,
-    /// Segments sent again.
+    /// Segments that were retransmitted.
     pub again: u64,
     /// Losses found by acknowledgements.
     pub recoveries: u64,
     /// Losses found by the timer.
     pub timeouts: u64,
-    /// Of both, those for which the window was left as it was: taken for errors of the medium.
+    /// Losses of both kinds that left the window unchanged: the control took them for errors of the medium.
     pub forgiven: u64,
     /// Messages that the application wrote.
     pub written: u64,
@@ -44,7 +44,7 @@ pub struct Sent {
     pub refused: u64,
 }
 
-/// A segment's worth of data as it moves from socket to socket.
+/// The data of one segment as it moves from socket to socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     pub(crate) number: u32,
@@ -52,13 +52,13 @@ pub(crate) struct Data {
     pub(crate) last: bool,
 }
 
-/// Why the window was cut last.
+/// The cause of the last cut of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     None,
     Duplicates,
     Timeout,
-    /// Recovery from duplicates is over.
+    /// Recovery after duplicates is over.
     Exited,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Slot {
     data: Data,
     pub(crate) sent: Time,
     pub(crate) times: u32,
-    /// For RACK: where its last transmission is, the number of that, and what was known when it left.
+    /// For RACK: where its last transmission is, the number of that transmission, and what was known when it was sent.
     pub(crate) place: Place,
     pub(crate) order: u64,
     pub(crate) stamp: Stamp,
@@ -77,7 +77,7 @@ pub(crate) struct Slot {
 /// Where the last transmission of a segment is believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// There was none yet.
+    /// The segment was not transmitted yet.
     Waiting,
     InFlight,
     Lost,
@@ -91,43 +91,43 @@ pub(crate) struct Sender {
     pub(crate) settings: Settings,
     pub(crate) control: Box<dyn Control + Send>,
     pub(crate) recovery: Recovery,
-    /// The first is `acked + 1`.
+    /// The buffered segments; the first one is `acked + 1`.
     slots: VecDeque<Slot>,
-    /// Segments that an endless file will be cut into as they are sent.
+    /// Whether the application writes an endless file, which is cut into segments as they are sent.
     is_file: bool,
     numbered: u32,
 
     pub(crate) acked: i64,
-    /// `acked`, but for SACK, which leaves it behind during recovery.
+    /// `acked`, except with SACK, which does not advance it during recovery.
     pub(crate) last_ack: i64,
     pub(crate) next: i64,
-    /// The highest that was ever sent.
+    /// The highest segment that was ever sent.
     pub(crate) sent: i64,
     pub(crate) end: i64,
-    /// Recovery lasts until this one is acknowledged.
+    /// Recovery lasts until this segment is acknowledged.
     pub(crate) recover: i64,
     pub(crate) dupacks: i64,
-    /// Segments that duplicates show to have left the path: they inflate the window.
+    /// Number of segments that have left the path according to duplicates: they inflate the window.
     pub(crate) inflation: i64,
     pub(crate) action: Action,
     advertised: i64,
 
     pub(crate) rto: Rto,
     pub(crate) timer: Option<Time>,
-    /// The pace lets the next one leave then.
+    /// When the pace lets the next segment leave.
     pub(crate) paced: Option<Time>,
     /// The segment whose round trip is measured, and when it was sent.
     pub(crate) timed: Option<(i64, Time)>,
     srtt: Option<Duration>,
     wave: u32,
     wave_end: i64,
-    /// What is to be put on the wire.
+    /// Segments to put on the wire.
     pub(crate) out: Vec<Segment>,
     pub(crate) counts: Sent,
 }
 
 impl Sender {
-    /// `phase`, between 0 and 1, is where the clock of the host stands.
+    /// Creates a sender. `phase`, between 0 and 1, is the phase of the host's clock.
     pub(crate) fn new(to: u32, flow: u32, settings: Settings, phase: f64) -> Sender {
         Sender {
             to,
@@ -160,7 +160,7 @@ impl Sender {
         }
     }
 
-    /// The application writes a message of so many segments.
+    /// Takes a message of `segments` segments that the application writes.
     pub(crate) fn write_message(&mut self, now: Time, segments: u32) {
         self.counts.written += 1;
         if self.room() < i64::from(segments) {
@@ -178,34 +178,34 @@ impl Sender {
         self.send_more(now, i64::MAX);
     }
 
-    /// A relay hands on a segment's worth. There has to be room.
+    /// Takes a segment's data from a relay. There must be room.
     pub(crate) fn hand_on(&mut self, now: Time, data: Data) {
         self.push(data);
         self.send_more(now, i64::MAX);
     }
 
-    /// The application opens a file without an end.
+    /// Opens a file without an end for the application.
     pub(crate) fn open_file(&mut self, now: Time) {
         self.is_file = true;
         self.end = ENDLESS;
         self.send_more(now, i64::MAX);
     }
 
-    /// The file ends with what has been sent.
+    /// Ends the file after the data that has been sent.
     pub(crate) fn end_file(&mut self) {
         self.is_file = false;
         self.end = self.sent + 1;
     }
 
-    /// How many segments the send buffer takes.
+    /// Returns how many segments fit into the send buffer.
     pub(crate) fn room(&self) -> i64 {
         i64::from(self.settings.send_buffer) - (self.end - self.acked - 1)
     }
 
-    /// An acknowledgement has come.
+    /// Handles an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.acked > self.sent {
-            // Of what was never sent.
+            // The acknowledgement names a segment that was never sent.
             return;
         }
         let window = i64::from(ack.window);
@@ -214,7 +214,7 @@ impl Sender {
             self.advertised = window;
         }
         if is_update && ack.blocks_len == 0 {
-            // The receiver has read: that says nothing about losses.
+            // The receiver's application has read data: this is no information about losses.
             return self.send_more(now, i64::MAX);
         }
         if ack.acked >= self.wave_end {
@@ -224,7 +224,7 @@ impl Sender {
         self.recover_by(now, ack);
     }
 
-    /// The retransmission timer has expired.
+    /// Handles the expiry of the retransmission timer.
     pub(crate) fn on_timer(&mut self, now: Time) {
         self.timer = None;
         if self.acked == self.sent {
@@ -248,8 +248,8 @@ impl Sender {
         self.send_more(now, i64::MAX);
     }
 
-    /// Nothing is in flight and nothing has been for a timeout: either there was nothing to send,
-    /// or the receiver takes nothing and is asked again.
+    /// Handles a timer that expires while nothing is in flight: either there was nothing to send, or the receiver
+    /// accepts nothing and the sender probes it again.
     fn on_idle(&mut self, now: Time) {
         if self.next < self.end && self.window_max() == 0 {
             self.output(now, self.next);
@@ -264,23 +264,23 @@ impl Sender {
         self.dupacks = 0;
     }
 
-    /// What the control's window and the receiver's allow, in segments with their fraction.
+    /// Returns the smaller of the control's and the receiver's window, in segments with their fraction.
     pub(crate) fn effective_window(&self) -> f64 {
         let inflated = self.control.window() + self.inflation as f64;
         inflated.min(self.window_max() as f64)
     }
 
-    /// The same in whole segments.
+    /// Returns the same window in whole segments.
     pub(crate) fn window(&self) -> i64 {
         (self.control.window() as i64 + self.inflation).min(self.window_max())
     }
 
-    /// What the settings and the receiver allow at most.
+    /// Returns the largest window that the settings and the receiver allow.
     pub(crate) fn window_max(&self) -> i64 {
         i64::from(self.settings.window).min(self.advertised)
     }
 
-    /// The window is cut: recovery begins.
+    /// Cuts the window and begins recovery.
     pub(crate) fn cut(&mut self, now: Time) {
         self.counts.recoveries += 1;
         self.action = Action::Duplicates;
@@ -299,7 +299,7 @@ impl Sender {
         }
     }
 
-    /// A first or second duplicate lets something new out [RFC 3042].
+    /// Sends a new segment on a first or second duplicate [RFC 3042].
     pub(crate) fn send_one(&mut self, now: Time) {
         let ahead = self.next - self.acked;
         let within = ahead as f64 <= self.control.window() + self.dupacks as f64;
@@ -360,8 +360,8 @@ impl Sender {
         }
     }
 
-    /// Everything up to `ack` has arrived: what every TCP does about it. Gives what the control is
-    /// to be told, if it is to be told.
+    /// Does what every TCP does when everything up to `ack` has arrived. Returns the report for the control, which the
+    /// caller may pass on.
     pub(crate) fn on_new(&mut self, now: Time, ack: &Ack) -> Acked {
         let in_flight = (self.next - 1 - self.last_ack) as f64;
         let segments = (ack.acked - self.last_ack) as f64;
@@ -374,7 +374,7 @@ impl Sender {
         self.acknowledged(now, ack, segments, in_flight, rtt)
     }
 
-    /// What the control is to be told.
+    /// Returns the report for the control.
     pub(crate) fn acknowledged(
         &mut self,
         now: Time,
@@ -403,7 +403,7 @@ impl Sender {
         }
     }
 
-    /// Forgets everything up to `acked`.
+    /// Forgets all segments up to `acked`.
     pub(crate) fn advance(&mut self, acked: i64) {
         let gone = (acked - self.acked).max(0) as usize;
         self.slots.drain(..gone.min(self.slots.len()));
@@ -422,7 +422,7 @@ impl Sender {
         }
     }
 
-    /// The round trip of a segment that was sent only once.
+    /// Returns the round trip of a segment that was sent only once.
     pub(crate) fn rtt_of(&self, now: Time, seq: i64) -> Option<Duration> {
         let slot = self.slot(seq)?;
         (slot.times == 1).then(|| now.since(slot.sent))
@@ -437,12 +437,12 @@ impl Sender {
         self.slots.get_mut(place)
     }
 
-    /// The smoothed round trip, in fine time.
+    /// Returns the smoothed round trip, in fine time.
     pub(crate) fn srtt(&self) -> Duration {
         self.srtt.unwrap_or_default()
     }
 
-    /// The pace lets something leave.
+    /// Sends again when the pace allows it.
     pub(crate) fn on_pace(&mut self, now: Time) {
         self.paced = None;
         self.send_more(now, i64::MAX);

@@ -1,4 +1,4 @@
-//! What one connection is told.
+//! The settings of one connection.
 
 use base::Duration;
 use congestion::Family;
@@ -9,28 +9,28 @@ pub(crate) const HEADER_BYTES: usize = 40;
 /// The settings of one connection. Windows and buffers are in segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Congestion control, and with it the way losses are repaired.
+    /// Congestion control, and with it the method to repair losses.
     pub family: Family,
-    /// What the control is told; its largest window and first threshold are `window`.
+    /// The settings of the control. `window` replaces its largest window and first threshold.
     pub control: congestion::Settings,
     /// Bytes of a full segment on the wire, headers included.
     pub segment_bytes: usize,
-    /// The sender never has more in flight.
+    /// The largest number of segments in flight.
     pub window: u32,
-    /// What the receiver holds for an application that does not read, and advertises.
+    /// The size of the buffer that the receiver has for an application that does not read. The receiver advertises it.
     pub receive_buffer: u32,
-    /// What the sender takes from its application before the oldest is acknowledged. What an
-    /// application writes beyond it is dropped and counted; a relay waits.
+    /// The size of the buffer between the application and the oldest unacknowledged segment. Messages of an application
+    /// beyond this size are dropped and counted; a relay waits.
     pub send_buffer: u32,
     /// The retransmission timer.
     pub timer: Timer,
-    /// The first two duplicate acknowledgements send something new [RFC 3042].
+    /// Whether the first two duplicate acknowledgements send something new [RFC 3042].
     pub limited_transmit: bool,
-    /// The receiver waits so long for a second segment before it acknowledges.
+    /// How long the receiver waits for a second segment before it acknowledges.
     pub delayed_ack: Option<Duration>,
-    /// The window grows although the application does not fill it, as ns-2's does.
+    /// Whether the window grows although the application does not fill it, as ns-2's does.
     pub grows_unused: bool,
-    /// Losses are found by the order of transmissions [RFC 8985], whatever the family's own way is.
+    /// Whether losses are found by the order of transmissions [RFC 8985], whatever method the family has.
     pub rack: bool,
 }
 
@@ -39,16 +39,16 @@ pub struct Settings {
 pub struct Timer {
     /// The least timeout, before back-off. Never less than two ticks.
     pub min: Duration,
-    /// The most, after back-off.
+    /// The longest timeout, after back-off.
     pub max: Duration,
     /// The timeout before the first measurement.
     pub initial: Duration,
-    /// The clock that measures round trips.
+    /// The tick of the clock that measures round trips.
     pub tick: Duration,
 }
 
 impl Settings {
-    /// ns-2.35 as it comes: window 20, initial window 2, tick 10 ms, least timeout 200 ms, limited
+    /// Returns the defaults of ns-2.35: window 20, initial window 2, tick 10 ms, least timeout 200 ms, limited
     /// transmit. Segments are 1040 bytes on the wire.
     pub fn ns2(family: Family) -> Settings {
         Settings {
@@ -76,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// The parameters of the time of [Amir03 §III]: tick 100 ms, least timeout 1 s, initial window 1, no
+    /// Returns the parameters of the time of [Amir03 §III]: tick 100 ms, least timeout 1 s, initial window 1, no
     /// limited transmit, segments of 1000 bytes on the wire.
     pub fn of_2003(family: Family) -> Settings {
         let mut settings = Settings::ns2(family);
@@ -88,8 +88,8 @@ impl Settings {
         settings
     }
 
-    /// A kernel of today: segments of 1448 bytes in packets of 1500, initial window 10, least timeout
-    /// 200 ms, losses by RACK, an acknowledgement for two segments or after 40 ms.
+    /// Returns the settings of a present-day kernel: segments of 1448 bytes in packets of 1500, initial window 10,
+    /// least timeout 200 ms, losses by RACK, an acknowledgement for two segments or after 40 ms.
     pub fn linux(family: Family) -> Settings {
         Settings {
             control: congestion::Settings {
@@ -112,21 +112,21 @@ impl Settings {
         }
     }
 
-    /// With another largest window.
+    /// Returns the settings with another largest window.
     #[must_use]
     pub fn with_window(mut self, window: u32) -> Settings {
         self.window = window;
         self
     }
 
-    /// With another least timeout.
+    /// Returns the settings with another least timeout.
     #[must_use]
     pub fn with_rto_min(mut self, min: Duration) -> Settings {
         self.timer.min = min;
         self
     }
 
-    /// Bytes of data in a full segment.
+    /// Returns the number of data bytes in a full segment.
     pub fn payload_bytes(&self) -> usize {
         self.segment_bytes.saturating_sub(HEADER_BYTES).max(1)
     }

@@ -1,4 +1,4 @@
-//! Whole connections: what is written arrives once, in order, whatever happens on the way.
+//! Whole connections: the data arrives once, in order, whatever happens on the path.
 
 use super::*;
 use base::impair::Model;
@@ -9,7 +9,7 @@ fn model(text: &str) -> Model {
     text.parse().unwrap()
 }
 
-/// A chain of equal links, the third with losses, and one flow over all of it.
+/// Runs one flow over a chain of equal links. The third link has losses.
 fn chain(
     settings: Settings,
     traffic: Traffic,
@@ -55,13 +55,13 @@ fn without_losses_a_file_fills_the_path() {
         let settings = Settings::ns2(family).with_window(1000);
         let (world, flow) = chain(settings, Traffic::unlimited(), "0%", 3, 60);
         let rate = flow.received(&world).delivered as f64 * 1040.0 * 8.0 / 60.0;
-        // TCP-Real waits whenever the rate that it is told falls a little.
+        // TCP-Real pauses whenever the reported rate falls a little.
         assert!(rate > 7.5e6, "{family}: {rate}");
         world.close().unwrap();
     }
 }
 
-/// One link of 50 ms with losses, and a FACK connection over it, the original or the modified one.
+/// Runs a FACK connection, the original or the modified one, over one link of 50 ms with losses.
 fn single(modified: bool, loss: &str, seed: u64) -> Vec<Delivery> {
     let mut network = Network::default();
     let (a, b) = (network.host(), network.host());
@@ -80,7 +80,7 @@ fn single(modified: bool, loss: &str, seed: u64) -> Vec<Delivery> {
 
 #[test]
 fn the_modified_fack_is_fack_on_a_point_to_point_connection() {
-    // [Amir03 §III], packet by packet.
+    // The comparison of [Amir03 §III], packet by packet.
     for loss in ["0%", "0.5%", "1%", "2%", "5%"] {
         let original = single(false, loss, 11);
         assert!(original.len() > 8_000, "{loss}: {}", original.len());
@@ -89,7 +89,7 @@ fn the_modified_fack_is_fack_on_a_point_to_point_connection() {
     assert_ne!(single(false, "2%", 11), single(false, "2%", 12));
 }
 
-/// Five hops of 10 ms, each a connection of its own.
+/// Runs a flow over five hops of 10 ms, each a connection of its own.
 fn hop_by_hop(
     relay: Relay,
     settings: Settings,
@@ -129,7 +129,7 @@ fn hop_by_hop_delivers_in_order_and_sooner() {
         let deliveries = last.deliveries(&world);
         let numbers: Vec<u32> = deliveries.iter().map(|d| d.number).collect();
         assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<u32>>());
-        // 100 s of 960 bytes at 500 kbit/s.
+        // The stream lasts 100 s: messages of 960 bytes at 500 kbit/s.
         assert_eq!(numbers.len(), 6511, "{forward:?}");
         let (end, flow) = chain(settings, traffic, "1%", 5, 130);
         let late = |deliveries: &[Delivery]| {
@@ -165,7 +165,7 @@ fn a_relay_without_loss_sends_nothing_twice() {
             for hop in [first, last] {
                 assert_eq!(hop.received(&world).duplicates, 0, "{family} {forward:?}");
             }
-            // One acknowledgement for each segment: it says nothing that was not asked.
+            // There is one acknowledgement for each segment and no superfluous one.
             let back = world.counts(first.to(), first.from()).delivered;
             let there = first.received(&world).segments;
             assert!(back <= there, "{family} {forward:?}: {back} {there}");
@@ -190,7 +190,7 @@ fn a_relay_at_its_own_pace_pushes_back_to_the_source() {
             hop_by_hop(relay, settings.clone(), loss, Traffic::unlimited());
         world.run_until(Time::ZERO + Duration::from_secs(100));
         let (sent, got) = (first.sent(&world), last.received(&world));
-        // One segment in 20 ms is what passes, after the first seconds.
+        // After the first seconds, one segment per 20 ms passes.
         assert!(got.delivered > 4500, "{loss}: {got:?}");
         // Four hops with two buffers of 16 each hold the rest: the source waits.
         assert!(
@@ -215,7 +215,7 @@ fn a_slow_reader_closes_the_window_and_opens_it_again() {
     network.read_slowly(flow, Duration::from_millis(500));
     let mut world = network.build(3);
     world.run_until(Time::ZERO + Duration::from_secs(100));
-    // Updates are lost as well: then the sender asks.
+    // Window updates are lost as well: then the sender probes.
     let got = flow.received(&world);
     assert!((150..=200).contains(&got.delivered), "{got:?}");
 }
@@ -246,7 +246,7 @@ fn datagrams_arrive_as_they_come_and_once() {
     let got = voice.deliveries(&world);
     assert!((4400..4600).contains(&got.len()), "{}", got.len());
     assert!(got.windows(2).all(|pair| pair[0].number < pair[1].number));
-    // 188 bytes at 1 Mbit/s, twice, and 10 ms.
+    // The delay is 188 bytes at 1 Mbit/s, twice, and 10 ms.
     let delay = got[0].delay();
     assert_eq!(delay.as_micros(), 10_000 + 2 * 1504);
 }
@@ -289,11 +289,11 @@ fn hosts_that_join_a_world_share_the_bottleneck_of_a_link_there() {
     let got = |world: &crate::World<Both>| files.map(|file| file.received(world).delivered);
     world.run_until(Time::ZERO + Duration::from_secs(30));
     let before = got(&world);
-    // 10 Mbit/s are 833 segments of 1500 bytes a second for both together.
+    // 10 Mbit/s are 833 segments of 1500 bytes per second for both together.
     let sum = before[0] + before[1];
     assert!((23_000..=25_000).contains(&sum), "{before:?}");
     assert!(before.iter().all(|count| *count > 8_000), "{before:?}");
-    // What happens to the link happens to them.
+    // An outage of the link affects both.
     world.set_outage(a, b, true);
     world.run_until(Time::ZERO + Duration::from_secs(40));
     let during = got(&world);

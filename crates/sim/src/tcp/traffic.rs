@@ -6,13 +6,13 @@ use base::{Duration, Rng, Time};
 /// What an application writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// As much as the connection takes: a file without an end.
+    /// As much as the connection accepts: a file without an end.
     Unlimited,
-    /// Messages of equal size, when the pattern says.
+    /// Messages of equal size, at the times of the pattern.
     Messages {
-        /// When.
+        /// The times of the messages.
         pattern: Pattern,
-        /// Bytes of each, without headers. A message of more than a segment goes in several.
+        /// Bytes of each message, without headers. A message longer than a segment is sent in several.
         bytes: usize,
     },
 }
@@ -20,16 +20,16 @@ pub enum Load {
 /// A load between two moments after the start of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// What is written.
+    /// The load.
     pub load: Load,
-    /// From when on.
+    /// When the load starts.
     pub start: Duration,
-    /// Until when.
+    /// When the load ends.
     pub stop: Duration,
 }
 
 impl Traffic {
-    /// From the start of the world, without an end.
+    /// Returns traffic that lasts from the start of the world, without an end.
     pub fn always(load: Load) -> Traffic {
         Traffic {
             load,
@@ -38,7 +38,7 @@ impl Traffic {
         }
     }
 
-    /// Messages of so many bytes at a constant rate.
+    /// Returns messages of `bytes` at a constant rate.
     pub fn cbr(rate_bps: u64, bytes: usize) -> Traffic {
         Traffic::always(Load::Messages {
             pattern: Pattern::cbr(rate_bps, bytes),
@@ -46,12 +46,12 @@ impl Traffic {
         })
     }
 
-    /// A file without an end.
+    /// Returns a file without an end.
     pub fn unlimited() -> Traffic {
         Traffic::always(Load::Unlimited)
     }
 
-    /// The same between two moments.
+    /// Returns the same traffic between two moments.
     #[must_use]
     pub fn between(mut self, start: Duration, stop: Duration) -> Traffic {
         (self.start, self.stop) = (start, stop);
@@ -59,11 +59,11 @@ impl Traffic {
     }
 }
 
-/// An application at work.
+/// A running application.
 #[derive(Debug)]
 pub(crate) struct Application {
     traffic: Traffic,
-    /// The messages to come; `None` for a file.
+    /// The future messages; `None` for a file.
     messages: Option<(Source, usize)>,
     started: bool,
 }
@@ -73,9 +73,9 @@ pub(crate) struct Application {
 pub(crate) enum Write {
     /// Opens a file without an end.
     File,
-    /// Closes it.
+    /// Closes the file.
     EndOfFile,
-    /// A message of so many bytes.
+    /// Writes a message of this many bytes.
     Message(usize),
 }
 
@@ -92,7 +92,7 @@ impl Application {
         }
     }
 
-    /// When it does something next. Times count from the start of the world.
+    /// Returns when it acts next. Times count from the start of the world.
     pub(crate) fn next(&self) -> Option<Time> {
         let (start, stop) = (self.traffic.start, self.traffic.stop);
         let after = match &self.messages {
@@ -104,7 +104,7 @@ impl Application {
         (!over && after != Duration::MAX).then(|| Time::ZERO + after)
     }
 
-    /// What it does then.
+    /// Returns what it does then.
     pub(crate) fn write(&mut self) -> Write {
         match &mut self.messages {
             Some((source, bytes)) => {

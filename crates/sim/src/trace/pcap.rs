@@ -1,18 +1,18 @@
-//! Packets in the form that tcpdump and Wireshark read: classic pcap with nanoseconds, raw IP.
+//! Packets in the format of tcpdump and Wireshark: classic pcap with nanoseconds, raw IP.
 //!
 //! ```text
 //!   file   = magic a1b23c4d | version 2.4 | 0 | 0 | snap length | link type 101 (raw IP)
 //!   record = seconds | nanoseconds | bytes here | bytes on the wire | IP header, UDP header, datagram
 //! ```
 //!
-//! All numbers of pcap itself are little-endian here; the magic number says so. There is a record
-//! for each datagram when it is sent, as tcpdump would see it beside the sender: what a wire then
-//! loses is in the file as well.
+//! All numbers of pcap itself are little-endian here, as the magic number says. Each datagram has a record for the
+//! moment when it is sent, as tcpdump would capture it at the sender. So the file also contains packets that a wire
+//! then loses.
 
 use super::Packet;
 use base::UnderlayAddr;
 
-/// Nothing is cut: the longest UDP datagram and its headers fit.
+/// No packet is truncated: the longest UDP datagram and its headers fit.
 const SNAP_BYTES: u32 = 65_535 + 40;
 /// LINKTYPE_RAW: a packet begins with its IP header.
 const RAW_IP: u32 = 101;
@@ -20,7 +20,7 @@ const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 const TTL: u8 = 64;
 
-/// The beginning of a file.
+/// Returns the header of a file.
 pub fn header() -> [u8; 24] {
     let mut header = [0; 24];
     header[..4].copy_from_slice(&0xa1b2_3c4d_u32.to_le_bytes());
@@ -79,11 +79,11 @@ fn ipv6_header(packet: &Packet<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&packet.to.ip);
 }
 
-/// Over IPv6 UDP must have one (RFC 8200 §8.1).
+/// Computes the UDP checksum, which is mandatory over IPv6 (RFC 8200 §8.1).
 fn udp_checksum(packet: &Packet<'_>) -> u16 {
     let len = (UDP_HEADER + packet.bytes.len()) as u32;
     let ends = |addr: &UnderlayAddr| sum_of(&addr.ip) + u32::from(addr.port);
-    // The length stands in the pseudo header and in the UDP header.
+    // The length is in the pseudo header and in the UDP header.
     let headers = ends(&packet.from) + ends(&packet.to) + 2 * len + u32::from(UDP);
     match !folded(headers + sum_of(packet.bytes)) {
         0 => 0xffff,
@@ -91,7 +91,8 @@ fn udp_checksum(packet: &Packet<'_>) -> u16 {
     }
 }
 
-/// Sum of 16-bit words, the last filled up with zero. 64 KiB of 0xffff stay below 2^31.
+/// Returns the sum of the 16-bit words; the last word is padded with zero. For 64 KiB of 0xffff the sum stays below
+/// 2^31.
 fn sum_of(bytes: &[u8]) -> u32 {
     let word =
         |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or_default());
@@ -162,7 +163,7 @@ mod tests {
         record(&packet(from, crate::underlay(1), b"abcde"), &mut out);
         let ip = &out[16..];
         assert_eq!((ip[0], ip.len()), (0x60, 53));
-        // Over the pseudo header (addresses, length, protocol) and all of UDP the sum is all ones.
+        // The sum over the pseudo header (addresses, length, protocol) and all of UDP is all ones.
         let pseudo = sum_of(&ip[8..40]) + 13 + u32::from(UDP);
         assert_eq!(folded(pseudo + sum_of(&ip[40..])), 0xffff);
     }

@@ -1,6 +1,6 @@
-//! Random spans of time. Logarithm and exponential are written here by IEEE's four operations
-//! alone, which round alike everywhere: the system's libraries differ in the last bit, and one bit
-//! would make another trace.
+//! Random spans of time. This module computes logarithm and exponential with IEEE's four operations alone, which round
+//! alike everywhere: the libraries of different systems differ in the last bit, and one different bit would make
+//! another trace.
 
 use super::Spread;
 use base::{Duration, Rng};
@@ -8,12 +8,12 @@ use core::f64::consts::LN_2;
 
 /// Longest span: a day. A Pareto tail of shape 1.5 around a second reaches it once in 10^8 draws.
 const SPAN_MAX: Duration = Duration::from_secs(86_400);
-/// Of a Pareto distribution: below, the mean is hardly finite.
+/// Least shape of a Pareto distribution: below this the mean is hardly finite.
 const SHAPE_MIN: f64 = 1.01;
 
-/// A span with this mean.
+/// Draws a span with this mean.
 pub(super) fn draw(rng: &mut Rng, mean: Duration, spread: Spread) -> Duration {
-    // In (0, 1], so that its logarithm is finite: at most 36.8 without its sign.
+    // The value is in (0, 1], so that its logarithm is finite: at most 36.8 without its sign.
     let chance = 1.0 - rng.unit();
     let factor = match spread {
         Spread::Exponential => minus_ln(chance),
@@ -26,11 +26,11 @@ pub(super) fn draw(rng: &mut Rng, mean: Duration, spread: Spread) -> Duration {
     mean.mul_f64(factor).min(SPAN_MAX)
 }
 
-/// −ln x for x in (0, 1].
+/// Returns −ln x for x in (0, 1].
 fn minus_ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i64 - 1_023;
-    // In [1, 2).
+    // The mantissa is in [1, 2).
     let mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1_023 << 52));
     // ln m = 2 artanh z with z = (m−1)/(m+1) below 1/3: the 17th term is below 10^-16.
     let z = (mantissa - 1.0) / (mantissa + 1.0);
@@ -42,7 +42,7 @@ fn minus_ln(x: f64) -> f64 {
     -(2.0 * sum + exponent as f64 * LN_2)
 }
 
-/// e^x for x in 0 to 700.
+/// Returns e^x for x in 0 to 700.
 fn exp(x: f64) -> f64 {
     let twos = (x / LN_2).floor();
     let rest = x - twos * LN_2;

@@ -1,4 +1,4 @@
-//! The loop that drives a world: what happens next, in order of time and of scheduling.
+//! The loop that drives a world: it handles wake-ups in the order of time and of scheduling.
 //!
 //! ```text
 //!   queue ─▶ timer │ arrival │ request ─▶ engine.handle ─▶ (more of this moment?) ─▶ engine.flush
@@ -13,8 +13,8 @@ use crate::trace::Fate;
 use base::{Burst, Engine, Input, Time, UnderlayAddr};
 
 impl<E: Engine> World<E> {
-    /// One wake-up, or the flush that ends the present moment. False when nothing is left to do
-    /// until `until`.
+    /// Handles one wake-up, or the flush that ends the present moment. Returns false if nothing is left to do until
+    /// `until`.
     pub(super) fn step(&mut self, until: Time) -> bool {
         let next = self.queue.next().filter(|at| *at <= until);
         if next != Some(self.now) && !self.dirty.is_empty() {
@@ -69,7 +69,7 @@ impl<E: Engine> World<E> {
             }
             self.schedule_timer(id);
         }
-        // The same allocation serves the next moment.
+        // Keep the allocation for the next moment.
         if self.dirty.is_empty() {
             self.dirty = dirty;
         }
@@ -95,7 +95,7 @@ impl<E: Engine> World<E> {
     fn on_timer(&mut self, id: HostId) {
         let host = &mut self.hosts[id.place()];
         if host.wake_at != self.now {
-            // An earlier one took its place, or the host went down meanwhile.
+            // An earlier timer replaced this one, or the host went down in the meantime.
             return;
         }
         if let Some(until) = self.stalled_until(id) {
@@ -208,7 +208,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A running engine, and the outbox that it writes into.
+    /// Returns a running engine, and the outbox that it writes into.
     fn desk(&mut self, id: HostId) -> Option<(Running<'_, E>, Desk<'_, E>)> {
         let host = &mut self.hosts[id.place()];
         let running = Running {
@@ -247,7 +247,7 @@ impl<E: Engine> World<E> {
     }
 }
 
-/// What of a host is borrowed while its engine runs.
+/// The parts of a host that are borrowed while its engine runs.
 struct Running<'a, E> {
     engine: &'a mut E,
     clock: Clock,

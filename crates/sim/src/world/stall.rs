@@ -1,13 +1,12 @@
-//! Stalls: hosts whose processor is taken away for a while, as on a machine that is busy with
-//! something else.
+//! Stalls: hosts whose processor is taken away for a while, as on a machine that is busy with other work.
 //!
 //! ```text
 //!   datagrams ─▶ socket buffer (full: dropped) ─┐
 //!   requests, timers ───────────────────────────┴─ wait ─▶ until: all at once, datagrams first
 //! ```
 //!
-//! Nothing is handled meanwhile; what arrives waits in the host's socket buffer as far as there is
-//! room, and is late. Links do not notice: what had been sent is under way.
+//! A stalled host handles nothing. Arriving datagrams wait in its socket buffer as far as there is room, and are
+//! handled late. Links are not affected: packets that were sent before stay under way.
 
 use super::World;
 use crate::host::HostId;
@@ -20,17 +19,17 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Stall {
     until: Time,
-    /// Datagrams that the socket's buffer holds.
+    /// Number of datagrams that the socket's buffer can hold.
     room: usize,
-    /// Datagrams in it.
+    /// Number of datagrams in the buffer.
     waiting: usize,
-    /// Each with when it came.
+    /// The waiting datagrams, each with its arrival time.
     held: VecDeque<(Time, UnderlayAddr, Burst)>,
 }
 
 impl<E: Engine> World<E> {
-    /// Lets a host handle nothing until `until`; up to `room` datagrams wait for it, later ones are
-    /// dropped. A stall that is on is only ever made longer.
+    /// Lets a host handle nothing until `until`. Up to `room` datagrams wait for it; later ones are dropped. A second
+    /// call can only make a stall longer.
     pub fn stall(&mut self, host: HostId, until: Time, room: usize) {
         if until <= self.now {
             return;
@@ -49,7 +48,7 @@ impl<E: Engine> World<E> {
         self.queue.push(h.wake_at, Wake::Timer(host.0));
     }
 
-    /// Until when a host handles nothing.
+    /// Returns the time until which a host handles nothing.
     pub fn stalled_until(&self, host: HostId) -> Option<Time> {
         let stall = self.hosts[host.place()].stall.as_ref();
         stall
@@ -57,7 +56,7 @@ impl<E: Engine> World<E> {
             .filter(|until| *until > self.now)
     }
 
-    /// Ends a stall that is over: what waited is handed to the engine.
+    /// Ends a stall that is over: the engine gets the datagrams that waited.
     pub(super) fn end_stall(&mut self, id: HostId) {
         let host = &mut self.hosts[id.place()];
         let now = self.now;
@@ -107,8 +106,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Two hosts 10 ms apart; the second gets a packet of 100 bytes every 20 ms from the first, and
-    /// is stalled from 95 ms until 195 ms. When each packet arrived, in ms.
+    /// Runs two hosts 10 ms apart. The second gets a packet of 100 bytes every 20 ms from the first, and is stalled
+    /// from 95 ms until 195 ms. Returns when each packet arrived, in ms.
     fn arrivals(room: usize) -> (Vec<u64>, u64) {
         let mut world = World::new(1);
         let a = world.add_host(UdpHost::default());
@@ -159,7 +158,7 @@ mod tests {
         world.link(a, b, &"delay=10ms".parse().unwrap());
         world.run_for(MS);
         world.stall(a, Time::ZERO + MS * 50, 10);
-        // A shorter one changes nothing, one in the past neither.
+        // A shorter stall changes nothing. Nor does a stall in the past.
         world.stall(a, Time::ZERO + MS * 20, 10);
         world.stall(a, Time::ZERO, 10);
         let mut payload = world.pool().small().unwrap();

@@ -1,8 +1,8 @@
 use super::*;
 use crate::sample;
 
-/// Loss with the given mean rate and conditional probability, from a fixed seed: both as
-/// [Amir06 §II-C] defines them.
+/// Draws losses with the given mean rate and conditional probability, from a fixed seed: both as [Amir06 §II-C] defines
+/// them.
 fn losses(packets: usize, rate: f64, burst: f64, seed: u64) -> Vec<Option<u64>> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut uniform = || {
@@ -21,7 +21,7 @@ fn losses(packets: usize, rate: f64, burst: f64, seed: u64) -> Vec<Option<u64>> 
         .collect()
 }
 
-/// Prepared once for all tests, as a host would for all calls.
+/// Returns an original that is prepared once for all tests, as a host would do for all calls.
 fn original() -> &'static Original {
     static ORIGINAL: OnceLock<Original> = OnceLock::new();
     ORIGINAL.get_or_init(|| Original::new(&sample::speech(), Law::Mu).unwrap())
@@ -34,7 +34,7 @@ fn a_call_without_loss_scores_the_ceiling() {
         .evaluate(&vec![Some(50_000); 1800], Some(150_000))
         .unwrap();
     assert_eq!(call.scores, original.ceiling());
-    // Not by the short cut alone: the full computation says the same.
+    // The shortcut and the full computation give the same scores.
     assert_eq!(original.reference.score(&call.received), call.scores);
     assert_eq!((call.lost(), call.late(), call.totals.played), (0, 0, 1800));
     assert_eq!(call.burst_ratio, 1.0);
@@ -155,7 +155,7 @@ fn what_came_altered_is_heard_and_scored() {
     };
     let whole = judged(&Altered::new());
     assert_eq!(whole.scores, original.ceiling());
-    // Every twentieth packet has other bytes: none is missed, and all are heard.
+    // Every twentieth packet has other bytes: no packet is missed, and all are heard.
     let altered: Altered = original
         .packets()
         .iter()
@@ -171,7 +171,7 @@ fn what_came_altered_is_heard_and_scored() {
     );
     assert!(bad.0 < good.0 - 0.5, "{bad:?} {good:?}");
     assert_ne!(altered.received, whole.received);
-    // What was sent that way is as good as what was not noted.
+    // A payload that arrives as it was sent is as good as one that is not listed.
     let same = Altered::from([(3, original.packets()[3]), (9_999, [0; FRAME_SAMPLES])]);
     assert_eq!(judged(&same), whole);
 }

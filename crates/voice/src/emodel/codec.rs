@@ -1,4 +1,4 @@
-//! What the E-model must know of a codec: Ie, Bpl, and the delay that it adds.
+//! The parameters of a codec that the E-model needs: Ie, Bpl, and the delay that the codec adds.
 
 use super::Parameters;
 
@@ -16,14 +16,14 @@ pub enum Codec {
     G723,
     /// G.729 Annex A with silence suppression (Annex B).
     G729,
-    /// Opus at 24 kbit/s and more, without forward error correction. Choice: rated as G.711 with
-    /// concealment. ITU-T has no values for it; what is said for G.722 holds, and its concealment
-    /// is taken to be no better than that of G.711 Appendix I.
+    /// Opus at 24 kbit/s and more, without forward error correction. Choice: rated as G.711 with concealment. ITU-T has
+    /// no values for Opus; the reason is the same as for G.722, and this crate assumes that its concealment is no
+    /// better than that of G.711 Appendix I.
     Opus,
 }
 
 impl Codec {
-    /// By the name of an `a=rtpmap` line.
+    /// Returns the codec with the name of an `a=rtpmap` line.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         const NAMES: [(&str, Codec); 6] = [
@@ -38,7 +38,7 @@ impl Codec {
         NAMES.iter().find(same).map(|(_, codec)| *codec)
     }
 
-    /// Ie, Bpl: ITU-T G.113 Appendix I, but for the choices above.
+    /// Returns Ie and Bpl of ITU-T G.113 Appendix I, except for the choices above.
     #[must_use]
     pub fn impairment(self) -> (f64, f64) {
         match self {
@@ -48,8 +48,8 @@ impl Codec {
         }
     }
 
-    /// Delay of the codec itself, besides filling a packet: lookahead, filters, or concealment
-    /// that holds samples back.
+    /// Returns the delay of the codec itself, in addition to filling a packet: lookahead, filters, or concealment that
+    /// holds samples back.
     #[must_use]
     pub fn lookahead_us(self) -> u64 {
         match self {
@@ -63,7 +63,7 @@ impl Codec {
 }
 
 impl Parameters {
-    /// A call by this codec over packets; otherwise as [`Parameters::for_call`].
+    /// Returns the parameters of a packet call with this codec; otherwise as [`Parameters::for_call`].
     #[must_use]
     pub fn for_codec(codec: Codec, delay_us: u64, missed: f64, burst_ratio: f64) -> Self {
         let (equipment_impairment, loss_robustness) = codec.impairment();

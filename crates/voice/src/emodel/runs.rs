@@ -1,19 +1,19 @@
-//! Runs of missed packets: the burst ratio, counted as packets come.
+//! Runs of missed packets: the burst ratio, counted while packets arrive.
 
-/// What the burst ratio is made of, without the packets.
+/// The counters for the burst ratio, without the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Runs {
-    /// Packets.
+    /// Number of packets.
     pub total: u64,
-    /// Those missed.
+    /// Number of missed packets.
     pub missed: u64,
-    /// Groups of missed packets that follow each other.
+    /// Number of groups of consecutive missed packets.
     pub runs: u64,
     in_run: bool,
 }
 
 impl Runs {
-    /// The next packet, in the order of sending.
+    /// Adds the next packet, in the order of sending.
     pub fn push(&mut self, missed: bool) {
         self.total += 1;
         self.missed += u64::from(missed);
@@ -21,7 +21,7 @@ impl Runs {
         self.in_run = missed;
     }
 
-    /// The next `count` packets were all missed.
+    /// Adds `count` packets that were all missed.
     pub fn push_missed(&mut self, count: u64) {
         if count > 0 {
             self.total += count;
@@ -31,20 +31,20 @@ impl Runs {
         }
     }
 
-    /// What follows does not continue a run: another stream begins.
+    /// Ends the present run, because another stream begins.
     pub fn end_run(&mut self) {
         self.in_run = false;
     }
 
-    /// The burst ratio, see [`super::burst_ratio`].
+    /// Returns the burst ratio, see [`super::burst_ratio`].
     #[must_use]
     pub fn burst_ratio(&self) -> f64 {
         burst_ratio(self.total, self.missed, self.runs)
     }
 }
 
-/// The burst ratio of `missed` packets among `total` that came in `runs` groups; 1 when they
-/// cannot be compared with random loss.
+/// Returns the burst ratio of `missed` packets among `total` in `runs` groups; 1 if they cannot be compared with random
+/// loss.
 #[must_use]
 pub(crate) fn burst_ratio(total: u64, missed: u64, runs: u64) -> f64 {
     if missed == 0 || runs == 0 || missed >= total {

@@ -116,7 +116,7 @@ fn burst_ratio_of_known_sequences() {
     assert_eq!(ratio(""), 1.0);
     assert_eq!(ratio("........"), 1.0);
     assert_eq!(ratio("xxxx"), 1.0);
-    // p = 1/4: random losses would come in runs of 4/3.
+    // p = 1/4: random losses would form runs of 4/3.
     assert_eq!(ratio("x...x...x..."), 0.75);
     assert_eq!(ratio("xxx........."), 2.25);
     assert_eq!(ratio(".xx...x..."), 1.5 * 0.7);
@@ -148,7 +148,7 @@ fn codecs_impair_as_g113_says() {
             .rate()
             .equipment
     };
-    // Nothing lost: Ie. Ppl = Bpl: halfway from Ie to 95.
+    // With no loss the result is Ie. With Ppl = Bpl it is halfway from Ie to 95.
     for (codec, ie, bpl) in [
         (Codec::Pcmu, 0.0, 25.1),
         (Codec::G729, 11.0, 19.0),

@@ -1,24 +1,24 @@
 //! Transit times: arrival against the media's own clock.
 //!
-//! Clocks of sender and receiver have no common zero, so only differences count. Two of them: to the
-//! packet before, which is jitter (RFC 3550 §6.4.1), and to the quickest packet of late, which says
-//! what a playout buffer must wait. The quickest of *late*: clocks of phones run apart by up to
-//! 100 ppm, 3 ms in half a minute, a third of a second in an hour.
+//! Clocks of sender and receiver have no common zero, so only differences count. This module uses two: the difference
+//! to the previous packet, which is jitter (RFC 3550 §6.4.1), and the difference to the quickest recent packet, which
+//! determines how long a playout buffer must wait. Only *recent* packets count, because clocks of phones diverge by up
+//! to 100 ppm: 3 ms in half a minute, a third of a second in an hour.
 
 use base::{Duration, Time};
 
-/// Windows over which the quickest packet counts: 6 of 5 s.
+/// Number of windows in which the quickest packet counts: 6 of 5 s.
 const QUICKEST_WINDOWS: usize = 6;
 
-/// A difference in transit that is no jitter: the media's clock was set anew. 2 s are more than any
-/// buffer for conversation waits.
+/// A difference in transit that is not jitter: the media's clock was reset. No buffer for conversation waits as long as
+/// 2 s.
 const NEW_CLOCK_NS: i64 = 2_000_000_000;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock {
     last: Option<Last>,
     jitter_ns: f64,
-    /// The least transit of each window, the current one first.
+    /// The shortest transit of each window, the current one first.
     quickest_ns: [Option<i64>; QUICKEST_WINDOWS],
 }
 
@@ -30,11 +30,11 @@ struct Last {
     transit_ns: i64,
 }
 
-/// What one packet said.
+/// The measurements of one packet.
 pub(super) struct Step {
-    /// The jitter after it; `None` when it says nothing of jitter.
+    /// The jitter after the packet; `None` if the packet is no measurement of jitter.
     pub(super) jitter_ns: Option<f64>,
-    /// How much slower it was than the quickest.
+    /// How much slower the packet was than the quickest.
     pub(super) behind: Duration,
 }
 
@@ -52,8 +52,8 @@ impl Clock {
             self.restart();
             return self.note(now, timestamp, 0, None);
         };
-        // Choice: packets with the timestamp of the one before, parts of a picture or repetitions
-        // of a dialled digit, were not sent when it says; they are no jitter.
+        // Choice: a packet with the timestamp of the previous one, such as a part of a picture or a repetition of a
+        // dialled digit, was not sent at the time of its timestamp, so it does not count as jitter.
         let jitter = (timestamp != last.timestamp).then(|| {
             let size = difference.unsigned_abs() as f64;
             self.jitter_ns += (size - self.jitter_ns) / 16.0;
@@ -63,13 +63,13 @@ impl Clock {
         self.note(now, timestamp, transit, jitter)
     }
 
-    /// Another media clock: what was learned of transit does not hold for it.
+    /// Starts over with another media clock: the known transit times do not hold for it.
     pub(super) fn restart(&mut self) {
         self.last = None;
         self.quickest_ns = [None; QUICKEST_WINDOWS];
     }
 
-    /// So many windows ended.
+    /// Notes the end of `count` windows.
     pub(super) fn end_windows(&mut self, count: u64) {
         let count = count.min(QUICKEST_WINDOWS as u64) as usize;
         self.quickest_ns.rotate_right(count);

@@ -1,71 +1,70 @@
-//! What was counted, and what it means for the listener.
+//! The counters of a direction, and the quality that follows from them.
 
 use base::Duration;
 
 use super::Settings;
 use crate::emodel::{self, Parameters, Rating};
 
-/// Steps of the delay budget, of which percentiles are taken: 1/16, up to twice the budget, and
-/// one for all beyond.
+/// Number of steps of the delay budget for percentiles: 1/16 each, up to twice the budget, and one for all beyond.
 const SHARES: usize = 33;
 const SHARES_PER_BUDGET: u64 = 16;
 
-/// Packets of one direction.
+/// Numbers of packets of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Numbers from the first to the highest.
+    /// Sequence numbers from the first to the highest.
     pub expected: u64,
-    /// Those that came, once each, late ones included.
+    /// Packets that arrived, each counted once, including late ones.
     pub received: u64,
-    /// Of these, those that a hop sent again.
+    /// Received packets that a hop had retransmitted.
     pub recovered: u64,
-    /// Of these, those that were not played.
+    /// Received packets that were too late to be played.
     pub late: u64,
-    /// Copies of what had come.
+    /// Copies of packets that had already arrived.
     pub duplicates: u64,
-    /// Those that came after a later one.
+    /// Packets that arrived after a packet with a higher number.
     pub reordered: u64,
-    /// Those that belonged to no stream: too old, or of a source that did not go on.
+    /// Packets that belonged to no stream: too old, or from a source that sent no more.
     pub strays: u64,
-    /// Times that another stream began.
+    /// How often another stream began.
     pub restarts: u64,
-    /// Groups of missed packets that follow each other.
+    /// Groups of consecutive missed packets.
     pub runs: u64,
 }
 
 impl Counts {
-    /// Packets that never came.
+    /// Returns the number of packets that never arrived.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.received)
     }
 
-    /// Packets that the codec went without: lost and late.
+    /// Returns the number of packets that the codec had to do without: lost and late.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.lost() + self.late.min(self.expected)
     }
 
-    /// Fraction that the links lost before the overlay recovered.
+    /// Returns the fraction of packets that the links lost, before recovery by the overlay.
     #[must_use]
     pub fn loss_before_recovery(&self) -> f64 {
         self.fraction(self.lost() + self.recovered)
     }
 
-    /// Fraction lost in the end.
+    /// Returns the fraction of packets that are lost after recovery.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.fraction(self.lost())
     }
 
-    /// Fraction that the codec went without.
+    /// Returns the fraction of packets that the codec had to do without.
     #[must_use]
     pub fn missed_fraction(&self) -> f64 {
         self.fraction(self.missed())
     }
 
-    /// What came since `earlier` was counted. What was missing then and came since makes the loss
-    /// less, but not less than none.
+    /// Returns the counts since `earlier`. A packet that was missing then and arrived since reduces the loss, but not
+    /// below zero.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
@@ -89,36 +88,36 @@ impl Counts {
     }
 }
 
-/// How much of the deadline was used on the way, over the packets whose delay is known.
+/// How much of the deadline packets used on the path, over the packets whose delay is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// Mean one-way delay.
     pub mean: Duration,
-    /// The slowest packet's.
+    /// Delay of the slowest packet.
     pub max: Duration,
     /// Mean share of the deadline, 1 for all of it.
     pub share_mean: f64,
-    /// The share within which 99 % of the packets came, rounded up to 1/16; infinite beyond twice
-    /// the deadline.
+    /// The share within which 99 % of the packets arrived, rounded up to 1/16; infinite if it exceeds twice the
+    /// deadline.
     pub share_p99: f64,
 }
 
-/// How one direction is heard.
+/// How a listener hears one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quality {
-    /// Packets.
+    /// The numbers of packets.
     pub counts: Counts,
     /// Interarrival jitter of RFC 3550, mean of its value after each packet.
     pub jitter: Duration,
-    /// The highest value that it had.
+    /// The highest value of the jitter.
     pub jitter_max: Duration,
     /// Burst ratio of the missed packets; 1 is random.
     pub burst_ratio: f64,
-    /// Delay budget, where one-way delays are known.
+    /// Delay budget, if one-way delays are known.
     pub budget: Option<Budget>,
-    /// From mouth to ear, as the E-model counts it.
+    /// Delay from mouth to ear, by the definition of the E-model.
     pub mouth_to_ear: Duration,
-    /// The E-model's R and its terms; `None` without a codec that it knows, or without packets.
+    /// The E-model's R and its terms; `None` without a codec that the model supports, or without packets.
     pub rating: Option<Rating>,
 }
 
@@ -148,20 +147,20 @@ impl Quality {
         }
     }
 
-    /// The E-model's R, 0 to 100.
+    /// Returns the E-model's R, 0 to 100.
     #[must_use]
     pub fn r_factor(&self) -> Option<f64> {
         self.rating.map(|rating| rating.r)
     }
 
-    /// The E-model's MOS, 1 to 4.5.
+    /// Returns the E-model's MOS, 1 to 4.5.
     #[must_use]
     pub fn mos(&self) -> Option<f64> {
         self.rating.map(|rating| rating.mos())
     }
 }
 
-/// Values that are averaged.
+/// Sums for the averaged values.
 #[derive(Debug, Clone)]
 pub(super) struct Spread {
     jitter_sum_ns: f64,
@@ -170,7 +169,7 @@ pub(super) struct Spread {
     delay_sum: Duration,
     delay_max: Duration,
     share_sum: f64,
-    /// 2³² packets of 20 ms are 2.7 years.
+    /// The counters cannot overflow: 2³² packets of 20 ms are 2.7 years.
     shares: [u32; SHARES],
 }
 
@@ -200,7 +199,7 @@ impl Spread {
         self.delay_max = self.delay_max.max(used);
         let budget_ns = budget.as_nanos().max(1);
         self.share_sum += used.as_nanos() as f64 / budget_ns as f64;
-        // Exactly all of the budget still belongs to the step that ends there.
+        // Exactly the whole budget still belongs to the step that ends there.
         let steps = u128::from(used.as_nanos()) * u128::from(SHARES_PER_BUDGET);
         let step = steps.div_ceil(u128::from(budget_ns)).saturating_sub(1);
         let share = &mut self.shares[step.min(SHARES as u128 - 1) as usize];
@@ -210,7 +209,7 @@ impl Spread {
     pub(super) fn budget(&self) -> Option<Budget> {
         let count: u64 = self.shares.iter().copied().map(u64::from).sum();
         let mean = self.delay_sum.as_nanos().checked_div(count)?;
-        // Nearest rank.
+        // Take the percentile by nearest rank.
         let mut rank = (count - count / 100).max(1);
         let step = self.shares.iter().position(|&share| {
             let share = u64::from(share);

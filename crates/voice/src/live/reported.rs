@@ -1,6 +1,6 @@
-//! What an end says of what it hears: the latest of its RTCP and RTCP-XR.
+//! An end's own report of what it receives: the latest of its RTCP and RTCP-XR.
 //!
-//! An end hears what this gateway cannot see: loss after it, and what its own buffer threw away.
+//! The end knows what this gateway cannot see: losses behind the gateway, and what the end's own buffer discarded.
 
 use base::Time;
 
@@ -16,13 +16,13 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Nothing was reported yet.
+    /// Creates a state without any report.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// RTCP came from the end, which receives the stream of the source `ssrc`.
+    /// Takes RTCP from the end, which receives the stream of the source `ssrc`.
     pub fn on_rtcp(&mut self, now: Time, ssrc: u32, rtcp: &Compound<'_>) {
         let block = rtcp
             .reports()
@@ -42,19 +42,19 @@ impl Reported {
         }
     }
 
-    /// Its latest report on the stream, and when it passed.
+    /// Returns the end's latest report on the stream, and when it passed.
     #[must_use]
     pub fn block(&self) -> Option<(Time, ReportBlock)> {
         self.block
     }
 
-    /// Its latest VoIP metrics, and when they passed.
+    /// Returns the end's latest VoIP metrics, and when they passed.
     #[must_use]
     pub fn voip_metrics(&self) -> Option<(Time, VoipMetrics)> {
         self.metrics
     }
 
-    /// It said BYE: no more reports, though SIP may not have ended the call yet.
+    /// Returns whether the end has sent BYE: it sends no more reports, though SIP may not have ended the call yet.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended

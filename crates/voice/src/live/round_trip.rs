@@ -1,4 +1,4 @@
-//! The round trip from a gateway to a phone and back, from the RTCP that passes it.
+//! The round trip from a gateway to a phone and back, from the RTCP that passes through the gateway.
 //!
 //! ```text
 //!   far end ── SR ──> gateway ── SR ──> phone
@@ -6,17 +6,17 @@
 //!   far end <── RR ── gateway <── RR ──────┘     now − noted − DLSR
 //! ```
 //!
-//! A report names the SR that it answers by the middle of its NTP time, which need not be a true
-//! time. The round trips to both ends, added, are that of the call.
+//! A report refers to its SR by the middle of the SR's NTP time, which need not be a true time. The sum of the round
+//! trips to both ends is the round trip of the call.
 
 use base::{Duration, Time};
 
 use crate::rtp::rtcp::{Compound, ReportBlock, Rtcp};
 
-/// Sender reports remembered: one is sent every 5 s or so, and answered by the next report.
+/// Number of sender reports remembered: an end sends one every 5 s or so, and the next report answers it.
 const REPORTS: usize = 8;
 
-/// Sender reports that passed toward one end.
+/// Sender reports that passed towards one end.
 #[derive(Debug, Clone, Default)]
 pub struct RoundTrip {
     noted: [Option<(u32, u32, Time)>; REPORTS],
@@ -24,13 +24,13 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Nothing passed yet.
+    /// Creates a state in which nothing has passed yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// RTCP passes toward the end.
+    /// Notes RTCP that passes towards the end.
     pub fn on_toward(&mut self, now: Time, rtcp: &Compound<'_>) {
         for packet in rtcp.packets() {
             if let Rtcp::SenderReport(info, _) = packet {
@@ -40,7 +40,7 @@ impl RoundTrip {
         }
     }
 
-    /// RTCP came back from the end: the shortest round trip that its reports tell.
+    /// Takes RTCP from the end. Returns the shortest round trip according to its reports.
     #[must_use]
     pub fn on_back(&self, now: Time, rtcp: &Compound<'_>) -> Option<Duration> {
         rtcp.reports()
@@ -55,7 +55,7 @@ impl RoundTrip {
         let (_, _, noted) = self.noted.iter().flatten().find(answered)?;
         let held_ns = (u64::from(block.delay_since_last_sr) * 1_000_000_000) >> 16;
         let elapsed = now.since(*noted).as_nanos();
-        // More than all the time there was is a lie, or a clock that was set.
+        // A delay longer than the elapsed time is false, or a clock was set.
         elapsed.checked_sub(held_ns).map(Duration::from_nanos)
     }
 }

@@ -17,7 +17,7 @@ fn header(seq: u16) -> Header {
     }
 }
 
-/// A packet of the overlay that took `delay_ms` since its frame was sent.
+/// Takes a packet of the overlay that was sent `delay_ms` before it arrives.
 fn take(reception: &mut Reception, at_ms: u64, seq: u16, delay_ms: u64) -> Option<Window> {
     let arrival = Arrival {
         one_way: Some(Duration::from_millis(delay_ms)),
@@ -46,7 +46,7 @@ fn a_perfect_call_has_the_best_rating() {
     assert_eq!(budget.mean, Duration::from_millis(40));
     assert!((budget.share_mean - 0.4).abs() < 1e-9);
     assert_eq!(budget.share_p99, 7.0 / 16.0);
-    // 20 ms of packet, 3.75 of concealment, 100 of network and buffer.
+    // The delay is 20 ms of packet, 3.75 of concealment, 100 of network and buffer.
     assert_eq!(quality.mouth_to_ear, Duration::from_micros(123_750));
     assert!(quality.r_factor().is_some_and(|r| r > 88.0), "{quality:?}");
     assert!(quality.mos().is_some_and(|mos| mos > 4.2));
@@ -108,7 +108,7 @@ fn another_stream_needs_two_packets_in_a_row() {
     for n in 0..10 {
         take(&mut reception, u64::from(n) * FRAME_MS, n, 40);
     }
-    // Single strays, of another source and far away.
+    // Single strays arrive, of another source and with a distant number.
     take(&mut reception, 200, 40_000, 40);
     take(&mut reception, 220, 10, 40);
     take(&mut reception, 240, 40_001, 40);
@@ -117,7 +117,7 @@ fn another_stream_needs_two_packets_in_a_row() {
     assert_eq!((counts.expected, counts.strays), (12, 2));
     assert_eq!(counts.restarts, 0);
 
-    // The sender begins again; then another source takes over.
+    // The sender restarts; then another source takes over.
     take(&mut reception, 280, 50_000, 40);
     take(&mut reception, 300, 50_001, 40);
     for n in 0..5 {
@@ -145,7 +145,7 @@ fn without_known_delays_late_is_against_the_quickest_packet() {
     assert_eq!(put(2, 1101), 1, "61 are not");
     assert_eq!(put(3, 1040), 1, "20 ms quicker than the first");
     assert_eq!(put(4, 1121), 2);
-    // The media's clock is set anew: nothing is known.
+    // The media's clock is reset: nothing is known.
     assert_eq!(put(900, 1141), 2);
     let quality = reception.whole();
     assert!(quality.budget.is_none());
@@ -313,13 +313,13 @@ fn a_format_brings_its_codec_and_clock() {
     assert!(reception.whole().r_factor() < before);
 }
 
-/// First and highest number, and what came (number, in time).
+/// First and highest number, and the packets that arrived (number, in time).
 type NaiveStream = (i64, i64, Vec<(i64, bool)>);
 
-/// Keeps every packet, and reckons at the end.
+/// Keeps every packet, and computes the counts at the end.
 #[derive(Default)]
 struct Naive {
-    /// One after the other.
+    /// The streams, one after the other.
     streams: Vec<NaiveStream>,
     source: u32,
     held: Option<(u32, u16, bool)>,
@@ -334,7 +334,7 @@ impl Naive {
             self.begin(ssrc, seq, in_time);
             return;
         };
-        // The number nearest to the highest.
+        // The number is the one nearest to the highest.
         let step = i64::from(seq.wrapping_sub(*highest as u16).cast_signed());
         let number = *highest + step;
         let continues = ssrc == self.source && step < 3000 && step > -128;
@@ -392,7 +392,7 @@ impl Naive {
     }
 }
 
-/// Steps between packets: mostly the next, some back, some far, at times another source.
+/// Draws steps between packets: mostly to the next number, some back, some far, sometimes to another source.
 fn steps() -> impl Strategy<Value = Vec<(i32, bool, bool)>> {
     let step = prop_oneof![
         12 => Just(1),
@@ -431,7 +431,7 @@ proptest! {
         let whole = reception.whole();
         prop_assert_eq!(whole.counts, naive.counts());
         prop_assert!(whole.counts.missed() <= whole.counts.expected);
-        // What the windows told, and the last that did not end, are the whole.
+        // The windows and the last unfinished one together are the whole.
         if let Some(last) = reception.on_time(Time::FAR) {
             sum.expected += last.quality.counts.expected;
             sum.received += last.quality.counts.received;

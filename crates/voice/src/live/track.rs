@@ -1,4 +1,4 @@
-//! Which sequence numbers of a stream came, in what order, and in time or not.
+//! The sequence numbers of a stream that arrived, in what order, and in time or not.
 //!
 //! ```text
 //!   settled: counts only │ the newest 128, a bit each for "came" and "came in time"
@@ -8,32 +8,32 @@
 use super::counts::Counts;
 use crate::emodel::Runs;
 
-/// Numbers that a packet may be behind the newest and still count: 128 of 20 ms are 2.5 s.
+/// How far a packet may be behind the newest and still count: 128 of 20 ms are 2.5 s.
 pub const REORDER_MAX: u16 = 128;
 
-/// Numbers that may be missing at once (RFC 3550 A.1); beyond, the sender began again. 3000 of
-/// 20 ms are a minute.
+/// How many numbers may be missing at once (RFC 3550 A.1). If more are missing, the sender has restarted. 3000 of 20 ms
+/// are a minute.
 pub const DROPOUT_MAX: u16 = 3000;
 
-/// Where a packet belongs.
+/// The position of a packet in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The first of all.
+    /// The first of all packets.
     First,
-    /// So many numbers after the highest.
+    /// Its number is this far after the highest.
     Ahead(u16),
-    /// So many before it, and it had not come.
+    /// Its number is this far before the highest, and it had not arrived.
     Behind(u16),
-    /// It had come.
+    /// It had already arrived.
     Duplicate,
-    /// Before the first, where nothing is known.
+    /// It is before the first number of the stream, where no record exists.
     Unknown,
-    /// Of another source, or far away.
+    /// It belongs to another source, or its number is far away.
     Jump,
 }
 
 impl Place {
-    /// The number had not come before.
+    /// Returns whether the number had not arrived before.
     pub(super) fn is_new(self) -> bool {
         matches!(self, Place::First | Place::Ahead(_) | Place::Behind(_))
     }
@@ -42,14 +42,14 @@ impl Place {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
     ssrc: u32,
-    /// With the wraps in the bits above 16.
+    /// The highest sequence number, with the wraps in the bits above 16.
     highest: u64,
-    /// Bit n is the number `highest − n`.
+    /// Bit n stands for the number `highest − n`.
     came: u128,
     in_time: u128,
-    /// Numbers that the bits stand for; 0 before the first packet.
+    /// Number of sequence numbers that have a bit; 0 before the first packet.
     covered: u16,
-    /// Of the numbers below, and of streams that ended.
+    /// The runs of the numbers below those with a bit, and of streams that ended.
     settled: Runs,
     received: u64,
     late: u64,
@@ -103,7 +103,7 @@ impl Track {
         self.late += u64::from(!in_time);
     }
 
-    /// A packet that changes nothing.
+    /// Counts a packet that changes nothing.
     pub(super) fn count_old(&mut self, place: Place) {
         match place {
             Place::Duplicate => self.duplicates += 1,
@@ -115,7 +115,7 @@ impl Track {
         self.strays += 1;
     }
 
-    /// Another stream begins with this number, whose packet was counted as a stray before.
+    /// Begins another stream with this number, whose packet was counted as a stray before.
     pub(super) fn restart(&mut self, ssrc: u32, seq: u16) {
         self.settled = self.runs();
         self.settled.end_run();
@@ -148,7 +148,7 @@ impl Track {
         }
     }
 
-    /// Of all numbers so far; those that may still come count as missed.
+    /// Returns the runs of all numbers so far; numbers that may still arrive count as missed.
     fn runs(&self) -> Runs {
         let mut runs = self.settled;
         for bit in (0..self.covered).rev() {
@@ -157,7 +157,7 @@ impl Track {
         runs
     }
 
-    /// The highest number moves on by `by`, at least 1: the oldest are settled.
+    /// Advances the highest number by `by`, at least 1: the oldest numbers are settled.
     fn advance(&mut self, by: u16) {
         let beyond = (self.covered + by).saturating_sub(REORDER_MAX);
         let known = beyond.min(self.covered);
@@ -165,7 +165,7 @@ impl Track {
             let bit = self.covered - n;
             self.settled.push(self.in_time >> bit & 1 == 0);
         }
-        // Of a jump longer than the bits, the first never had one.
+        // After a jump longer than the bits, the first numbers never had a bit.
         self.settled.push_missed(u64::from(beyond - known));
         self.came = self.came.checked_shl(u32::from(by)).unwrap_or(0);
         self.in_time = self.in_time.checked_shl(u32::from(by)).unwrap_or(0);

@@ -14,22 +14,20 @@ use base::Time;
 
 use super::MOVE_GRACE;
 
-/// Where one component's media of an end should come from.
+/// The addresses from which one component's media of an end may arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Expected {
-    /// What the description says. An unspecified address or port 0 is hold: nothing is sent.
+    /// The address in the description. An unspecified address or port 0 is hold: nothing is sent.
     pub signalled: SocketAddr,
-    /// The address that the end's signalling came from. Behind a translator it is the only true
-    /// one.
+    /// The source address of the end's signalling. Behind a NAT it is the only true address.
     pub via: Option<IpAddr>,
-    /// Any address of the same LAN will do: [`Remote::or_from_lan`](super::Remote::or_from_lan).
+    /// Whether any address of the same LAN is accepted: [`Remote::or_from_lan`](super::Remote::or_from_lan).
     pub lan: bool,
 }
 
 impl Expected {
-    /// Whether an end that described itself so may send from there: from the signalled address or
-    /// that of its signalling, with any port, since a translator gives its own. `from` is IPv4 where
-    /// it can be written so.
+    /// Returns whether an end with this description may send from `from`: the address must be the signalled one or that
+    /// of its signalling, with any port, since a NAT assigns its own. `from` is IPv4 if it can be written as IPv4.
     #[must_use]
     pub fn admits(&self, from: SocketAddr) -> bool {
         let known = [Some(self.signalled.ip()), self.via];
@@ -42,7 +40,7 @@ impl Expected {
     }
 }
 
-/// IPv4 /24 or IPv6 /64.
+/// Returns whether both addresses are in the same IPv4 /24 or IPv6 /64.
 fn is_same_network(one: IpAddr, other: IpAddr) -> bool {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
@@ -59,16 +57,16 @@ pub(super) struct Latch {
     old: Option<Old>,
 }
 
-/// What was learned before the last description.
+/// The address that was learned before the last description.
 #[derive(Debug, Clone, Copy)]
 struct Old {
     learned: SocketAddr,
     until: Time,
-    /// The description said the same again: a refresh, not a move.
+    /// Whether the description repeated the same address: a refresh, not a move.
     same: bool,
 }
 
-/// What becomes of a packet.
+/// The result for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Known,
@@ -77,7 +75,7 @@ pub(super) enum Admission {
 }
 
 impl Latch {
-    /// As a description says, after another one or as the first.
+    /// Returns the state after a description, the first or a later one.
     pub(super) fn signalled(now: Time, expected: Expected, before: Option<&Latch>) -> Self {
         let old = before.and_then(|before| {
             let same = before.expected.signalled == expected.signalled;
@@ -115,20 +113,21 @@ impl Latch {
             };
         }
         match self.old_passes(now, from) {
-            // It moved: what is still under way from the old place must not take the lock, unless
-            // the old place is the new one.
+            // The end moved: packets that are still under way from the old address must not take the lock, unless the
+            // old address is the new one.
             Some(old) if !old.same && from != self.expected.signalled => Admission::Known,
-            // A refresh: the end goes on from where it was, however far that is.
+            // This is a refresh: the end continues from its present address, however different that is.
             Some(_) => self.learn(from),
             None if self.expected.admits(from) => self.learn(from),
             None => Admission::Refused,
         }
     }
 
-    /// Where to send: what was learned; after a refresh, what had been; else what is signalled.
+    /// Returns the address to send to: the learned one; after a refresh, the one learned before; else the signalled
+    /// one.
     pub(super) fn destination(&self) -> Option<SocketAddr> {
         let signalled = self.expected.signalled;
-        // Hold is a description's word, and silences a learned address too.
+        // A description sets hold, and hold also stops sending to a learned address.
         if signalled.ip().is_unspecified() || signalled.port() == 0 {
             return None;
         }

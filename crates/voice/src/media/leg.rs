@@ -1,4 +1,4 @@
-//! One call's state, and the way of one packet through it.
+//! One call's state, and how it handles one packet.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::{
 use crate::rtp::{Kind, Packet};
 use crate::sdp::Side;
 
-/// Whose a port is.
+/// The owner of a port.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {
     pub(super) stream: StreamId,
@@ -26,7 +26,7 @@ pub(super) struct Owner {
 pub(super) struct Call {
     pub(super) streams: BTreeMap<u8, Stream>,
     pub(super) answered: bool,
-    /// Something of it flows, as its descriptions say; else it is on hold.
+    /// Whether some of its media flows, according to its descriptions; otherwise it is on hold.
     pub(super) flowing: bool,
     pub(super) last_media: Time,
     pub(super) last_dialog: Time,
@@ -56,7 +56,7 @@ pub(super) enum Peer {
     },
 }
 
-/// Where a packet came from.
+/// The sender of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
     Udp(SocketAddr),
@@ -66,7 +66,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct UdpPeer {
     rtp: Latch,
-    /// Of its own, while RTCP is not multiplexed.
+    /// The separate address of RTCP, while RTCP is not multiplexed.
     rtcp: Option<Latch>,
     dtls: bool,
 }
@@ -77,7 +77,7 @@ impl Call {
         match (self.answered, self.flowing) {
             (false, _) => self.last_dialog + ANSWER_TIMEOUT,
             (true, true) => self.last_media + MEDIA_TIMEOUT,
-            // RTCP of a call on hold shows too that somebody is there.
+            // On hold, RTCP also shows that an end is still there.
             (true, false) => dialog.max(self.last_media + DIALOG_TIMEOUT),
         }
     }
@@ -105,7 +105,7 @@ impl Call {
             Side::Callee => (callee, caller),
         };
         let kind = leg.kind(owner.component, datagram)?;
-        // What is RTCP stays RTCP, whichever side multiplexes.
+        // RTCP remains RTCP, whichever side multiplexes.
         let component = match kind {
             Kind::Rtcp => Component::Rtcp,
             _ => owner.component,
@@ -122,7 +122,7 @@ impl Call {
 }
 
 impl Leg {
-    /// The side's description came, the first or another.
+    /// Takes the side's description, the first or a later one.
     pub(super) fn signal(&mut self, now: Time, remote: Remote) -> Result<(), CallError> {
         self.remote = Some(match (self.carrier, remote) {
             (Carrier::Udp, Remote::Udp { rtp, rtcp, dtls }) => {
@@ -145,7 +145,7 @@ impl Leg {
         Ok(())
     }
 
-    /// The side is at this node of the overlay.
+    /// Returns whether the side is at this node of the overlay.
     pub(super) fn is_at(&self, at: NodeAddr) -> bool {
         matches!(self.remote, Some(Peer::Overlay { node, .. }) if node == at)
     }
@@ -158,7 +158,7 @@ impl Leg {
         }
     }
 
-    /// RTP and RTCP come to one port.
+    /// Returns whether RTP and RTCP arrive at one port.
     fn is_single(&self) -> bool {
         self.lease.rtp() == self.lease.rtcp()
     }
@@ -166,19 +166,19 @@ impl Leg {
     fn is_dtls(&self) -> bool {
         match &self.remote {
             Some(Peer::Udp(peer)) => peer.dtls,
-            // The gateway that sent it has looked.
+            // The gateway that sent the packet has already checked.
             Some(Peer::Overlay { .. }) => true,
             None => false,
         }
     }
 
-    /// What the datagram is, if it belongs to this component.
+    /// Returns the kind of the datagram, if it belongs to this component.
     fn kind(&self, component: Component, datagram: &[u8]) -> Result<Kind, Drop> {
         let kind = Kind::of(datagram);
         match (kind, component) {
             (Kind::Dtls, _) if self.is_dtls() => Ok(kind),
             (Kind::Rtp, Component::Rtp) if Packet::parse(datagram).is_ok() => Ok(kind),
-            // Eight bytes are in clear in SRTCP too.
+            // The first eight bytes are in clear in SRTCP too.
             (Kind::Rtcp, Component::Rtcp) if datagram.len() >= 8 => Ok(kind),
             (Kind::Rtcp, Component::Rtp) if datagram.len() >= 8 && self.takes_rtcp_with_rtp() => {
                 Ok(kind)
@@ -194,7 +194,8 @@ impl Leg {
         self.is_single() || matches!(&self.remote, Some(Peer::Udp(peer)) if peer.rtcp.is_none())
     }
 
-    /// Whether the source may send this here, at the port of `at`; true if it was learned just now.
+    /// Checks whether the source may send to the port of this component. Returns true if its address was learned just
+    /// now.
     fn admit(
         &mut self,
         now: Time,
@@ -206,7 +207,7 @@ impl Leg {
             (Peer::Udp(peer), Source::Udp(from)) => {
                 let latch = match (component, &mut peer.rtcp, at) {
                     (Component::Rtcp, Some(rtcp), _) => rtcp,
-                    // The end multiplexes, and sends from where its RTP comes from.
+                    // The end multiplexes, and sends RTCP from the address of its RTP.
                     (_, _, Component::Rtp) => &mut peer.rtp,
                     (_, _, Component::Rtcp) => return Err(Drop::WrongComponent),
                 };

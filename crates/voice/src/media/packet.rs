@@ -1,4 +1,4 @@
-//! What becomes of one packet: where it goes, or why it does not.
+//! The decision about one packet: its destination, or the reason for its drop.
 
 use core::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use super::StreamId;
 use crate::rtp::Kind;
 use crate::sdp::Side;
 
-/// Where a packet goes: from the port of ours, to an address.
+/// The destination of a packet: from one of the gateway's ports to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// Over UDP.
     Udp {
-        /// Our port, from which the other end expects it.
+        /// The gateway's port, from which the other end expects it.
         from: u16,
         /// The other end.
         to: SocketAddr,
     },
     /// Over the overlay.
     Overlay {
-        /// Our virtual port.
+        /// The gateway's virtual port.
         from: VirtualPort,
         /// The other node.
         node: NodeAddr,
@@ -29,47 +29,47 @@ pub enum Destination {
     },
 }
 
-/// A packet that passes.
+/// A packet that the gateway forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// Whose it is.
+    /// The stream that it belongs to.
     pub stream: StreamId,
-    /// The side it came from.
+    /// The side that it came from.
     pub from: Side,
-    /// What it is.
+    /// The kind of packet.
     pub kind: Kind,
-    /// Where it goes, unchanged.
+    /// The destination. The packet is not changed.
     pub to: Destination,
-    /// The address was learned by this packet.
+    /// Whether this packet taught the gateway the sender's address.
     pub learned: bool,
 }
 
-/// Why a packet does not pass. Also the label of its counter.
+/// Why the gateway drops a packet. Also the label of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum Drop {
     /// No call has this port: RTP without SIP, or after BYE.
     #[error("no call has the port")]
     NoCall,
-    /// Neither RTP nor RTCP, nor DTLS where it belongs.
+    /// It is neither RTP nor RTCP, nor DTLS in a stream that uses it.
     #[error("not RTP, RTCP or the stream's DTLS")]
     NotRtp,
-    /// RTP at a port for RTCP alone, or RTCP where no port takes it.
+    /// RTP at a port for RTCP alone, or RTCP at a port that does not accept it.
     #[error("RTP at a port for RTCP, or the other way round")]
     WrongComponent,
-    /// Not from where the call's media comes.
+    /// It did not come from the address of the call's media.
     #[error("not from the address that was signalled or learned")]
     UnexpectedAddress,
-    /// The side was not told yet where the other end is.
+    /// The side's description with the other end's address has not arrived yet.
     #[error("no description of this side yet")]
     NotSignalled,
-    /// The other side cannot be sent to: not told yet, or on hold by an address of zeros.
+    /// The other side has no address: it is not known yet, or the side is on hold by an address of zeros.
     #[error("the other side has no address yet, or is on hold")]
     NoDestination,
 }
 
 impl Drop {
-    /// All, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Drop; 6] = [
         Drop::NoCall,
         Drop::NotRtp,
@@ -79,7 +79,7 @@ impl Drop {
         Drop::NoDestination,
     ];
 
-    /// The counter's name.
+    /// Returns the counter's name.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

@@ -1,27 +1,27 @@
-//! A range of ports, leased in pairs or singly.
+//! A range of ports that are leased in pairs or singly.
 //!
-//! RTP takes an even port and RTCP the odd one after it (RFC 3550 §11); multiplexed they take one of
-//! either kind. The search goes round the range, so a port that was given back rests until all
-//! others were used: packets that still come to it meet no new call.
+//! RTP uses an even port and RTCP the odd one after it (RFC 3550 §11); multiplexed, they use one port, even or odd. The
+//! search goes round the range, so a port that was released rests until all others were used: packets that still arrive
+//! at it do not reach a new call.
 
 use core::ops::RangeInclusive;
 
-/// Words of 64 ports each that hold all there are.
+/// Number of words of 64 ports each that cover all ports.
 const WORDS: usize = 65_536 / 64;
 
 /// The even ports of a word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// How many ports one side of a stream needs.
+/// Number of ports that one side of a stream needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// An even one and the next: RTP and RTCP.
+    /// An even port and the next one: for RTP and RTCP.
     Pair,
-    /// Any one: RTP and RTCP multiplexed.
+    /// Any one port: for multiplexed RTP and RTCP.
     Single,
 }
 
-/// Ports that somebody has. To be given back with [`Ports::release`]; dropped, they stay taken.
+/// Leased ports. Release them with [`Ports::release`]; if the lease is dropped, they stay taken.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a lease that is dropped is never given back"]
 pub struct Lease {
@@ -30,13 +30,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The port of RTP.
+    /// Returns the port of RTP.
     #[must_use]
     pub fn rtp(&self) -> u16 {
         self.rtp
     }
 
-    /// The port of RTCP: the next, or the same.
+    /// Returns the port of RTCP: the next one, or the same.
     #[must_use]
     pub fn rtcp(&self) -> u16 {
         self.rtp + u16::from(self.need == Need::Pair)
@@ -51,20 +51,20 @@ impl Lease {
     }
 }
 
-/// Why there is no port.
+/// Why no port is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PortError {
-    /// All are taken.
+    /// All ports are taken.
     #[error("no {need:?} of media ports is left of {first}-{last}: refuse with 486 or widen it")]
     Exhausted {
-        /// What was wanted.
+        /// The ports that were needed.
         need: Need,
         /// First port of the range.
         first: u16,
         /// Last port of the range.
         last: u16,
     },
-    /// A range that holds no pair, or port 0.
+    /// The range holds no pair, or contains port 0.
     #[error(
         "ports {first}-{last} hold no pair of an even port and the next: give at least 2 from 1"
     )]
@@ -79,20 +79,20 @@ pub enum PortError {
 /// The ports of a range.
 #[derive(Debug)]
 pub struct Ports {
-    /// A bit for each port there is, set while it is free.
+    /// One bit for each port, set while the port is free.
     free: Box<[u64; WORDS]>,
     count: usize,
     first: u16,
     last: u16,
-    /// The port after the one leased last.
+    /// The port after the last leased one.
     cursor: u16,
 }
 
 impl Ports {
-    /// All ports of the range are free.
+    /// Creates a range of which all ports are free.
     ///
     /// # Errors
-    /// When it holds no pair, or port 0.
+    /// Fails if the range holds no pair, or contains port 0.
     pub fn new(range: RangeInclusive<u16>) -> Result<Self, PortError> {
         let (first, last) = (*range.start(), *range.end());
         let even = u32::from(first) + u32::from(first % 2);
@@ -112,14 +112,14 @@ impl Ports {
         })
     }
 
-    /// Takes ports. Looks at 1025 words at most.
+    /// Leases ports. It examines at most 1025 words.
     ///
     /// # Errors
-    /// When none are left.
+    /// Fails if no ports are left.
     pub fn lease(&mut self, need: Need) -> Result<Lease, PortError> {
         let start = usize::from(self.cursor / 64);
         let from_cursor = u64::MAX << (self.cursor % 64);
-        // The cursor's word comes twice: from the cursor on first, and whole at the end.
+        // The cursor's word comes twice: first from the cursor on, and whole at the end.
         let rtp = (0..=WORDS).find_map(|step| {
             let word = (start + step) % WORDS;
             let allowed = if step == 0 { from_cursor } else { u64::MAX };
@@ -137,7 +137,7 @@ impl Ports {
         Ok(lease)
     }
 
-    /// Gives ports back.
+    /// Releases ports.
     pub fn release(&mut self, lease: Lease) {
         let word = &mut self.free[usize::from(lease.rtp / 64)];
         debug_assert_eq!(*word & lease.mask(), 0, "a lease is given back once");
@@ -145,25 +145,25 @@ impl Ports {
         self.count += lease.mask().count_ones() as usize;
     }
 
-    /// Whether the port is of the range, free or not.
+    /// Returns whether the port belongs to the range, free or not.
     #[must_use]
     pub fn covers(&self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
 
-    /// Ports that are free.
+    /// Returns the number of free ports.
     #[must_use]
     pub fn free(&self) -> usize {
         self.count
     }
 
-    /// Where in a word what is needed could begin.
+    /// Returns the positions in a word at which the needed ports could begin.
     fn fitting(&self, word: usize, need: Need) -> u64 {
         let free = self.free[word];
         match need {
-            // A pair never crosses words: they begin at even ports.
+            // A pair never crosses words, because it begins at an even port.
             Need::Pair => free & free >> 1 & EVEN,
-            // Choice: the half of a broken pair first, in this word, so that pairs last.
+            // Choice: within this word, use the remaining half of a broken pair first, so that pairs last longer.
             Need::Single => {
                 let pairs = free & free >> 1 & EVEN;
                 let broken = free & !(pairs | pairs << 1);

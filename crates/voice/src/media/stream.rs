@@ -1,4 +1,4 @@
-//! What streams are called, what carries their sides, and where the other ends are.
+//! The names of streams, the carriers of their sides, and the addresses of the other ends.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -7,20 +7,20 @@ use base::{NodeAddr, VirtualPort};
 use super::learn::Expected;
 use crate::sdp::{Announce, End, Host};
 
-/// A call, as the gateway numbers them.
+/// A call, by the number that the gateway gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// RTP, or the RTCP beside it.
+/// RTP, or the RTCP that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
-    /// Media; and RTCP too where they are multiplexed.
+    /// Media; if multiplexed, also RTCP.
     Rtp,
     /// Reports.
     Rtcp,
 }
 
-/// Which stream of which call.
+/// One stream of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
     /// The call.
@@ -29,7 +29,7 @@ pub struct StreamId {
     pub media: u8,
 }
 
-/// What carries one side of a stream.
+/// The carrier of one side of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// UDP, to a phone or another host.
@@ -38,34 +38,34 @@ pub enum Carrier {
     Overlay,
 }
 
-/// Where a side is told to send, by a description.
+/// Where a side sends to, according to a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
     /// Over UDP.
     Udp {
-        /// Where RTP is taken.
+        /// The address that receives RTP.
         rtp: Expected,
-        /// Where RTCP is taken, if not with RTP.
+        /// The address that receives RTCP, if it differs from that of RTP.
         rtcp: Option<Expected>,
-        /// DTLS belongs here: SRTP whose keys the ends exchange on this port.
+        /// Whether DTLS is accepted: SRTP whose keys the ends exchange on this port.
         dtls: bool,
     },
     /// Over the overlay.
     Overlay {
         /// The node.
         node: NodeAddr,
-        /// Where RTP is taken.
+        /// The port that receives RTP.
         rtp: VirtualPort,
-        /// Where RTCP is taken; the same when multiplexed.
+        /// The port that receives RTCP; the same if multiplexed.
         rtcp: VirtualPort,
     },
 }
 
 impl Remote {
-    /// Where an end takes media by its description, over UDP. `None` when it rejects the stream, or
-    /// gives a name, which is to be looked up first.
+    /// Returns where an end receives media over UDP, according to its description. Returns `None` if it rejects the
+    /// stream, or gives a name, which the caller must look up first.
     ///
-    /// `muxed` once both ends agreed on it; `via` is where its signalling came from.
+    /// `muxed` is true once both ends agreed on it; `via` is the source address of the end's signalling.
     #[must_use]
     pub fn of(end: &End, muxed: bool, dtls: bool, via: Option<IpAddr>) -> Option<Self> {
         let expected = |(host, port): (Host<'_>, u16)| {
@@ -84,9 +84,9 @@ impl Remote {
         })
     }
 
-    /// The same, and media may come from any host of its IPv4 /24 or IPv6 /64. A host there that
-    /// sends first takes the stream, so this is for sites whose ends send media from an address that
-    /// they do not name.
+    /// Returns the same remote, and if `may` is true, accepts media from any host of its IPv4 /24 or IPv6 /64. A host
+    /// there that sends first takes over the stream, so this is only for sites whose ends send media from an address
+    /// that they do not announce.
     #[must_use]
     pub fn or_from_lan(mut self, may: bool) -> Self {
         if let Self::Udp { rtp, rtcp, .. } = &mut self {
@@ -97,7 +97,7 @@ impl Remote {
         self
     }
 
-    /// Where an end takes media in the overlay. [Amir06 §VI]
+    /// Returns where an end receives media in the overlay. [Amir06 §VI]
     #[must_use]
     pub fn announced(announce: &Announce) -> Self {
         Self::Overlay {
@@ -108,11 +108,11 @@ impl Remote {
     }
 }
 
-/// The ports at which this gateway takes one side of a stream: what its descriptions say.
+/// The ports at which this gateway receives one side of a stream, as written in its descriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalPorts {
-    /// For RTP.
+    /// The port for RTP.
     pub rtp: u16,
-    /// For RTCP; the same when multiplexed.
+    /// The port for RTCP; the same if multiplexed.
     pub rtcp: u16,
 }

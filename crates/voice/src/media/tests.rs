@@ -42,7 +42,7 @@ fn expected(signalled: &str) -> Expected {
     }
 }
 
-/// RTP at this address, RTCP at the next port.
+/// Returns a phone with RTP at this address and RTCP at the next port.
 fn phone(signalled: &str) -> Remote {
     let rtp = expected(signalled);
     let mut rtcp = rtp;
@@ -66,7 +66,7 @@ fn pairs() -> [(Carrier, Need); 2] {
     [(Carrier::Udp, Need::Pair), (Carrier::Overlay, Need::Pair)]
 }
 
-/// A call of a phone at 192.0.2.10:4000 with the far gateway.
+/// Sets up a call of a phone at 192.0.2.10:4000 with the far gateway.
 fn one_call() -> (Calls, LocalPorts, LocalPorts) {
     let mut calls = Calls::new(30_000..=30_099, 20_000..=20_099).expect("ranges");
     calls.open(at(0), CALL).expect("room");
@@ -128,10 +128,10 @@ fn the_real_address_is_learned_once_and_locked() {
     let (mut calls, near, overlay) = one_call();
     let mut put = |from: &str| calls.on_udp(at(1), near.rtp, addr(from), &rtp());
     assert_eq!(put("198.51.100.7:4000"), Err(Drop::UnexpectedAddress));
-    // From behind the translator that its signalling came through, with another port.
+    // The packet comes from the NAT that its signalling came through, with another port.
     assert!(put("203.0.113.5:61000").is_ok_and(|forward| forward.learned));
     assert!(put("203.0.113.5:61000").is_ok_and(|forward| !forward.learned));
-    // Neither the signalled address nor another port takes the lock again.
+    // Neither the signalled address nor another port takes over the lock.
     assert_eq!(put("192.0.2.10:4000"), Err(Drop::UnexpectedAddress));
     assert_eq!(put("203.0.113.5:61001"), Err(Drop::UnexpectedAddress));
     let from = (FAR, VirtualPort(500));
@@ -162,7 +162,7 @@ fn a_neighbour_in_the_lan_does_not_take_the_stream() {
     let of_phone = calls.on_udp(at(1), near.rtp, addr("192.0.2.10:4000"), &rtp());
     assert!(of_phone.is_ok_and(|forward| forward.learned));
 
-    // Where the site wants it, they do; other networks still do not.
+    // If the site allows it, neighbours are accepted; other networks still are not.
     let lan = phone("192.0.2.10:4000").or_from_lan(true);
     for (neighbour, may) in [("198.51.100.7:4000", false), ("192.0.2.11:4000", true)] {
         calls
@@ -194,7 +194,7 @@ fn a_reinvite_moves_media_without_a_gap() {
     calls
         .signal(at(2), STREAM, Side::Caller, phone(new))
         .expect("the stream is there");
-    // What is still on the way passes, and does not take the lock; media goes to the new place.
+    // Packets that are still under way pass, and do not take the lock; media is sent to the new address.
     assert!(put(&mut calls, 2, old).is_ok_and(|forward| !forward.learned));
     assert_eq!(target(&mut calls, 2), Some(addr(new)));
     assert!(put(&mut calls, 3, new).is_ok_and(|forward| forward.learned));
@@ -215,7 +215,7 @@ fn a_refresh_keeps_what_was_learned() {
             .signal(at(s), STREAM, Side::Caller, refresh)
             .expect("the stream is there");
     }
-    // Until it sends, media goes to where it was.
+    // Until the end sends, media is sent to its previous address.
     let from = (FAR, VirtualPort(500));
     let back = calls.on_overlay(at(4), VirtualPort(overlay.rtp), from, &rtp());
     let to = Destination::Udp {
@@ -224,7 +224,7 @@ fn a_refresh_keeps_what_was_learned() {
     };
     assert_eq!(back.map(|forward| forward.to), Ok(to));
     assert!(put(&mut calls, 4, real).is_ok_and(|forward| forward.learned));
-    // Its translator gave it another port: learned after a refresh, not before.
+    // The end's NAT gave it another port: it is learned after a refresh, not before.
     let other = "203.0.113.5:62000";
     assert_eq!(put(&mut calls, 9, other), Err(Drop::UnexpectedAddress));
     calls
@@ -252,7 +252,7 @@ fn what_does_not_belong_is_dropped_with_its_reason() {
     assert_eq!(put(near.rtcp, &rtp()), Err(Drop::WrongComponent));
     assert_eq!(put(near.rtcp, &RTCP[..7]), Err(Drop::NotRtp));
     assert_eq!(put(near.rtcp, &RTCP), Ok(Kind::Rtcp));
-    // The overlay says who sends: nothing is learned there.
+    // The overlay authenticates the sender: nothing is learned there.
     for from in [
         (NodeAddr(1), VirtualPort(500)),
         (FAR, VirtualPort(501)),
@@ -295,7 +295,7 @@ fn nothing_passes_before_both_sides_are_signalled_or_to_a_side_on_hold() {
         .expect("the stream is there");
     assert!(calls.on_udp(at(0), near.rtp, source, &rtp()).is_ok());
 
-    // Hold by zeros silences what was learned, and takes the phone's own media still.
+    // Hold by zeros stops sending to the learned address, and still accepts the phone's own media.
     calls
         .signal(at(1), STREAM, Side::Caller, phone("0.0.0.0:4000"))
         .expect("the stream is there");
@@ -328,7 +328,7 @@ fn multiplexed_and_separate_sides_meet() {
         node: FAR,
         to: VirtualPort(to),
     };
-    // The phone sends both to the port of RTP; the far gateway takes them apart.
+    // The phone sends both to the port of RTP; the far gateway separates them.
     let rtcp = calls.on_udp(at(0), near.rtp, source, &RTCP);
     assert_eq!(rtcp.map(|forward| forward.to), Ok(to(501)));
     let media = calls.on_udp(at(0), near.rtp, source, &rtp());
@@ -341,7 +341,7 @@ fn multiplexed_and_separate_sides_meet() {
         Err(Drop::WrongComponent),
         "it said that it multiplexes"
     );
-    // And back: all to the one port of the phone.
+    // In the other direction, all packets go to the one port of the phone.
     let own = VirtualPort(overlay.rtp);
     for (from, bytes) in [(500, &rtp()[..]), (501, &RTCP[..])] {
         let back = calls.on_overlay(at(0), own, (FAR, VirtualPort(from)), bytes);
@@ -360,7 +360,7 @@ fn calls_end_by_themselves_and_give_everything_back() {
         let ended: Vec<_> = ended.into_iter().map(|(id, why, _)| (id, why)).collect();
         ended
     };
-    // Never answered.
+    // First case: a call that nobody answers.
     let (mut calls, ..) = one_call();
     calls.open(at(0), CallId(2)).expect("room");
     let answer = ANSWER_TIMEOUT.as_nanos() / 1_000_000_000;
@@ -375,7 +375,7 @@ fn calls_end_by_themselves_and_give_everything_back() {
     assert_eq!((calls.count(), calls.next_timeout()), (0, None));
     assert_eq!(calls.ports_free(Carrier::Udp), 100);
 
-    // Media keeps a call; on hold the dialog does.
+    // Media keeps a call open; on hold the dialog does.
     let (mut calls, near, _) = one_call();
     let source = addr("192.0.2.10:4000");
     for s in (1..1000).step_by(50) {
@@ -386,7 +386,7 @@ fn calls_end_by_themselves_and_give_everything_back() {
     assert_eq!(closed(&mut calls, 1000 + dialog - 1), []);
     calls.on_dialog(at(6000), CALL).expect("it is open");
     assert_eq!(closed(&mut calls, 1000 + dialog), []);
-    // Resumed: silence counts from there.
+    // After the call is resumed, silence counts from there.
     calls.answered(at(7000), CALL, true).expect("it is open");
     assert_eq!(closed(&mut calls, 7000 + media - 1), []);
     calls.answered(at(7050), CALL, false).expect("it is open");
@@ -456,7 +456,7 @@ fn media_is_not_led_round() {
     };
     let told = signal(&mut calls, Side::Callee, round);
     assert_eq!(told, Err(CallError::Loop));
-    // An address of both families is the same address.
+    // An IPv4-mapped IPv6 address is the same address.
     let mapped = phone("[::ffff:198.51.100.1]:30000");
     assert_eq!(
         signal(&mut calls, Side::Caller, mapped),

@@ -21,7 +21,7 @@ fn seq(packet: &[u8]) -> u16 {
     Packet::parse(packet).unwrap().header().seq
 }
 
-/// Gives a merger packets (time, way, number) and tells what went on, and when.
+/// Gives a merger packets (time, path, number) and returns what it forwarded, and when.
 fn play(merger: &mut Merger, packets: &[(u64, usize, u16)]) -> Vec<(u64, u16)> {
     let mut sent = Vec::new();
     for &(at, leg, number) in packets {
@@ -43,7 +43,7 @@ fn play(merger: &mut Merger, packets: &[(u64, usize, u16)]) -> Vec<(u64, u16)> {
 #[test]
 fn what_one_way_loses_the_other_has() {
     let mut merger = Merger::new(WINDOW);
-    // 9 is lost by the first way and 11 by the second; the second is 20 ms behind.
+    // The first path loses 9 and the second 11; the second is 20 ms behind.
     let sent = play(
         &mut merger,
         &[
@@ -88,7 +88,7 @@ fn what_neither_has_is_waited_for_no_longer_than_the_window() {
 fn nothing_is_given_up_before_both_ways_were_read() {
     let mut merger = Merger::new(WINDOW);
     let mut sent = Vec::new();
-    // A pause of 400 ms: the first way is read, then the second.
+    // After a pause of 400 ms, the first path is read, then the second.
     for (at, leg, number) in [(0, 0, 1), (1, 0, 3), (400, 0, 5), (400, 1, 2), (400, 1, 4)] {
         merger.on_packet(ms(at), leg, &rtp(number, 7), &mut |p| sent.push(seq(p)));
     }
@@ -125,7 +125,7 @@ fn a_stranger_is_foreign_until_the_stream_is_silent() {
     assert_eq!(merger.merged().restarts, 1);
 }
 
-/// Packets by both ways from a time on, one each millisecond, the second so much later.
+/// Returns packets by both paths from a time on, one each millisecond, the second `behind` later.
 fn both(from: u64, numbers: core::ops::Range<u16>, behind: u64) -> Vec<(u64, usize, u16)> {
     let first = numbers.start;
     let at = |number: u16| from + u64::from(number - first);
@@ -156,7 +156,7 @@ fn an_encoder_that_begins_its_numbers_anew_is_heard() {
         assert_eq!(merger.merged().restarts, 1);
         assert_eq!(merger.merged().lost, 0);
     }
-    // By a way that was dead until then.
+    // The restarted stream arrives by a path that was dead until then.
     let mut merger = Merger::new(WINDOW);
     let one_way = both(0, 0..5_000, 20)
         .into_iter()
@@ -169,8 +169,8 @@ fn an_encoder_that_begins_its_numbers_anew_is_heard() {
     );
     let sent = play(&mut merger, &packets);
     assert_eq!((sent.len(), merger.merged().restarts), (5_100, 1));
-    // Without a pause its first packets look like copies, for 100 ms since the second way was further than before.
-    // That way is taken first then: 79 comes by it when 99 comes by the other.
+    // Without a pause, its first packets look like copies until 100 ms after the second path last advanced. Then that
+    // path is taken first: 79 arrives by it when 99 arrives by the other.
     let mut merger = Merger::new(WINDOW);
     let mut packets = both(0, 0..5_000, 20);
     packets.extend(both(5_020, 0..1_000, 20));
@@ -195,7 +195,7 @@ fn a_way_that_is_behind_goes_on_where_the_other_has_died() {
         );
         assert_eq!(merger.merged().restarts, 0);
     }
-    // A pause of both does not end the stream.
+    // A pause of both paths does not end the stream.
     let mut merger = Merger::new(WINDOW);
     let mut packets = both(0, 0..100, 40);
     packets.extend(both(5_000, 100..200, 40));
@@ -209,7 +209,7 @@ fn a_late_packet_after_a_pause_is_not_a_new_stream() {
     for number in [99, 60, 20_000] {
         let mut merger = Merger::new(WINDOW);
         let mut packets = both(0, 0..100, 10);
-        // Once more, by each way.
+        // The same packet arrives once more, by each path.
         packets.extend([(1_000, 0, number), (1_001, 1, number)]);
         packets.extend(both(1_002, 100..200, 10));
         let sent = play(&mut merger, &packets);
@@ -224,7 +224,7 @@ fn what_waits_is_bounded() {
     let mut count = 0;
     merger.on_packet(ms(0), 0, &rtp(0, 7), &mut |_| count += 1);
     for number in 0..HELD_MAX as u32 + 100 {
-        // Every second one is missing.
+        // Every second packet is missing.
         merger.on_packet(ms(1), 0, &rtp((2 * number + 2) as u16, 7), &mut |_| {
             count += 1
         });
@@ -241,7 +241,7 @@ fn what_waits_is_bounded() {
     assert!(merger.held_bytes <= HELD_BYTES_MAX);
 }
 
-/// Each packet that one way at least has brought, once and in order.
+/// Returns each packet that at least one path delivered, once and in order.
 fn naive(packets: &[(u64, usize, u16)]) -> Vec<u16> {
     let mut all: Vec<u16> = packets.iter().map(|(.., number)| *number).collect();
     all.sort_unstable();
@@ -250,12 +250,12 @@ fn naive(packets: &[(u64, usize, u16)]) -> Vec<u16> {
 }
 
 proptest! {
-    /// Ways that lose and delay at will, by less than the window.
+    /// Two paths lose and delay packets at random, by less than the window.
     #[test]
     fn two_ways_give_the_union_in_order(
         fates in prop::collection::vec((any::<[bool; LEGS]>(), [0_u64..40, 0..40]), 1..200),
     ) {
-        // The first comes by both at once: what is before the first packet is not of the stream.
+        // The first packet arrives by both at once: packets before the first are not part of the stream.
         let mut packets = vec![(0, 0, 0), (0, 1, 0)];
         for (n, (has, delays)) in fates.iter().enumerate() {
             for leg in 0..LEGS {
@@ -282,8 +282,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes: in order, each once, nothing for longer than the window. Where nothing new comes for long
-    /// the numbers begin anew.
+    /// Whatever arrives: packets leave in order, each once, and none waits longer than the window. After a long time
+    /// without anything new, the numbers restart.
     #[test]
     fn any_packets_go_on_in_order(packets in prop::collection::vec((0_u64..30, 0..LEGS, 0_u16..300), 1..200)) {
         let mut at = 0;
@@ -292,7 +292,7 @@ proptest! {
             (at, leg, number)
         }).collect();
         let mut merger = Merger::new(WINDOW);
-        // What went on, and after how many new beginnings.
+        // The packets that were forwarded, and after how many restarts.
         let mut sent = Vec::new();
         for (at, leg, number) in packets {
             while let Some(due) = merger.next_timeout().filter(|due| *due <= ms(at)) {
@@ -303,7 +303,7 @@ proptest! {
             let before = merger.merged();
             merger.on_packet(ms(at), leg, &rtp(number, 7), &mut |packet| now.push(seq(packet)));
             let after = merger.merged();
-            // What was held of the old goes before the new begins.
+            // Held packets of the old stream leave before the new one begins.
             let old = (after.sent - before.sent) as usize - now.iter().rev().take_while(|n| **n == number || **n + 1 == number).count();
             let restarts = |n| if n < old { before.restarts } else { after.restarts };
             sent.extend(now.into_iter().enumerate().map(|(n, seq)| (restarts(n), seq)));

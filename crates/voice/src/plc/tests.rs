@@ -7,7 +7,7 @@ fn sine(period: f64, amplitude: f64, samples: usize) -> Vec<i16> {
         .collect()
 }
 
-/// Plays `signal` with the frames of `lost` missing; output not shifted back.
+/// Plays `signal` without the frames of `lost`; the output is not shifted back.
 fn play(signal: &[i16], lost: impl Fn(usize) -> bool) -> Vec<i16> {
     let mut concealer = Concealer::new();
     let mut out = Vec::new();
@@ -55,7 +55,7 @@ fn a_sine_keeps_its_phase_through_a_loss() {
 
 #[test]
 fn a_pitch_between_samples_is_found_to_the_nearest_sample() {
-    // Above 60 samples two periods are out of range, so there is one answer.
+    // Above 60 samples two periods are out of range, so there is only one answer.
     for (period, expected) in [(61.3, 61), (90.6, 91), (118.2, 118)] {
         let mut history = [0.0; HISTORY];
         for (to, from) in history.iter_mut().zip(sine(period, 8000.0, HISTORY)) {
@@ -67,14 +67,14 @@ fn a_pitch_between_samples_is_found_to_the_nearest_sample() {
 
 #[test]
 fn the_gain_falls_by_a_fifth_per_frame_after_the_first_and_ends_in_silence() {
-    // A period of 40 samples: every frame holds two whole periods, so the rms tells the gain.
+    // With a period of 40 samples, every frame holds two whole periods, so the rms shows the gain.
     let signal = sine(40.0, 10_000.0, 30 * FRAME);
     let out = play(&signal, |n| n >= 10);
     let full = rms(&signal[..FRAME]);
     let frame = |n: usize| &out[DELAY + (10 + n) * FRAME..][..FRAME];
     assert!((rms(frame(0)) / full - 1.0).abs() < 0.01);
     for n in 1..6 {
-        // The rms of a ramp from g to g − 0.2 is nearly its middle.
+        // The rms of a ramp from g to g − 0.2 is nearly that of its middle.
         let middle = 1.0 - 0.2 * (n as f64 - 1.0) - 0.1;
         let gain = rms(frame(n)) / full;
         assert!(
@@ -126,7 +126,7 @@ fn the_seam_before_a_loss_is_a_quarter_period_and_no_longer() {
 
 #[test]
 fn the_overlap_at_the_end_grows_by_4_ms_per_frame_up_to_10_ms() {
-    // Silence arrives after a sine: what still sounds is the fading repetition.
+    // Silence arrives after a sine: the remaining sound is the fading repetition.
     let mut signal = sine(40.0, 10_000.0, 10 * FRAME);
     signal.resize(40 * FRAME, 0);
     for (lost, overlap) in [(1, 10), (2, 10 + 32), (3, 10 + 64), (4, 80), (5, 80)] {
@@ -161,8 +161,8 @@ fn silence_stays_silent_and_a_call_may_begin_with_a_loss() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is lost: as many samples out as in, never louder than the loudest sound before,
-    /// and exact again one frame after a loss.
+    /// Whatever is lost: the output has as many samples as the input, it is never louder than the loudest sound before,
+    /// and it is exact again one frame after a loss.
     #[test]
     fn any_loss_pattern(
         samples in prop::collection::vec(any::<i16>(), 30 * FRAME),

@@ -1,8 +1,7 @@
-//! Packets of emulated calls: RTP whose header names the call and the packet.
+//! Packets of emulated calls: RTP whose header identifies the call and the packet.
 //!
-//! Real calls have the header, so the emulated ones do. The timestamp counts samples from the call's
-//! start and so names the packet, with 32 bits where the sequence number has 16; the source names the
-//! call.
+//! Real calls have this header, so the emulated ones have it too. The timestamp counts samples from the call's start
+//! and so identifies the packet, with 32 bits instead of the 16 of the sequence number; the source identifies the call.
 
 use super::{HEADER_BYTES, Header, Packet};
 use crate::frames::FRAME_SAMPLES;
@@ -10,12 +9,12 @@ use crate::frames::FRAME_SAMPLES;
 /// Bytes of a packet: header and 20 ms of G.711.
 pub const PACKET_BYTES: usize = HEADER_BYTES + FRAME_SAMPLES;
 
-/// Version 2, with no padding, extension or contributing sources: all that these packets have.
+/// Version 2, with no padding, extension or contributing sources: the first byte of all these packets.
 const PLAIN: u8 = 0x80;
 /// Payload type of G.711 µ-law (RFC 3551).
 const PCMU: u8 = 0;
 
-/// Which packet of which call.
+/// The call and the number of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The call's synchronisation source.
@@ -25,7 +24,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The header, of a codec whose timestamps rise by `step` with each packet.
+    /// Returns the header for a codec whose timestamps rise by `step` with each packet.
     #[must_use]
     pub fn header(self, payload_type: u8, step: u32) -> [u8; HEADER_BYTES] {
         let header = Header {
@@ -39,7 +38,7 @@ impl Place {
         header.to_bytes()
     }
 
-    /// Which packet this is, by a header that [`Place::header`] has written.
+    /// Returns the call and number of a packet from a header that [`Place::header`] has written.
     #[must_use]
     pub fn of(packet: &[u8], payload_type: u8, step: u32) -> Option<Place> {
         let header = Packet::parse(packet).ok()?.header();
@@ -55,7 +54,7 @@ impl Place {
     }
 }
 
-/// Writes header and speech.
+/// Returns a packet with header and speech.
 #[must_use]
 pub fn emit(place: Place, speech: &[u8; FRAME_SAMPLES]) -> [u8; PACKET_BYTES] {
     let mut packet = [0; PACKET_BYTES];
@@ -64,7 +63,7 @@ pub fn emit(place: Place, speech: &[u8; FRAME_SAMPLES]) -> [u8; PACKET_BYTES] {
     packet
 }
 
-/// Which packet this is, and the speech in it; `None` when it is none of ours.
+/// Returns the call and number of a packet, and the speech in it; `None` if it is not an emulated call's.
 #[must_use]
 pub fn parse(packet: &[u8]) -> Option<(Place, &[u8; FRAME_SAMPLES])> {
     let speech = packet.get(HEADER_BYTES..)?.try_into().ok()?;

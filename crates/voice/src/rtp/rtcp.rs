@@ -20,16 +20,15 @@
 //!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! A datagram holds several packets, one after the other. SRTCP seals all after the first eight
-//! bytes: there [`Compound::parse`] fails or reads noise, and the caller must know from the
-//! description not to ask.
+//! A datagram holds several packets, one after the other. SRTCP encrypts everything after the first eight bytes: on it,
+//! [`Compound::parse`] fails or reads noise. The caller must know from the description not to call it.
 
 use super::{RtpError, need, u16_at, u32_at, xr};
 
 /// Bytes of a report block.
 const BLOCK_BYTES: usize = 24;
 
-/// The packets of one datagram: all lengths hold.
+/// The packets of one datagram; all lengths are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compound<'a> {
     bytes: &'a [u8],
@@ -39,19 +38,19 @@ pub struct Compound<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Rtcp<'a> {
-    /// SR: of an end that sends.
+    /// SR: from an end that sends.
     SenderReport(SenderInfo, Blocks<'a>),
-    /// RR: of an end that only receives; the SSRC is its own.
+    /// RR: from an end that only receives; the SSRC is its own.
     ReceiverReport(u32, Blocks<'a>),
     /// BYE: sources that end.
     Bye(Sources<'a>),
     /// XR: extended reports (RFC 3611); the SSRC is the reporter's.
     Extended(u32, xr::Blocks<'a>),
-    /// SDES, APP, feedback, and what is yet to come: packet type and all after the first word.
+    /// SDES, APP, feedback, and unknown types: packet type and everything after the first word.
     Other(u8, &'a [u8]),
 }
 
-/// What a sender says of itself.
+/// A sender's report about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SenderInfo {
     /// The sender.
@@ -67,14 +66,14 @@ pub struct SenderInfo {
 }
 
 impl SenderInfo {
-    /// The middle 32 bits of the NTP time: what receivers send back as LSR.
+    /// Returns the middle 32 bits of the NTP time, which receivers send back as LSR.
     #[must_use]
     pub fn ntp_middle(&self) -> u32 {
         (self.ntp >> 16) as u32
     }
 }
 
-/// What a receiver says of one source.
+/// A receiver's report about one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReportBlock {
     /// The source reported on.
@@ -94,17 +93,17 @@ pub struct ReportBlock {
 }
 
 impl ReportBlock {
-    /// Fraction lost since the report before, 0 to 1.
+    /// Returns the fraction lost since the previous report, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         f64::from(self.fraction_lost) / 256.0
     }
 
-    /// Round trip from who sent the SR, to the receiver and back, when the report came back at
-    /// `arrival` (middle 32 bits of NTP time on the clock that stamped the SR).
+    /// Returns the round trip from the sender of the SR to the receiver and back, if the report arrived at `arrival`
+    /// (middle 32 bits of NTP time on the clock that stamped the SR).
     ///
-    /// `None` before the first SR, and when the times contradict each other, which is clocks that
-    /// were set meanwhile.
+    /// Returns `None` before the first SR, and if the times contradict each other because clocks were set in the
+    /// meantime.
     #[must_use]
     pub fn round_trip_us(&self, arrival: u32) -> Option<u64> {
         if self.last_sr == 0 {
@@ -113,7 +112,7 @@ impl ReportBlock {
         let elapsed = arrival
             .wrapping_sub(self.last_sr)
             .wrapping_sub(self.delay_since_last_sr);
-        // Half the range is 9 hours: what lies beyond is negative.
+        // Half the range is 9 hours: values beyond are negative.
         (elapsed < 1 << 31).then(|| (u64::from(elapsed) * 1_000_000) >> 16)
     }
 
@@ -121,7 +120,7 @@ impl ReportBlock {
         Self {
             ssrc: u32_at(bytes, 0),
             fraction_lost: bytes[4],
-            // The upper byte is shifted out and back, with its sign.
+            // The upper byte is shifted out, and the sign is restored.
             cumulative_lost: (u32_at(bytes, 4) << 8).cast_signed() >> 8,
             highest_seq: u32_at(bytes, 8),
             jitter: u32_at(bytes, 12),
@@ -132,13 +131,13 @@ impl ReportBlock {
 }
 
 impl<'a> Compound<'a> {
-    /// Checks every packet's length, version and counts.
+    /// Checks the length, version and counts of every packet.
     ///
-    /// Choice: a datagram that begins with another packet than SR or RR is taken (RFC 5506 allows
-    /// it for feedback): whether it was agreed on is the ends' affair.
+    /// Choice: a datagram that begins with another packet than SR or RR is accepted (RFC 5506 allows it for feedback):
+    /// the ends are responsible for agreeing on it.
     ///
     /// # Errors
-    /// By the first packet that does not hold.
+    /// Returns the error of the first invalid packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RtpError> {
         need("the RTCP header", 4, bytes)?;
         let mut rest = bytes;
@@ -149,11 +148,11 @@ impl<'a> Compound<'a> {
         Ok(Self { bytes })
     }
 
-    /// The packets, in their order.
+    /// Returns the packets in their order.
     pub fn packets(&self) -> impl Iterator<Item = Rtcp<'a>> + 'a {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
-            // Bytes left are a whole packet: `parse` checked each.
+            // The remaining bytes start with a whole packet: `parse` checked each.
             let length = packet_bytes(rest.get(..4)?);
             let packet;
             (packet, rest) = rest.split_at_checked(length)?;
@@ -161,7 +160,7 @@ impl<'a> Compound<'a> {
         })
     }
 
-    /// Every report block of the datagram, with the SSRC of who reports.
+    /// Returns every report block of the datagram, with the SSRC of the reporter.
     pub fn reports(&self) -> impl Iterator<Item = (u32, ReportBlock)> + 'a {
         self.packets().flat_map(|packet| {
             let (by, blocks) = match packet {
@@ -174,12 +173,12 @@ impl<'a> Compound<'a> {
     }
 }
 
-/// Bytes of the packet that begins here.
+/// Returns the length of the packet that begins here.
 fn packet_bytes(header: &[u8]) -> usize {
     4 + 4 * usize::from(u16_at(header, 2))
 }
 
-/// Bytes that a packet of this type and count takes at least.
+/// Returns the minimum length of a packet of this type and count.
 fn packet_bytes_min(packet_type: u8, count: usize) -> usize {
     match packet_type {
         200 => 28 + BLOCK_BYTES * count,
@@ -190,7 +189,7 @@ fn packet_bytes_min(packet_type: u8, count: usize) -> usize {
     }
 }
 
-/// Answers the packet's length.
+/// Checks a packet and returns its length.
 fn check_packet(rest: &[u8]) -> Result<usize, RtpError> {
     need("the RTCP header", 4, rest)?;
     let (first, packet_type) = (rest[0], rest[1]);

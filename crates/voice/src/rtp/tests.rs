@@ -123,7 +123,7 @@ fn a_compound_packet_is_read() {
     assert_eq!((by, block.ssrc), (0x1111_1111, 0x2222_2222));
     assert_eq!((block.loss(), block.cumulative_lost), (0.25, -2));
     assert_eq!((block.highest_seq, block.jitter), (0x0001_0005, 40));
-    // Back 1.5 s after it was sent, held for 1 s.
+    // The report came back 1.5 s after the SR was sent, and was held for 1 s.
     assert_eq!(block.round_trip_us(0xbbbc_8000), Some(500_000));
     assert_eq!(block.round_trip_us(0xbbbb_8000), None, "before it was sent");
     let first = rtcp::ReportBlock {
@@ -175,7 +175,7 @@ fn rtcp_that_lies_is_refused() {
         rtcp.packets().next(),
         Some(Rtcp::ReceiverReport(9, _))
     ));
-    // 24 bytes of padding where a block should be.
+    // The packet has 24 bytes of padding where a block should be.
     let mut hollow = vec![0xa1, 201, 0, 7, 0, 0, 0, 9];
     hollow.extend([0; 23]);
     hollow.push(24);
@@ -185,7 +185,7 @@ fn rtcp_that_lies_is_refused() {
     ));
 }
 
-/// XR with a receiver reference time, which is passed over, and VoIP metrics.
+/// XR with a receiver reference time, which the parser skips, and VoIP metrics.
 fn extended() -> Vec<u8> {
     let mut bytes = vec![0x80, 207, 0, 13, 0, 0, 0, 9];
     bytes.extend([4, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -226,7 +226,7 @@ fn voip_metrics_are_read() {
 
 #[test]
 fn blocks_that_do_not_fit_end_the_list() {
-    // The packet's length is always right; the blocks' lengths lie.
+    // The packet's length is always right; the blocks' lengths are wrong.
     for (at, byte) in [(11, 200), (23, 9), (23, 7), (22, 255)] {
         let mut bytes = extended();
         bytes[at] = byte;

@@ -1,4 +1,4 @@
-//! RTCP extended reports (RFC 3611): the VoIP metrics block, by which a phone tells what it heard.
+//! RTCP extended reports (RFC 3611): the VoIP metrics block, in which a phone reports what it heard.
 //!
 //! ```text
 //!    0                   1                   2                   3
@@ -16,21 +16,21 @@
 //!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Blocks of other types are passed over. 127 means "not available" in the fields that may say so.
+//! The parser skips blocks of other types. 127 means "not available" in the fields that allow it.
 
 use super::{u16_at, u32_at};
 
-/// Block type and bytes, header included, of the VoIP metrics.
+/// Block type and length, header included, of the VoIP metrics.
 const VOIP: (u8, usize) = (7, 36);
 
-/// What a receiver reports on one source.
+/// A receiver's report about one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VoipMetrics {
     /// The source reported on.
     pub ssrc: u32,
     /// Packets lost in the network, in 1/256 of those expected.
     pub loss_rate: u8,
-    /// Packets that the jitter buffer threw away, in 1/256 of those expected.
+    /// Packets that the jitter buffer discarded, in 1/256 of those expected.
     pub discard_rate: u8,
     /// Packets lost or discarded within bursts, in 1/256.
     pub burst_density: u8,
@@ -50,7 +50,7 @@ pub struct VoipMetrics {
     pub noise_dbm0: Option<i8>,
     /// Residual echo return loss, dB.
     pub residual_echo_db: Option<u8>,
-    /// Packets between losses that end a burst, usually 16.
+    /// Number of packets between losses that ends a burst, usually 16.
     pub gmin: u8,
     /// Rating R of the RTP part of the call, 0 to 100.
     pub r_factor: Option<u8>,
@@ -64,14 +64,14 @@ pub struct VoipMetrics {
     pub receiver: u8,
     /// Nominal delay of the jitter buffer.
     pub buffer_ms: u16,
-    /// Its greatest so far.
+    /// Largest delay of the jitter buffer so far.
     pub buffer_max_ms: u16,
-    /// Its greatest possible.
+    /// Largest possible delay of the jitter buffer.
     pub buffer_limit_ms: u16,
 }
 
 impl VoipMetrics {
-    /// Packets that the listener went without, lost and discarded, 0 to 1.
+    /// Returns the fraction of packets that the listener missed, lost and discarded, 0 to 1.
     #[must_use]
     pub fn missed(&self) -> f64 {
         (f64::from(self.loss_rate) + f64::from(self.discard_rate)).min(256.0) / 256.0
@@ -106,7 +106,7 @@ impl VoipMetrics {
     }
 }
 
-/// The VoIP metrics among the blocks of one packet; the first block that does not fit ends them.
+/// Iterates over the VoIP metrics among the blocks of one packet; the first block that does not fit ends the iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocks<'a> {
     bytes: &'a [u8],

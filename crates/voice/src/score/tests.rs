@@ -8,7 +8,7 @@ fn scores(values: &[f32]) -> Scores {
 
 #[test]
 fn the_two_scales_map_as_p862_1_says() {
-    // y = 0.999 + 4/(1 + exp(−1.4945·x + 4.6607)), worked out by hand.
+    // The values are y = 0.999 + 4/(1 + exp(−1.4945·x + 4.6607)), worked out by hand.
     for (raw, lqo) in [
         (4.5, 4.549),
         (4.0, 4.154),

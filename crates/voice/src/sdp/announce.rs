@@ -1,13 +1,13 @@
-//! The overlay attribute: at which node, by which virtual ports, media is taken. [Amir06 §VI]
+//! The overlay attribute: the node and the virtual ports at which media is received. [Amir06 §VI]
 
 use core::fmt;
 
 use base::{NodeAddr, VirtualPort};
 
-/// Longest domain: that of DNS, 255 bytes on the wire without the two that text has not.
+/// Longest domain: the limit of DNS, 255 bytes on the wire, minus the two bytes that the text does not have.
 const DOMAIN_BYTES_MAX: usize = 253;
 
-/// What one section of a description announces. The grammar is in the header of [`super`].
+/// The announcement in one section of a description. The grammar is in the header of [`super`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Announce {
     node: NodeAddr,
@@ -19,7 +19,7 @@ pub struct Announce {
 /// Why an overlay attribute was not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BadAnnounce {
-    /// A version that is not 1, or none.
+    /// The version is not 1, or is missing.
     #[error("the overlay attribute is not of version 1")]
     Version,
     /// The node is not an overlay address of one node.
@@ -31,10 +31,10 @@ pub enum BadAnnounce {
     /// The domain is not a domain.
     #[error("the overlay attribute's domain is not a domain name")]
     Domain,
-    /// What follows is not NAME=VALUE.
+    /// The remaining fields are not NAME=VALUE.
     #[error("the overlay attribute ends in something that is not NAME=VALUE")]
     Extension,
-    /// A second attribute in one section.
+    /// A section has a second attribute.
     #[error("the section has two overlay attributes")]
     Repeated,
 }
@@ -43,10 +43,10 @@ impl Announce {
     /// The attribute's name.
     pub const NAME: &'static str = "sinew";
 
-    /// An announcement; equal ports multiplex RTP and RTCP.
+    /// Creates an announcement; equal ports multiplex RTP and RTCP.
     ///
     /// # Errors
-    /// When a part cannot be written as the grammar wants it.
+    /// Fails if a part does not follow the grammar.
     pub fn new(
         node: NodeAddr,
         rtp: VirtualPort,
@@ -66,15 +66,15 @@ impl Announce {
             node,
             rtp,
             rtcp,
-            // Domains are equal without regard to case.
+            // Domains are compared without regard to case.
             domain: domain.to_ascii_lowercase(),
         })
     }
 
-    /// Reads what follows `a=sinew:`.
+    /// Reads the value after `a=sinew:`.
     ///
     /// # Errors
-    /// By the first part that does not follow the grammar.
+    /// Returns the error of the first part that does not follow the grammar.
     pub fn parse(value: &[u8]) -> Result<Self, BadAnnounce> {
         let text = core::str::from_utf8(value).map_err(|_| BadAnnounce::Version)?;
         let mut fields = text.split(' ');
@@ -94,32 +94,32 @@ impl Announce {
         }
     }
 
-    /// The node, by its overlay address.
+    /// Returns the node, by its overlay address.
     #[must_use]
     pub fn node(&self) -> NodeAddr {
         self.node
     }
 
-    /// Where RTP is taken.
+    /// Returns the port that receives RTP.
     #[must_use]
     pub fn rtp(&self) -> VirtualPort {
         self.rtp
     }
 
-    /// Where RTCP is taken; the same when they are multiplexed.
+    /// Returns the port that receives RTCP; the same if they are multiplexed.
     #[must_use]
     pub fn rtcp(&self) -> VirtualPort {
         self.rtcp
     }
 
-    /// The domain that the node serves, in lower case.
+    /// Returns the domain that the node serves, in lower case.
     #[must_use]
     pub fn domain(&self) -> &str {
         &self.domain
     }
 }
 
-/// What follows `a=`.
+/// Writes the text after `a=`.
 impl fmt::Display for Announce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:1 {} {}", Self::NAME, self.node, self.rtp.0)?;
@@ -135,7 +135,7 @@ fn ports(text: &str) -> Option<(VirtualPort, VirtualPort)> {
     Some((port(rtp)?, port(rtcp)?))
 }
 
-/// Without a sign or leading zeros, so that a port is written in one way.
+/// Reads a port without a sign or leading zeros, so that each port has only one form.
 fn port(text: &str) -> Option<VirtualPort> {
     let begins_well = text.as_bytes().first()?.is_ascii_digit() && !text.starts_with('0');
     begins_well.then(|| text.parse().ok().map(VirtualPort))?

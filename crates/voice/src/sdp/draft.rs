@@ -1,4 +1,4 @@
-//! A description of one's own: for probe calls, and for ends that are programs of this project.
+//! Writes a new description: for probe calls, and for ends that are programs of this project.
 
 use core::fmt::Write;
 use core::net::IpAddr;
@@ -7,14 +7,14 @@ use super::Direction;
 use super::announce::Announce;
 use super::rewrite::connection_value;
 
-/// A description to be written. Text is the caller's own: letters, digits, and no line ends.
+/// A description to be written. The caller provides the text: letters, digits, and no line ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     /// Number of the session.
     pub session: u64,
     /// Edition of the description.
     pub version: u64,
-    /// The maker's address, where all media is taken.
+    /// The maker's address, which receives all media.
     pub ip: IpAddr,
     /// The media sections.
     pub media: Vec<DraftMedia>,
@@ -25,22 +25,22 @@ pub struct Draft {
 pub struct DraftMedia {
     /// `audio` or `video`.
     pub media: &'static str,
-    /// The port of RTP; 0 rejects.
+    /// The port of RTP; 0 rejects the stream.
     pub rtp_port: u16,
     /// The port of RTCP, if it is not the next one.
     pub rtcp_port: Option<u16>,
-    /// Payload type, and its name and clock as `PCMU/8000`.
+    /// Payload type, with its name and clock as in `PCMU/8000`.
     pub formats: Vec<(u8, &'static str)>,
-    /// Which way media flows.
+    /// The direction in which media flows.
     pub direction: Direction,
-    /// RTP and RTCP may share the port.
+    /// Whether RTP and RTCP may share the port.
     pub rtcp_mux: bool,
-    /// What is announced. [Amir06 §VI]
+    /// The overlay announcement. [Amir06 §VI]
     pub announce: Option<Announce>,
 }
 
 impl Draft {
-    /// The description's bytes.
+    /// Returns the description's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = connection_value(self.ip);

@@ -1,4 +1,4 @@
-//! Offer and answer (RFC 3264): which streams a call has, and what an exchange changed.
+//! Offer and answer (RFC 3264): the streams of a call, and the changes of an exchange.
 //!
 //! ```text
 //!                   offer(side)                answer(other side)
@@ -7,13 +7,13 @@
 //!        └──────── withdraw ──────────┘  └── another offer, either side ┘
 //! ```
 //!
-//! Streams are matched by their place in the description: an answer has as many sections as its
-//! offer, a later offer at least as many as the one before. A section with port 0 keeps its place
-//! and carries nothing; another stream may take the place.
+//! Streams are matched by their place in the description: an answer has as many sections as its offer, and a later
+//! offer has at least as many as the one before. A section with port 0 keeps its place and carries nothing; another
+//! stream may take the place.
 //!
-//! Who offers first does not matter, so the late offer (INVITE without a description, offer in the
-//! 200, answer in the ACK) is no special case. An answer may come again: in a 183, then in the 200,
-//! and ends exist whose two differ; each is taken as the answer to the same offer.
+//! It does not matter which end offers first, so the late offer (INVITE without a description, offer in the 200, answer
+//! in the ACK) is no special case. An answer may be repeated: in a 183, then in the 200. With some ends the two differ;
+//! each is taken as the answer to the same offer.
 
 use core::net::IpAddr;
 
@@ -24,17 +24,17 @@ use super::section::{Direction, Host, MediaKind, Section};
 /// An end of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Who sent the first INVITE.
+    /// The end that sent the first INVITE.
     Caller,
-    /// Who got it.
+    /// The end that received it.
     Callee,
 }
 
 impl Side {
-    /// Both.
+    /// Both ends.
     pub const BOTH: [Side; 2] = [Side::Caller, Side::Callee];
 
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub fn other(self) -> Side {
         match self {
@@ -43,37 +43,37 @@ impl Side {
         }
     }
 
-    /// 0 or 1.
+    /// Returns 0 or 1.
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// An address as a description gave it.
+/// An address in the form of the description.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Address {
     Ip(IpAddr),
     Name(Box<str>),
 }
 
-/// What one end said of one stream.
+/// One end's description of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     rtp: Option<(Address, u16)>,
     rtcp: Option<(Address, u16)>,
-    /// Which way it wants media to flow.
+    /// The direction in which the end wants media to flow.
     pub direction: Direction,
-    /// It wants none, by direction or by an address of zeros.
+    /// Whether the end wants no media, by direction or by an address of zeros.
     pub on_hold: bool,
-    /// It takes RTCP on the port of RTP.
+    /// Whether the end accepts RTCP on the port of RTP.
     pub rtcp_mux: bool,
-    /// Where it takes media in the overlay.
+    /// Where the end receives media in the overlay.
     pub announce: Option<Announce>,
 }
 
 impl End {
-    /// What a section says, in values that outlive the description.
+    /// Returns the contents of a section, in values that outlive the description.
     #[must_use]
     pub fn of(section: &Section<'_>) -> Self {
         let own = |(host, port)| (Address::own(host), port);
@@ -87,13 +87,13 @@ impl End {
         }
     }
 
-    /// Where it takes RTP; `None` when the stream is rejected.
+    /// Returns where the end receives RTP; `None` if it rejects the stream.
     #[must_use]
     pub fn rtp(&self) -> Option<(Host<'_>, u16)> {
         self.rtp.as_ref().map(|(host, port)| (host.host(), *port))
     }
 
-    /// Where it takes RTCP that is not multiplexed.
+    /// Returns where the end receives RTCP that is not multiplexed.
     #[must_use]
     pub fn rtcp(&self) -> Option<(Host<'_>, u16)> {
         self.rtcp.as_ref().map(|(host, port)| (host.host(), *port))
@@ -116,53 +116,53 @@ impl Address {
     }
 }
 
-/// One stream of a call, as the last exchange left it.
+/// One stream of a call, in the state after the last exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// What it carries.
+    /// The kind of media.
     pub kind: MediaKind,
-    /// The protocol, `RTP/AVP`, ….
+    /// The protocol, such as `RTP/AVP`.
     pub protocol: String,
-    /// Both ends want it, and it is RTP to one receiver.
+    /// Whether both ends want it, and it is RTP to one receiver.
     pub active: bool,
     ends: [End; 2],
 }
 
-/// How a stream crosses.
+/// The kind of path between the ends of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path<'a> {
-    /// Both ends announced node and virtual port, and use them directly. [Amir06 §VI]
+    /// Both ends announced a node and virtual ports, and use them directly. [Amir06 §VI]
     Overlay {
-        /// The caller's.
+        /// The caller's announcement.
         caller: &'a Announce,
-        /// The callee's.
+        /// The callee's announcement.
         callee: &'a Announce,
     },
-    /// At least one did not: addresses and ports of the Internet.
+    /// At least one end did not announce any: the stream uses addresses and ports of the Internet.
     Legacy,
 }
 
 impl Stream {
-    /// What one end said of it.
+    /// Returns one end's description of the stream.
     #[must_use]
     pub fn end(&self, side: Side) -> &End {
         &self.ends[side.index()]
     }
 
-    /// Whether `from` sends and the other end listens.
+    /// Returns whether `from` sends and the other end listens.
     #[must_use]
     pub fn flows(&self, from: Side) -> bool {
         let (sender, receiver) = (self.end(from), self.end(from.other()));
         self.active && sender.direction.sends() && !receiver.on_hold
     }
 
-    /// RTCP shares the port of RTP: both said so.
+    /// Returns whether RTCP shares the port of RTP, which both ends must have agreed to.
     #[must_use]
     pub fn is_muxed(&self) -> bool {
         self.ends.iter().all(|end| end.rtcp_mux)
     }
 
-    /// How it crosses.
+    /// Returns the kind of path.
     #[must_use]
     pub fn path(&self) -> Path<'_> {
         match (
@@ -175,49 +175,49 @@ impl Stream {
     }
 }
 
-/// What an exchange changed of the stream at a place.
+/// A change that an exchange made to the stream at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// It carries media, and did not before.
+    /// The stream carries media, and did not before.
     Added {
         /// Place in the description, from 0.
         media: usize,
     },
-    /// It carries media no longer.
+    /// The stream carries no media any more.
     Ended {
         /// Place in the description, from 0.
         media: usize,
     },
-    /// An end takes it at another address, port or virtual port.
+    /// An end receives the stream at another address, port or virtual port.
     Moved {
         /// Place in the description, from 0.
         media: usize,
-        /// Whose.
+        /// The end that moved.
         side: Side,
     },
-    /// It flows another way: hold, resume.
+    /// The direction of the stream changed: hold, resume.
     Turned {
         /// Place in the description, from 0.
         media: usize,
     },
 }
 
-/// Why a description does not fit here.
+/// Why a description does not fit into the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ExchangeError {
     /// An offer is open already (glare): SIP's answer is 491.
     #[error("an offer of the {by:?} is not answered yet: refuse this one with 491")]
     OfferOpen {
-        /// Whose is open.
+        /// The end whose offer is open.
         by: Side,
     },
-    /// There is nothing to answer.
+    /// There is no offer to answer.
     #[error("an answer of the {by:?} without an offer of the other end")]
     NoOffer {
-        /// Who answered.
+        /// The end that answered.
         by: Side,
     },
-    /// Sections are never taken away, but rejected.
+    /// Sections are never removed, only rejected.
     #[error("the offer has {has} media sections, the one before had {had}: sections stay")]
     Fewer {
         /// Sections before.
@@ -228,21 +228,21 @@ pub enum ExchangeError {
     /// An answer has one section for each of the offer.
     #[error("the answer has {answered} media sections, the offer {offered}: they must be as many")]
     Count {
-        /// Of the offer.
+        /// Number of sections of the offer.
         offered: usize,
-        /// Of the answer.
+        /// Number of sections of the answer.
         answered: usize,
     },
-    /// Another kind of media at a place that is in use.
+    /// A place that is in use has another kind of media.
     #[error("media section {media} (from 0) is of another kind than what it answers or replaces")]
     Kind {
-        /// Which, from 0.
+        /// The place of the section, from 0.
         media: usize,
     },
-    /// An answer in another protocol than was offered.
+    /// The answer has another protocol than the offer.
     #[error("media section {media} (from 0) is answered in another protocol than was offered")]
     Protocol {
-        /// Which, from 0.
+        /// The place of the section, from 0.
         media: usize,
     },
 }
@@ -262,7 +262,7 @@ struct Offer {
     by: Side,
     slots: Vec<Slot>,
     answered: bool,
-    /// The streams before it, for when it is withdrawn.
+    /// The streams before the offer, which are restored if it is withdrawn.
     before: Vec<Stream>,
 }
 
@@ -274,19 +274,19 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A dialog without any streams yet.
+    /// Creates a dialog that has no streams yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The streams as the last answer left them.
+    /// Returns the streams in the state after the last answer.
     #[must_use]
     pub fn streams(&self) -> &[Stream] {
         &self.streams
     }
 
-    /// Who waits for an answer.
+    /// Returns the end that waits for an answer.
     #[must_use]
     pub fn open_offer(&self) -> Option<Side> {
         self.offer
@@ -298,7 +298,7 @@ impl Exchange {
     /// Takes an offer. Nothing changes until it is answered.
     ///
     /// # Errors
-    /// When one is open, or it does not continue the one before.
+    /// Fails if an offer is open, or this one does not continue the one before.
     pub fn offer(&mut self, by: Side, sdp: &Sdp<'_>) -> Result<(), ExchangeError> {
         if let Some(by) = self.open_offer() {
             return Err(ExchangeError::OfferOpen { by });
@@ -321,11 +321,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the answer to the last offer, and says what changed.
+    /// Takes the answer to the last offer, and returns the changes.
     ///
     /// # Errors
-    /// When there is no offer of the other end, or the answer is not one to it; the streams then
-    /// stay as they are.
+    /// Fails if the other end has made no offer, or the answer does not fit it; the streams then remain unchanged.
     pub fn answer(&mut self, by: Side, sdp: &Sdp<'_>) -> Result<Vec<Change>, ExchangeError> {
         let offer = self.offer.as_mut().filter(|offer| offer.by == by.other());
         let offer = offer.ok_or(ExchangeError::NoOffer { by })?;
@@ -349,8 +348,8 @@ impl Exchange {
         Ok(changes)
     }
 
-    /// The last offer was refused or its request failed: the streams are again what they were
-    /// before it (RFC 3261 §14.1). Says what that changed, when an answer had come.
+    /// Withdraws the last offer, which was refused or whose request failed: the streams are as they were before it (RFC
+    /// 3261 §14.1). Returns the changes, if the offer had been answered.
     pub fn withdraw(&mut self) -> Vec<Change> {
         let Some(offer) = self.offer.take() else {
             return Vec::new();
@@ -412,7 +411,7 @@ fn changes(before: &[Stream], after: &[Stream]) -> Vec<Change> {
     changes
 }
 
-/// An address of zeros is hold and no move.
+/// Returns whether an end moved. An address of zeros is hold and no move.
 fn is_moved(old: &Stream, new: &Stream, side: Side) -> bool {
     let (was, is) = (old.end(side), new.end(side));
     let zeros = |end: &End| end.rtp().is_none_or(|(host, _)| host.is_unspecified());

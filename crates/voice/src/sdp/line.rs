@@ -1,17 +1,17 @@
-//! The lines of a description, as places in its bytes.
+//! The lines of a description, as positions in its bytes.
 
 use core::ops::Range;
 
 use super::{LINES_MAX, SDP_BYTES_MAX, SdpError};
 
-/// One line. Offsets fit: [`SDP_BYTES_MAX`] does.
+/// One line. The offsets fit, because [`SDP_BYTES_MAX`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line {
     /// `v`, `o`, `m`, …; 0 for a blank line.
     pub(super) letter: u8,
-    /// Where it begins.
+    /// Where the line begins.
     start: u16,
-    /// Where its text ends, and its line end begins.
+    /// Where its text ends and its line end begins.
     end: u16,
     /// Where the next line begins.
     next: u32,
@@ -22,7 +22,7 @@ impl Line {
         self.letter == 0
     }
 
-    /// Place of what follows `=`.
+    /// Returns the position of the value after `=`.
     pub(super) fn value_range(&self) -> Range<usize> {
         let end = usize::from(self.end);
         (usize::from(self.start) + 2).min(end)..end
@@ -32,7 +32,7 @@ impl Line {
         &text[self.value_range()]
     }
 
-    /// The line with its end.
+    /// Returns the line including its line end.
     pub(super) fn whole<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[usize::from(self.start)..self.next as usize]
     }
@@ -41,7 +41,7 @@ impl Line {
         &text[usize::from(self.end)..self.next as usize]
     }
 
-    /// For an attribute, its name and what follows the colon, if there is one.
+    /// Returns an attribute's name, and the value after the colon if there is one.
     pub(super) fn attribute<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
         if self.letter != b'a' {
             return None;
@@ -100,7 +100,7 @@ fn line_at(text: &[u8], start: usize, number: usize) -> Result<Line, SdpError> {
     })
 }
 
-/// The fields of a value, split at spaces, with their places in it.
+/// Returns the fields of a value, split at spaces, with their positions in it.
 pub(super) fn fields(value: &[u8]) -> impl Iterator<Item = (Range<usize>, &[u8])> {
     let mut at = 0;
     value.split(|&byte| byte == b' ').filter_map(move |field| {
@@ -110,7 +110,7 @@ pub(super) fn fields(value: &[u8]) -> impl Iterator<Item = (Range<usize>, &[u8])
     })
 }
 
-/// A decimal number of at most five digits that fits a port.
+/// Reads a decimal number of at most five digits that fits a port.
 pub(super) fn port(digits: &[u8]) -> Option<u16> {
     if digits.is_empty() || digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

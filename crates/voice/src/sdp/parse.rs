@@ -1,4 +1,4 @@
-//! From lines to what they say.
+//! Interprets the lines of a description.
 
 use super::announce::{Announce, BadAnnounce};
 use super::line::{self, Line};
@@ -40,7 +40,7 @@ fn media_starts(lines: &[Line]) -> Result<Vec<usize>, SdpError> {
     Ok(starts)
 }
 
-/// What sections take over from the session.
+/// The values that sections inherit from the session.
 #[derive(Default)]
 struct Session<'a> {
     origin: Option<Origin<'a>>,
@@ -99,7 +99,7 @@ fn media_section<'a>(
     Ok(section)
 }
 
-/// `m=MEDIA PORT[/NUMBER] PROTOCOL FORMATS`.
+/// Reads `m=MEDIA PORT[/NUMBER] PROTOCOL FORMATS`.
 fn media_line<'a>(text: &'a [u8], line: &Line) -> Option<Section<'a>> {
     let value = line.value(text);
     let mut fields = line::fields(value);
@@ -144,7 +144,7 @@ fn attribute<'a>(
     };
     let value = value.unwrap_or_default();
     match name {
-        // Of a stream that is rejected the rest has no meaning.
+        // The other attributes of a rejected stream have no meaning.
         b"rtcp" if section.port == 0 => {}
         b"rtcp" if section.rtcp.is_some() => return Err(repeated(at, "a=rtcp:")),
         b"rtcp" => {
@@ -168,7 +168,7 @@ fn attribute<'a>(
     Ok(())
 }
 
-/// The attributes of ICE (RFC 8839).
+/// Returns whether it is an attribute of ICE (RFC 8839).
 pub(super) fn is_ice(name: &[u8]) -> bool {
     name.starts_with(b"ice-")
         || matches!(

@@ -1,4 +1,4 @@
-//! Steering: a description with other ports and addresses, and every other byte as it came.
+//! Steering: a description with other ports and addresses, and every other byte unchanged.
 //!
 //! ```text
 //!   m=audio 49170 RTP/AVP 0     port of each steered section
@@ -9,9 +9,9 @@
 //!   a=candidate:…               and other ICE, setup, bundle: taken out or kept, by choice
 //! ```
 //!
-//! An address of zeros stays: it is the old form of hold, and would resume if it became a real one.
-//! Keys of SRTP (`a=crypto`, `a=fingerprint`) are never touched. To apply the same rewriting twice
-//! changes nothing more.
+//! An address of zeros stays: it is the old form of hold, and a real address would resume the call. Keys of SRTP
+//! (`a=crypto`, `a=fingerprint`) are never changed. Applying the same rewriting twice has the same result as applying
+//! it once.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -20,91 +20,92 @@ use super::announce::Announce;
 use super::section::Section;
 use super::{SDP_BYTES_MAX, Sdp, parse};
 
-/// Whether a kind of line stays.
+/// Whether lines of a kind stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Treatment {
-    /// Passed as it came.
+    /// The line is passed unchanged.
     Keep,
-    /// Taken out.
+    /// The line is removed.
     Strip,
 }
 
-/// Where one section's media is led.
+/// Where one section's media is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steer {
-    /// The address that takes it.
+    /// The address that receives the media.
     pub ip: IpAddr,
     /// The port of RTP.
     pub rtp_port: u16,
-    /// The port of RTCP; equal to that of RTP when they are multiplexed and nothing else.
+    /// The port of RTCP; it equals that of RTP only if the two are multiplexed.
     pub rtcp_port: u16,
-    /// What is announced to an overlay-aware end. [Amir06 §VI]
+    /// The announcement to an overlay-aware end. [Amir06 §VI]
     pub announce: Option<Announce>,
 }
 
-/// What happens to one section.
+/// The change to one section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediaEdit {
-    /// Passed as it came.
+    /// The section is passed unchanged.
     Keep,
-    /// Its port becomes 0.
+    /// The section's port becomes 0.
     Reject,
-    /// Led elsewhere. A section that is rejected already stays so.
+    /// The section's media is sent elsewhere. A section that is already rejected stays rejected.
     Steer(Steer),
-    /// Passed as it came but for the announcement, which is set: an end that is not aware uses the
-    /// address that the maker gave. [Amir06 §VI]
+    /// The section is passed unchanged except for the announcement, which is set: an end that is not aware of the
+    /// overlay uses the address that the maker gave. [Amir06 §VI]
     Announce(Announce),
 }
 
 /// A new maker of the description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginEdit {
-    /// The address that takes the place of the maker's own.
+    /// The address that replaces the maker's own.
     pub ip: IpAddr,
     /// The edition, for a description that the maker did not change; `None` keeps it.
     pub version: Option<u64>,
 }
 
-/// A rewriting.
+/// A set of changes to a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
-    /// One for each section.
+    /// One edit for each section.
     pub media: Vec<MediaEdit>,
     /// The `o=` line; `None` keeps it.
     pub origin: Option<OriginEdit>,
-    /// `a=ice-…`, `a=candidate` and their kin: they would lead media past this node.
+    /// `a=ice-…`, `a=candidate` and similar lines: they would send media around this node.
     pub ice: Treatment,
     /// `a=setup` (DTLS, TCP): without it SRTP by DTLS cannot begin.
     pub setup: Treatment,
     /// `a=group:BUNDLE` and `a=bundle-only`: several sections on one port.
     pub bundle: Treatment,
-    /// Overlay attributes that came, where none is set: an end that is not aware does not need them.
+    /// Existing overlay attributes of sections for which none is set: an end that is not aware of the overlay does not
+    /// need them.
     pub announcements: Treatment,
 }
 
-/// Why a description cannot be steered. It can still be passed as it is.
+/// Why a description cannot be steered. It can still be passed unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RewriteError {
-    /// Not one edit per section.
+    /// The number of edits is not that of the sections.
     #[error("the description has {sections} media sections but {edits} edits were given")]
     Count {
-        /// Sections there are.
+        /// Number of sections.
         sections: usize,
-        /// Edits given.
+        /// Number of edits.
         edits: usize,
     },
-    /// Not audio or video in RTP from one port to one receiver.
+    /// The section is not audio or video in RTP from one port to one receiver.
     #[error(
         "media section {media} (from 0) is not unicast RTP audio or video on one port: keep it"
     )]
     NotSteerable {
-        /// Which, from 0.
+        /// The place of the section, from 0.
         media: usize,
     },
-    /// A new port of 0.
+    /// The new port is 0.
     #[error("media section {media} (from 0) cannot be led to port 0: reject it instead")]
     NoPort {
-        /// Which, from 0.
+        /// The place of the section, from 0.
         media: usize,
     },
     /// There is no `o=` line to change.
@@ -113,13 +114,13 @@ pub enum RewriteError {
     /// The result would have more than [`SDP_BYTES_MAX`] bytes.
     #[error("the rewritten description has {bytes} bytes: at most {SDP_BYTES_MAX} are written")]
     TooLong {
-        /// Bytes it would have.
+        /// The number of bytes that it would have.
         bytes: usize,
     },
 }
 
 impl Rewrite {
-    /// Leads the sections as said; ICE, bundling and announcements of others are taken out.
+    /// Creates a rewriting that steers the sections; it removes ICE, bundling and other announcements.
     #[must_use]
     pub fn steer(media: Vec<MediaEdit>) -> Self {
         Self {
@@ -132,10 +133,10 @@ impl Rewrite {
         }
     }
 
-    /// The description, rewritten.
+    /// Returns the rewritten description.
     ///
     /// # Errors
-    /// When it cannot be done; nothing is done by halves.
+    /// Fails if it is not possible; it never rewrites a part only.
     pub fn apply(&self, sdp: &Sdp<'_>) -> Result<Vec<u8>, RewriteError> {
         self.check(sdp)?;
         let mut edits = Edits::default();
@@ -180,14 +181,14 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Sections in use, with where they are led, if they are.
+    /// Returns the sections in use, with the steering of those that are steered.
     fn in_use<'s, 'a>(
         &'s self,
         sdp: &'s Sdp<'a>,
     ) -> impl Iterator<Item = (&'s Section<'a>, Option<&'s Steer>)> {
         let sections = sdp.sections.iter().zip(&self.media);
         sections.filter_map(|(section, edit)| match edit {
-            // A section that only bundles has no port either, and rests on another's address.
+            // A section that is only bundled has no port either, and uses another section's address.
             _ if section.port == 0 => None,
             MediaEdit::Reject => None,
             MediaEdit::Keep | MediaEdit::Announce(_) => Some((section, None)),
@@ -195,8 +196,8 @@ impl Rewrite {
         })
     }
 
-    /// The session's address serves the sections that have none of their own. It is changed when
-    /// none of those stays where it was; those that differ from the first get their own.
+    /// Edits the session's address, which serves the sections that have none of their own. It is changed if all of
+    /// those sections are steered; sections that differ from the first one get an address of their own.
     fn edit_session_connection(&self, sdp: &Sdp<'_>, edits: &mut Edits) {
         let Some((line, connection)) = &sdp.connection else {
             return;
@@ -209,8 +210,8 @@ impl Rewrite {
                 .filter(|(section, _)| section.own_connection.is_none())
         };
         let all_led = resting().all(|(_, steer)| steer.is_some());
-        // Choice: with no section resting on it the line still follows the first that is led, for
-        // the ends that read no other.
+        // Choice: if no section uses the line, it still follows the first steered section, for ends that read no other
+        // line.
         let first = resting()
             .find_map(|(_, steer)| steer)
             .or_else(|| self.in_use(sdp).find_map(|(_, steer)| steer))
@@ -244,7 +245,7 @@ impl Rewrite {
         }
     }
 
-    /// Takes lines out: of the sections that are led, and of the session when none stays.
+    /// Removes lines: from the steered sections, and from the session if all sections are steered.
     fn strip(&self, sdp: &Sdp<'_>, edits: &mut Edits) {
         let led_only = self.in_use(sdp).all(|(_, steer)| steer.is_some());
         let session_end = sdp.sections.first().map_or(0, |first| first.lines.start);
@@ -344,13 +345,13 @@ fn edit_announce(sdp: &Sdp<'_>, section: &Section<'_>, announce: &Announce, edit
     present.for_each(|at| edits.drop_line(at));
 }
 
-/// `IN IP4 192.0.2.1`.
+/// Returns a value such as `IN IP4 192.0.2.1`.
 pub(super) fn connection_value(ip: IpAddr) -> String {
     let kind = if ip.is_ipv4() { "IP4" } else { "IP6" };
     format!("IN {kind} {ip}")
 }
 
-/// Where `c=` belongs: after `m=` and its title.
+/// Returns where `c=` belongs: after `m=` and its title.
 fn after_title(sdp: &Sdp<'_>, section: &Section<'_>) -> usize {
     let start = section.lines.start;
     let titles = sdp.lines[start + 1..section.lines.end]
@@ -365,12 +366,12 @@ fn last_line(sdp: &Sdp<'_>, section: &Section<'_>) -> usize {
     last.expect("a section begins with its m= line")
 }
 
-/// What becomes of single lines; those not named stay.
+/// The edits of single lines; all other lines stay.
 #[derive(Default)]
 struct Edits {
-    /// The new value; `None` takes the line out.
+    /// The new value; `None` removes the line.
     lines: BTreeMap<usize, Option<Vec<u8>>>,
-    /// Lines to put in after a line.
+    /// Lines to insert after a line.
     inserted: BTreeMap<usize, Vec<String>>,
 }
 
@@ -395,7 +396,7 @@ impl Edits {
 
     fn write(&self, sdp: &Sdp<'_>) -> Vec<u8> {
         let text = sdp.text;
-        // A line that is put in ends as the first one does.
+        // An inserted line has the line end of the first line.
         let first_end = sdp
             .lines
             .first()

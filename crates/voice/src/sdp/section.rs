@@ -1,4 +1,4 @@
-//! What one media section of a description says.
+//! One media section of a description.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,21 +7,21 @@ use core::ops::Range;
 use super::announce::{Announce, BadAnnounce};
 use super::line;
 
-/// What a section carries.
+/// The kind of media of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MediaKind {
     /// `m=audio`.
     Audio,
     /// `m=video`.
     Video,
-    /// Anything else: passes as it is.
+    /// Anything else, which is passed unchanged.
     Other,
 }
 
-/// Which way media flows, as the description's maker sees it.
+/// The direction in which media flows, as the description's maker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
-    /// `a=sendrecv`, and what holds when nothing is said.
+    /// `a=sendrecv`, which is also the default.
     #[default]
     SendReceive,
     /// `a=sendonly`.
@@ -33,7 +33,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// By the attribute's name.
+    /// Returns the direction with the attribute's name.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
@@ -45,19 +45,19 @@ impl Direction {
         })
     }
 
-    /// The maker sends.
+    /// Returns whether the maker sends.
     #[must_use]
     pub fn sends(self) -> bool {
         matches!(self, Self::SendReceive | Self::SendOnly)
     }
 
-    /// The maker wants to receive.
+    /// Returns whether the maker wants to receive.
     #[must_use]
     pub fn receives(self) -> bool {
         matches!(self, Self::SendReceive | Self::ReceiveOnly)
     }
 
-    /// The attribute's name.
+    /// Returns the attribute's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub enum Host<'a> {
 }
 
 impl Host<'_> {
-    /// The address, unless it is a name.
+    /// Returns the address, unless it is a name.
     #[must_use]
     pub fn ip(self) -> Option<IpAddr> {
         match self {
@@ -88,8 +88,8 @@ impl Host<'_> {
         }
     }
 
-    /// `0.0.0.0` or `::`: "send nothing", as ends before RFC 3264 said hold. A name under
-    /// `.invalid` says it too (RFC 6157 §4).
+    /// Returns whether the address is `0.0.0.0` or `::`: it means "send nothing", which was the form of hold before RFC
+    /// 3264. A name under `.invalid` has the same meaning (RFC 6157 §4).
     #[must_use]
     pub fn is_unspecified(self) -> bool {
         match self {
@@ -115,12 +115,12 @@ impl fmt::Display for Host<'_> {
 /// A `c=` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection<'a> {
-    /// Where media is taken.
+    /// The host that receives media.
     pub host: Host<'a>,
 }
 
 impl<'a> Connection<'a> {
-    /// Reads the value of a `c=` line; of a multicast address' scope and count nothing is kept.
+    /// Reads the value of a `c=` line; it discards the scope and count of a multicast address.
     pub(super) fn parse(value: &'a [u8]) -> Option<Self> {
         let mut fields = line::fields(value).map(|(_, field)| field);
         let (net, kind, address) = (fields.next()?, fields.next()?, fields.next()?);
@@ -132,14 +132,14 @@ impl<'a> Connection<'a> {
         Some(Self { host })
     }
 
-    /// A multicast group.
+    /// Returns whether it is a multicast group.
     #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.host.ip().is_some_and(|ip| ip.is_multicast())
     }
 }
 
-/// `IN`, `IP4` or `IP6`, and an address of that kind or a name.
+/// Reads `IN`, `IP4` or `IP6`, and an address of that kind or a name.
 pub(super) fn host<'a>(net: &[u8], kind: &[u8], address: &'a [u8]) -> Option<Host<'a>> {
     let text = core::str::from_utf8(address).ok()?;
     if net != b"IN" {
@@ -157,7 +157,7 @@ pub(super) fn host<'a>(net: &[u8], kind: &[u8], address: &'a [u8]) -> Option<Hos
     }
 }
 
-/// A domain name whose last label is not a number: `10.0.0.300` is no name.
+/// Returns whether the text is a domain name whose last label is not a number: `10.0.0.300` is no name.
 fn is_name(text: &str) -> bool {
     let last = text.trim_end_matches('.').rsplit('.').next();
     text.len() <= 255
@@ -167,7 +167,7 @@ fn is_name(text: &str) -> bool {
         && last.is_some_and(|label| label.bytes().any(|byte| byte.is_ascii_alphabetic()))
 }
 
-/// `a=rtcp:` (RFC 3605).
+/// The attribute `a=rtcp:` (RFC 3605).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RtcpAttribute<'a> {
     pub(super) line: usize,
@@ -187,12 +187,12 @@ impl<'a> RtcpAttribute<'a> {
     }
 }
 
-/// One of a section's formats, as its number in RTP.
+/// One of a section's formats, with its number in RTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadFormat<'a> {
     /// The payload type in the RTP header.
     pub payload_type: u8,
-    /// The encoding's name, `PCMU`, `opus`, …: compared without regard to case.
+    /// The encoding's name, such as `PCMU` or `opus`. Names are compared without regard to case.
     pub name: &'a str,
     /// Ticks of its timestamps per second.
     pub clock_hz: u32,
@@ -209,32 +209,32 @@ pub struct Section<'a> {
     pub ports: u16,
     /// `RTP/AVP`, `RTP/SAVP`, `UDP/TLS/RTP/SAVPF`, …
     pub protocol: &'a str,
-    /// Payload types or other formats, as they stand in the line.
+    /// Payload types or other formats, as written in the line.
     pub formats: &'a str,
-    /// The address that holds for the section, its own or the session's.
+    /// The address that applies to the section: its own or the session's.
     pub connection: Option<Connection<'a>>,
-    /// The direction that holds for the section, its own or the session's.
+    /// The direction that applies to the section: its own or the session's.
     pub direction: Direction,
-    /// RTP and RTCP may share the port (`a=rtcp-mux`).
+    /// Whether RTP and RTCP may share the port (`a=rtcp-mux`).
     pub rtcp_mux: bool,
-    /// `a=bundle-only`: port 0 does not reject, another section's port is used.
+    /// `a=bundle-only`: port 0 then is no rejection, because the section uses another section's port.
     pub bundle_only: bool,
-    /// The section or the session has ICE attributes.
+    /// Whether the section or the session has ICE attributes.
     pub ice: bool,
-    /// The overlay announcement; one that cannot be read is not a reason to lose a call.
+    /// The overlay announcement. An unreadable one must not prevent a call.
     pub announce: Result<Option<Announce>, BadAnnounce>,
     pub(super) rtcp: Option<RtcpAttribute<'a>>,
     pub(super) formats_mapped: Vec<PayloadFormat<'a>>,
-    /// Its lines: `m=` and all before the next.
+    /// Its lines: `m=` and all lines before the next `m=`.
     pub(super) lines: Range<usize>,
-    /// Place of the port's digits in the description.
+    /// Position of the port's digits in the description.
     pub(super) port_range: Range<usize>,
-    /// Line of its own `c=`.
+    /// The line of its own `c=`.
     pub(super) own_connection: Option<usize>,
 }
 
 impl<'a> Section<'a> {
-    /// What the section carries.
+    /// Returns the kind of media.
     #[must_use]
     pub fn kind(&self) -> MediaKind {
         match self.media {
@@ -244,13 +244,13 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Port 0: the stream is not wanted.
+    /// Returns whether the stream is rejected, which port 0 means.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.port == 0 && !self.bundle_only
     }
 
-    /// RTP or SRTP over UDP.
+    /// Returns whether the section is RTP or SRTP over UDP.
     #[must_use]
     pub fn is_rtp(&self) -> bool {
         let protocol = self.protocol;
@@ -260,13 +260,13 @@ impl<'a> Section<'a> {
                 .any(|part| part.eq_ignore_ascii_case("RTP"))
     }
 
-    /// SRTP whose keys the ends exchange by DTLS on the media's own port.
+    /// Returns whether it is SRTP whose keys the ends exchange by DTLS on the media's own port.
     #[must_use]
     pub fn is_dtls(&self) -> bool {
         self.protocol.starts_with("UDP/TLS/")
     }
 
-    /// Audio or video in RTP, in use, to one receiver: what this product can carry.
+    /// Returns whether it is audio or video in RTP, in use, to one receiver: the kind that this product can carry.
     #[must_use]
     pub fn is_steerable(&self) -> bool {
         let unicast = self.connection.is_some_and(|c| !c.is_multicast());
@@ -277,15 +277,15 @@ impl<'a> Section<'a> {
             && self.kind() != MediaKind::Other
     }
 
-    /// Where the maker takes RTP.
+    /// Returns where the maker receives RTP.
     #[must_use]
     pub fn rtp(&self) -> Option<(Host<'a>, u16)> {
         let host = self.connection?.host;
         (self.port != 0).then_some((host, self.port))
     }
 
-    /// Where the maker takes RTCP while it is not multiplexed: `a=rtcp:` if there is one, else the
-    /// next port.
+    /// Returns where the maker receives RTCP if it is not multiplexed: the address of `a=rtcp:` if there is one, else
+    /// the next port.
     #[must_use]
     pub fn rtcp(&self) -> Option<(Host<'a>, u16)> {
         let (host, port) = self.rtp()?;
@@ -295,15 +295,15 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The maker wants no media: by direction, or by an address of zeros.
+    /// Returns whether the maker wants no media, by direction or by an address of zeros.
     #[must_use]
     pub fn is_on_hold(&self) -> bool {
         let zeros = self.connection.is_some_and(|c| c.host.is_unspecified());
         zeros || !self.direction.receives()
     }
 
-    /// The formats that have a number in RTP: the section's `a=rtpmap` lines, and the static
-    /// numbers of RFC 3551 that need none.
+    /// Returns the formats that have a number in RTP: those of the section's `a=rtpmap` lines, and the static numbers
+    /// of RFC 3551 that need no such line.
     pub fn payload_formats(&self) -> impl Iterator<Item = PayloadFormat<'a>> + '_ {
         let mapped = self.formats_mapped.iter().copied();
         let numbers = self.formats.split(' ').filter_map(|text| text.parse().ok());
@@ -318,7 +318,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// `a=rtpmap:NUMBER NAME/CLOCK[/CHANNELS]`.
+/// Reads `a=rtpmap:NUMBER NAME/CLOCK[/CHANNELS]`.
 pub(super) fn rtpmap(value: &[u8]) -> Option<PayloadFormat<'_>> {
     let mut fields = core::str::from_utf8(value).ok()?.split_ascii_whitespace();
     let payload_type = fields.next()?.parse().ok().filter(|&number| number < 128)?;
@@ -332,14 +332,14 @@ pub(super) fn rtpmap(value: &[u8]) -> Option<PayloadFormat<'_>> {
     })
 }
 
-/// The static payload types of RFC 3551 that telephones use.
+/// Returns the static payload types of RFC 3551 that telephones use.
 fn static_format(payload_type: u8) -> Option<PayloadFormat<'static>> {
     let (name, clock_hz) = match payload_type {
         0 => ("PCMU", 8000),
         3 => ("GSM", 8000),
         4 => ("G723", 8000),
         8 => ("PCMA", 8000),
-        // The clock is that of an error in RFC 1890; samples come at 16 kHz.
+        // The clock repeats an error of RFC 1890; the sample rate is 16 kHz.
         9 => ("G722", 8000),
         13 => ("CN", 8000),
         18 => ("G729", 8000),

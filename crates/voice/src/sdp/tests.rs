@@ -3,7 +3,7 @@ use core::net::IpAddr;
 use super::*;
 use base::{NodeAddr, VirtualPort};
 
-/// A phone's offer with most of what there is.
+/// A phone's offer that contains most kinds of line.
 const OFFER: &str = "v=0\r\n\
 o=alice 2890844526 2890844526 IN IP4 host.atlanta.example.com\r\n\
 s=\r\n\
@@ -51,7 +51,7 @@ fn apply(text: &str, rewrite: &Rewrite) -> String {
     String::from_utf8(out).expect("text stays text")
 }
 
-/// Session level and one section.
+/// Returns a description with a session level and one section.
 fn one(session: &str, media: &str) -> String {
     format!("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\n{session}t=0 0\r\n{media}")
 }
@@ -533,7 +533,7 @@ mod exchanges {
         let audio = &exchange.streams()[0];
         assert!(audio.flows(Side::Callee) && !audio.flows(Side::Caller));
 
-        // Resumed elsewhere, without video.
+        // The call is resumed at another port, without video.
         let moved = "audio 5000 RTP/AVP 0";
         let changes = ask(
             &mut exchange,
@@ -550,7 +550,7 @@ mod exchanges {
                 Change::Ended { media: 1 }
             ]
         );
-        // A place that carries nothing may be taken by another kind.
+        // A place that carries nothing may be used by another kind of media.
         let text = "text 6000 RTP/AVP 98";
         assert_eq!(
             ask(&mut exchange, Side::Caller, &[AUDIO, text], &[AUDIO, text]),
@@ -607,7 +607,7 @@ mod exchanges {
         let mut exchange = Exchange::new();
         ask(&mut exchange, Side::Callee, &[AUDIO], &[AUDIO]);
         let before = exchange.streams().to_vec();
-        // Refused unanswered; and answered in a 183, then refused.
+        // The offer is refused unanswered; or it is answered in a 183, then refused.
         let moved = sdp(&["audio 5000 RTP/AVP 0"]);
         exchange
             .offer(Side::Caller, &parse(&moved))

@@ -2,27 +2,27 @@
 
 use super::PACKET_BYTES;
 
-/// Where the counter of one stream is.
+/// The state of one stream's counter.
 #[derive(Debug, Default)]
 pub(super) struct Continuity {
-    /// The counter of the last packet; none before the first.
+    /// The counter of the last packet; `None` before the first.
     last: Option<u8>,
-    /// The last packet came twice.
+    /// Whether the last packet arrived twice.
     is_copied: bool,
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     New,
-    /// The one before, once more, as is permitted.
+    /// A repetition of the previous packet, which is permitted once.
     Copy,
-    /// Another one was expected.
+    /// Another packet was expected.
     Error,
 }
 
 impl Continuity {
-    /// Judges a packet by its counter.
+    /// Classifies a packet by its counter.
     pub(super) fn judge(&mut self, packet: &[u8; PACKET_BYTES]) -> Verdict {
         let counter = packet[3] & 0x0f;
         let has_payload = packet[3] & 0x10 != 0;

@@ -1,27 +1,28 @@
-//! Tables of a transport stream (ISO/IEC 13818-1, 2.4.4): sections put together from packets, and read.
+//! Tables of a transport stream (ISO/IEC 13818-1, 2.4.4): this module assembles sections from packets, and reads them.
 
-/// Bytes of a section, at most: its length has 12 bits, and three bytes are in front.
+/// Largest section: its length has 12 bits, and three bytes precede it.
 const SECTION_BYTES_MAX: usize = 4_096 + 3;
-/// The header of a section of the long form, and the checksum behind.
+/// Bytes of the header of a section of the long form. The checksum follows the section.
 const HEADER_BYTES: usize = 8;
 const CRC_BYTES: usize = 4;
 
-/// Puts the sections of one stream together.
+/// Assembles the sections of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     bytes: Vec<u8>,
-    /// A section has begun, and all its bytes so far are here.
+    /// Whether a section has begun, and all its bytes so far are present.
     has_begun: bool,
 }
 
 impl Assembler {
-    /// Something was lost: what has begun cannot be finished.
+    /// Discards the section that has begun: a packet was lost, so it cannot be completed.
     pub(super) fn lose(&mut self) {
         self.bytes.clear();
         self.has_begun = false;
     }
 
-    /// Adds the payload of a packet, in which a section begins or not; the sections that are whole now.
+    /// Adds the payload of a packet; `starts` tells whether a section begins in it. Returns the sections that are
+    /// complete now.
     pub(super) fn push(&mut self, payload: &[u8], starts: bool) -> Vec<Vec<u8>> {
         let mut whole = Vec::new();
         if !starts {
@@ -31,7 +32,7 @@ impl Assembler {
             }
             return whole;
         }
-        // A pointer says where the first new section begins; before it the last one ends.
+        // A pointer gives the position of the first new section; the previous one ends before it.
         let [pointer, rest @ ..] = payload else {
             return whole;
         };
@@ -50,7 +51,7 @@ impl Assembler {
         whole
     }
 
-    /// Takes sections from the front as far as they are whole.
+    /// Takes the complete sections from the front.
     fn take(&mut self, whole: &mut Vec<Vec<u8>>) {
         const STUFFING: u8 = 0xff;
         while let [table, high, low, ..] = self.bytes[..] {
@@ -69,7 +70,7 @@ impl Assembler {
     }
 }
 
-/// A section of the long form whose checksum is right.
+/// A section of the long form with a correct checksum.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     bytes: &'a [u8],
@@ -81,7 +82,7 @@ impl<'a> Section<'a> {
         is_right.then_some(Section { bytes })
     }
 
-    /// The table is this section alone.
+    /// Returns whether the table consists of this section alone.
     pub(super) fn is_whole(&self) -> bool {
         self.bytes[6] == 0 && self.bytes[7] == 0
     }
@@ -90,14 +91,14 @@ impl<'a> Section<'a> {
         &self.bytes[HEADER_BYTES..self.bytes.len() - CRC_BYTES]
     }
 
-    /// Of a program association table: where the programs' maps are. Number 0 is no program.
+    /// For a program association table: returns the streams of the programs' maps. Number 0 is no program.
     pub(super) fn programs(&self) -> impl Iterator<Item = u16> + 'a {
         let (entries, _) = self.body().as_chunks::<4>();
         let programs = entries.iter().filter(|entry| entry[..2] != [0, 0]);
         programs.map(|entry| u16::from_be_bytes([entry[2] & 0x1f, entry[3]]))
     }
 
-    /// Of a program map table: the streams that the program has.
+    /// For a program map table: returns the streams of the program.
     pub(super) fn streams(&self) -> impl Iterator<Item = u16> + 'a {
         let length = |at: &[u8]| match at {
             [high, low, ..] => usize::from(u16::from_be_bytes([high & 0x0f, *low])),
@@ -114,7 +115,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The checksum of tables (ISO/IEC 13818-1, annex A); 0 over a section that ends in its own.
+/// Returns the checksum of tables (ISO/IEC 13818-1, annex A). It is 0 over a section including its own checksum.
 pub(super) fn crc(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x04c1_1db7;
     bytes.iter().fold(u32::MAX, |crc, byte| {

@@ -10,7 +10,7 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// A packet with a payload of one byte's repetition.
+/// Returns a packet whose payload repeats one byte.
 fn packet(pid: u16, counter: u8) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let mut bytes = vec![SYNC, high, low, 0x10 | counter & 0x0f];
@@ -18,7 +18,7 @@ fn packet(pid: u16, counter: u8) -> Vec<u8> {
     bytes
 }
 
-/// A packet that holds a section from its beginning.
+/// Returns a packet that holds a section from its beginning.
 fn table(pid: u16, counter: u8, id: u8, body: &[u8]) -> Vec<u8> {
     let len = 5 + body.len() + 4;
     let mut section = vec![id, 0xb0, len as u8, 0, 1, 0xc1, 0, 0];
@@ -46,7 +46,7 @@ fn map(counter: u8) -> Vec<u8> {
     table(PID_MAP, counter, 2, &body)
 }
 
-/// A stream of `count` datagrams, one each 20 ms: tables at each fifth, and what `each` makes of them.
+/// Runs a stream of `count` datagrams, one each 20 ms: every fifth has tables, and `each` changes the packets.
 fn play(count: u8, each: impl Fn(u8, &mut Vec<Vec<u8>>)) -> Counts {
     let mut monitor = Monitor::new();
     let mut tables = 0;
@@ -126,10 +126,10 @@ fn the_counter_stands_without_payload_and_jumps_where_it_says() {
         errors(packet(PID_STUFFING, n));
     }
     assert_eq!(errors(packet(PID_VIDEO, 3)), 0);
-    // Only an adaptation field: the counter is that of the last packet.
+    // This packet has only an adaptation field: the counter is that of the last packet.
     assert_eq!(errors(adapted(3, 0x20, 0)), 0);
     assert_eq!(errors(packet(PID_VIDEO, 4)), 0);
-    // The counter jumps, and says so.
+    // The counter jumps, and the packet announces it.
     assert_eq!(errors(adapted(9, 0x30, 0x80)), 0);
     assert_eq!(errors(packet(PID_VIDEO, 10)), 0);
     assert_eq!(errors(adapted(11, 0x20, 0)), 1);
@@ -141,7 +141,7 @@ fn one_wrong_sync_byte_is_an_error_and_two_are_a_loss() {
     let wrong = |count: usize| {
         play(200, |n, packets| {
             if n == 50 {
-                // Stuffing, so that nothing else is missed.
+                // The packets are stuffing, so that nothing else is missed.
                 for _ in 0..count {
                     let mut stuffing = packet(PID_STUFFING, 0);
                     stuffing[0] = 0x46;
@@ -155,7 +155,7 @@ fn one_wrong_sync_byte_is_an_error_and_two_are_a_loss() {
     assert_eq!(one.first_priority(), 1);
     let two = wrong(2);
     assert_eq!((two.sync_byte_error, two.ts_sync_loss), (2, 1));
-    // A cut packet is a wrong one.
+    // A truncated packet counts as a wrong one.
     let cut = play(200, |n, packets| {
         if n == 50 {
             packets.push(vec![SYNC; 3]);
@@ -170,7 +170,7 @@ fn tables_that_do_not_come_are_missed() {
         play(200, move |n, packets| {
             let is_table =
                 |packet: &Vec<u8>| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid;
-            // 600 ms without the table.
+            // The table is missing for 600 ms.
             if n > 50 && n < 77 {
                 packets.retain(|packet| !is_table(packet));
             }
@@ -224,7 +224,7 @@ fn a_table_with_a_wrong_checksum_is_none() {
 fn a_stream_that_is_referred_to_and_silent_is_missed() {
     let mut monitor = Monitor::new();
     for n in 0..120_u8 {
-        // A table each 100 ms, and audio that ends after a second.
+        // A table arrives each 100 ms, and the audio ends after a second.
         let mut packets = vec![associations(n), map(n), packet(PID_VIDEO, n)];
         if n < 10 {
             packets.push(packet(PID_AUDIO, n));
@@ -254,7 +254,7 @@ fn rtp_in_front_changes_nothing_and_other_rtp_is_foreign() {
         let datagram = [&header(RTP_PAYLOAD_TYPE).to_bytes()[..], &stream].concat();
         monitor.on_datagram(ms(u64::from(n)), &datagram);
     }
-    // The packets before the stream is in step are not counted.
+    // The packets before the stream is in sync are not counted.
     assert_eq!(monitor.counts().packets, 56);
     assert_eq!(monitor.counts().first_priority(), 0);
     monitor.on_datagram(ms(30), &[&header(0).to_bytes()[..], &[0; 160]].concat());
@@ -301,13 +301,13 @@ fn a_section_over_several_packets_is_put_together() {
     assert_eq!(monitor.referred.keys().next(), Some(&0x200));
 }
 
-/// What ETSI TR 101 290 says of the counter, on all packets of one stream at once.
+/// Applies the rule of ETSI TR 101 290 for the counter to all packets of one stream at once.
 fn naive_errors(counters: &[u8]) -> u64 {
     let mut errors = 0;
     for (at, &counter) in counters.iter().enumerate().skip(1) {
         let before = counters[at - 1];
         let is_next = counter == (before + 1) % 16;
-        // A copy, unless the one before was a copy as well.
+        // A packet is a copy, unless the previous one was a copy as well.
         let is_copy =
             counter == before && at.checked_sub(2).is_none_or(|at| counters[at] != counter);
         errors += u64::from(!is_next && !is_copy);

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::io::Cursor;
 
-/// A file with a plain 16-byte format chunk.
+/// Returns a file with a plain 16-byte format chunk.
 fn file(tag: u16, channels: u16, rate_hz: u32, bits: u16, data: &[u8]) -> Vec<u8> {
     let block = channels.wrapping_mul(bits / 8);
     let mut out = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0".to_vec();
@@ -18,7 +18,7 @@ fn file(tag: u16, channels: u16, rate_hz: u32, bits: u16, data: &[u8]) -> Vec<u8
     out
 }
 
-/// A tone as hound writes it, the oracle for formats.
+/// Returns a tone written by hound, the reference for formats.
 fn tone(spec: hound::WavSpec, hz: f64, seconds: f64) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
@@ -66,7 +66,8 @@ fn every_common_format_becomes_the_same_telephone_speech() {
                 assert_eq!(speech.pcm.len(), 4000, "{spec:?}");
                 let peak = speech.pcm.iter().map(|s| s.unsigned_abs()).max().unwrap();
                 assert_eq!(f32::from(peak), PEAK, "{spec:?}");
-                // Away from the ends, where the filter rings: a sine's rms, and 440 Hz in phase.
+                // The test examines the sound away from the ends, where the filter rings: a sine's rms, and 440 Hz in
+                // phase.
                 let middle = &speech.pcm[1000..3000];
                 assert!(
                     (rms(middle) / expected - 1.0).abs() < 0.1,
@@ -82,7 +83,7 @@ fn every_common_format_becomes_the_same_telephone_speech() {
 
 #[test]
 fn what_a_telephone_cannot_carry_is_filtered_out() {
-    // 1 kHz stays, 6 kHz would fold back to 2 kHz.
+    // 1 kHz stays; 6 kHz would fold back to 2 kHz.
     let spec = hound::WavSpec {
         channels: 1,
         sample_rate: 48_000,
@@ -263,7 +264,7 @@ fn a_file_cut_short_anywhere_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Bytes of a good file changed at random, and bytes that never were a file.
+    /// The bytes are those of a good file changed at random, or random bytes.
     #[test]
     fn no_bytes_panic(
         changes in prop::collection::vec((0_usize..120, any::<u8>()), 0..12),

@@ -1,12 +1,12 @@
-//! What more processors bring: one connection, sealed, from a node to its neighbour.
+//! The gain from more processors: one sealed connection from a node to its neighbour.
 //!
 //! ```text
 //!   on      cp, a and b together may run on one processor, on two, …, on all of the machine
 //!   apart   each of them on a processor of its own choice, and never on another
 //! ```
-//! More processors than the machine has are simulated by the second: each process does its work on one processor, as
-//! it would if it had that for itself, and the time that it used tells how fast that would be. The copy is as fast
-//! as the slowest of them. That leaves out what processors do to each other, as with caches and memory.
+//! The second mode simulates more processors than the machine has: each process does its work on one processor, as it
+//! would with that processor for itself, and the processor time that it used tells how fast it would then be. The copy
+//! is as fast as the slowest process. This ignores how processors affect each other, as with caches and memory.
 
 use super::{Chain, Options, RELAY, Trial};
 use crate::bench::{BenchError, go_on, usage};
@@ -17,37 +17,37 @@ use std::io;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Who takes part: the command, and the nodes at both ends.
+/// The processes: the command, and the nodes at both ends.
 const PROCESSES: [&str; 3] = ["cp", "first node", "last node"];
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cores {
-    /// On one processor, on two, and so on.
+    /// The results on one processor, on two, and so on.
     pub on: Vec<On>,
-    /// Each process on one.
+    /// Each process on one processor.
     pub apart: Apart,
 }
 
-/// All processes on so many processors: the median trial.
+/// All processes on this many processors: the median trial.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct On {
-    /// How many.
+    /// Number of processors.
     pub processors: usize,
-    /// What the copy carried.
+    /// The rate of the copy.
     pub gbps: f64,
     /// Processor time of all processes for a gigabyte.
     pub cpu_s_per_gb: f64,
-    /// What it carried for each processor that it used, by the time that it used them.
+    /// The rate for each processor in use, by the time that it was used.
     pub gbps_per_processor: f64,
 }
 
-/// As if each process had a processor for itself: simulated.
+/// A simulation in which each process has a processor for itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Apart {
-    /// Processors that this stands for.
+    /// Number of processors that this represents.
     pub processors: usize,
-    /// What the copy would carry.
+    /// The rate that the copy would have.
     pub gbps: f64,
     /// The processes.
     pub processes: Vec<Alone>,
@@ -56,15 +56,15 @@ pub struct Apart {
 /// A process on one processor.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Alone {
-    /// Which.
+    /// The process.
     pub process: &'static str,
     /// Its processor time for a gigabyte.
     pub cpu_s_per_gb: f64,
-    /// What it would carry if it waited for nobody.
+    /// The rate that it would have if it waited for no other process.
     pub gbps: f64,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(super) fn measure(
     options: &Options,
     interrupt: &Interrupt,
@@ -90,7 +90,7 @@ pub(super) fn measure(
     })
 }
 
-/// Powers of two, and all.
+/// Returns the powers of two up to the number of processors, and that number.
 fn counts(all: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1 << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < all).collect();
@@ -98,7 +98,7 @@ fn counts(all: usize) -> Vec<usize> {
     counts
 }
 
-/// Does it where this thread and what it starts may run on these processors only; then it may run on `all` again.
+/// Does something while this thread and what it starts may run only on `cpus`; afterwards it may run on `all` again.
 fn confined<T>(
     cpus: &[usize],
     all: &[usize],
@@ -136,7 +136,7 @@ fn trials(
     Ok(all)
 }
 
-/// The median of what trials give.
+/// Returns the median of a value over the trials.
 fn median(trials: &[Spent], value: impl Fn(&Spent) -> f64) -> f64 {
     stats::median(trials.iter().map(value)).unwrap_or_default()
 }

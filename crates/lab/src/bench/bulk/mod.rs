@@ -1,4 +1,4 @@
-//! `sinew bench bulk`: what a relay carries and costs, beside bare proxies.
+//! `sinew bench bulk`: the rate and cost of a relay, compared with bare proxies.
 //!
 //! ```text
 //!   bare    writer ══▶ proxy ══▶ reader              three threads: splice, or TLS opened and sealed
@@ -6,10 +6,10 @@
 //!   ends    cp ─▶ node a ══▶ proxy ══▶ node c        the same ends: only the middle is another
 //! ```
 //!
-//! What is between the first and the last socket is the same: one hop through a relay. The ends of a
-//! copy do more than those of a bare connection, so they also stand at both sides of a bare proxy, which
-//! tells what the relay itself takes; and beside each rate stands what the middle costs. What more processors
-//! bring is in `cores`.
+//! Between the first and the last socket all three have one hop through a relay. The ends of a copy do more than those
+//! of a bare connection, so the third variant puts them at both sides of a bare proxy, which shows the cost of the
+//! relay itself. The report gives the cost of the middle next to each rate. The module `cores` measures the gain from
+//! more processors.
 
 mod cores;
 mod proxy;
@@ -37,22 +37,22 @@ use std::process::Command;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// A connection has found its rate.
+/// Time after which a connection has reached its rate.
 const WARM: Duration = Duration::from_millis(500);
-/// a, b and c; b is the relay.
+/// Number of nodes: a, b and c; b is the relay.
 const NODES: usize = 3;
 const RELAY: usize = 1;
-/// What is copied is called.
+/// Name of the file that is copied.
 const FILE: &str = "zeros";
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of a bare trial.
     pub seconds: f64,
-    /// Trials of each contender, in turns.
+    /// Trials of each contender, taken in turns.
     pub repeats: usize,
-    /// What a copy carries in a trial, in megabytes.
+    /// Size of the copy in a trial, in megabytes.
     pub megabytes: u64,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl Options {
     }
 }
 
-/// Who carries.
+/// The contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Bare,
@@ -94,24 +94,24 @@ enum Who {
 }
 
 impl Who {
-    /// In turns.
+    /// The contenders, in the order of their turns.
     const PLAIN: [Who; 3] = [Who::Bare, Who::Relay, Who::Ends];
     const SEALED: [Who; 2] = [Who::Bare, Who::Relay];
 }
 
-/// What one trial found.
+/// The result of one trial.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
     bytes: u64,
     span_s: f64,
-    /// Of the middle.
+    /// Processor time of the middle process.
     cpu_ns: u64,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -159,7 +159,7 @@ fn bare(sealed: bool, options: &Options) -> Result<Trial, BenchError> {
     measure(options, || Ok((proxy.arrived(), proxy.cpu_ns())))
 }
 
-/// What `sample` (bytes, processor time) grows by in a trial.
+/// Returns by how much `sample` (bytes, processor time) grows in a trial.
 fn measure(
     options: &Options,
     sample: impl Fn() -> Result<(u64, u64), BenchError>,
@@ -182,14 +182,14 @@ fn measure(
 struct Chain {
     fleet: Fleet,
     program: PathBuf,
-    /// Holds a file without content, to copy.
+    /// The folder with the file to copy, whose bytes are all equal.
     folder: Scratch,
-    /// Where c listens.
+    /// The address at which c listens.
     last: SocketAddr,
 }
 
 impl Chain {
-    /// Starts the nodes, each confined to the processor that `cpu` says.
+    /// Starts the nodes, each confined to the processor that `cpu` returns for it.
     fn start(
         options: &Options,
         interrupt: &Interrupt,
@@ -230,7 +230,7 @@ impl Chain {
         };
         let folder = Scratch::new("bulk")?;
         let mut file = File::create(folder.path().join(FILE))?;
-        // Data and no hole, which would not be sent.
+        // The file contains data and no hole, because a hole would not be sent.
         let bytes = options.megabytes * 1_000_000;
         io::copy(&mut io::repeat(7).take(bytes), &mut file)?;
         Ok(Chain {
@@ -241,21 +241,21 @@ impl Chain {
         })
     }
 
-    /// A copy from a through b to c.
+    /// Copies from a through b to c.
     fn through_relay(&self, sealed: bool) -> Result<Trial, BenchError> {
         let relay = self.fleet.node(RELAY).id()?;
         let spent = || usage::whole_cpu_ns(relay);
         self.trial(NODES - 1, &["--via", &name(RELAY)], sealed, spent)
     }
 
-    /// The same with a bare proxy for b.
+    /// Copies with a bare proxy in the place of b.
     fn through_proxy(&self) -> Result<Trial, BenchError> {
         let proxy = Front::start(self.last)?;
         let via = format!("{}@{}", name(NODES - 1), proxy.at());
         self.trial(NODES - 1, &["--via", &via], false, || Ok(proxy.cpu_ns()))
     }
 
-    /// A copy from a to a node, and what `spent` grows by.
+    /// Copies from a to a node, and measures by how much `spent` grows.
     fn trial(
         &self,
         to: usize,

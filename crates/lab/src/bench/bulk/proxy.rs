@@ -1,5 +1,5 @@
-//! Bare proxies, as lean as can be: one between a writer and a reader of its own, and one in front of a
-//! node's port, for a copy.
+//! Bare proxies, as lean as possible: one between a writer and a reader of its own, and one in front of a node's port,
+//! for a copy.
 
 use net::raw_key::{self, KEY_BYTES, Verifier};
 use net::sched;
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// What is written and read at once.
+/// Block size of reads and writes.
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// Writer, proxy and reader. They end when this is dropped.
+/// A writer, a proxy and a reader. They end when this is dropped.
 pub(super) struct Proxy {
     arrived: Arc<AtomicU64>,
     cpu_ns: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ impl Proxy {
         } else {
             proxy.spawn(move || write(writer));
             proxy.spawn(move || {
-                // It ends when a socket is shut down.
+                // The thread ends when a socket is shut down.
                 let _ = splice(&from, &to, spent);
             });
             proxy.spawn(move || read(reader, &arrived));
@@ -66,12 +66,12 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Bytes that have arrived.
+    /// Returns the bytes that have arrived.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Processor time of the proxy.
+    /// Returns the processor time of the proxy.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }
@@ -84,7 +84,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         for socket in &self.sockets {
-            // One that is closed already is no matter.
+            // The socket may already be closed.
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
@@ -93,7 +93,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Splices whatever connects on to a port. It ends when this is dropped.
+/// Splices every incoming connection to a port. It ends when this is dropped.
 pub(super) struct Front {
     at: SocketAddr,
     cpu_ns: Arc<AtomicU64>,
@@ -133,12 +133,12 @@ impl Front {
         })
     }
 
-    /// Where it is reached.
+    /// Returns the address of the proxy.
     pub(super) fn at(&self) -> SocketAddr {
         self.at
     }
 
-    /// Processor time so far.
+    /// Returns the processor time so far.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }
@@ -149,10 +149,10 @@ impl Drop for Front {
         self.open.ended.store(true, Ordering::Relaxed);
         let sockets = self.open.sockets.lock();
         for socket in sockets.unwrap_or_else(PoisonError::into_inner).iter() {
-            // One that is closed already is no matter.
+            // The socket may already be closed.
             let _ = socket.shutdown(Shutdown::Both);
         }
-        // It waits for one more.
+        // The accepting thread waits for one more connection.
         if TcpStream::connect(self.at).is_ok()
             && let Some(accepting) = self.accepting.take()
         {
@@ -161,7 +161,7 @@ impl Drop for Front {
     }
 }
 
-/// Both directions of each connection in a thread of its own.
+/// Handles both directions of each connection in a thread of its own.
 fn accept(listener: &TcpListener, to: SocketAddr, cpu: &AtomicU64, open: &Open) {
     thread::scope(|scope| {
         while let Ok((near, _)) = listener.accept() {
@@ -185,7 +185,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, cpu: &AtomicU64, open: &Open) 
                         let now = sched::thread_cpu().as_nanos();
                         cpu.fetch_add(now - std::mem::replace(&mut spent, now), Ordering::Relaxed);
                     };
-                    // It ends where its bytes come from, or when all is ended.
+                    // The thread ends at the end of its input, or when the proxy ends.
                     let _ = splice(&from, &to, spend);
                     let _ = to.shutdown(Shutdown::Write);
                 });
@@ -233,7 +233,8 @@ fn read(mut from: impl Read, arrived: &AtomicU64) {
     }
 }
 
-/// TLS 1.3 with a key of its own, which is checked, but not whose it is: both ends are here.
+/// Returns TLS 1.3 configurations with a fresh key. The key is checked, but not its owner: both ends are in this
+/// process.
 fn configurations() -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
     let provider = raw_key::provider();
     let mut secret = [0; KEY_BYTES];

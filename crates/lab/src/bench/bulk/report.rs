@@ -1,4 +1,4 @@
-//! What `sinew bench bulk` found: the documented JSON, and the table.
+//! The results of `sinew bench bulk`: the documented JSON, and the table.
 
 use super::{Cores, Trial};
 use crate::bench::heading;
@@ -7,26 +7,26 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The machine's load before and after.
     pub load: [f64; 2],
     /// Length of a trial.
     pub seconds: f64,
-    /// Trials of each.
+    /// Trials of each contender.
     pub repeats: usize,
-    /// As it is: beside a splice proxy; the goal is 0.8 at least.
+    /// Unencrypted: compared with a splice proxy; the goal is at least 0.8.
     pub plain: Pair,
-    /// As it is, and the bare proxy is the middle of a copy, too.
+    /// Unencrypted, with the bare proxy as the middle of a copy.
     pub same_ends: Pair,
-    /// Sealed from end to end: beside a proxy of TLS that opens and seals; the goal is 0.6 at least.
+    /// Sealed from end to end: compared with a TLS proxy that opens and seals; the goal is at least 0.6.
     pub sealed: Pair,
-    /// What more processors bring.
+    /// The gain from more processors.
     pub cores: Cores,
 }
 
-/// A proxy and a relay in its place.
+/// A proxy, and a relay in its place.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
     /// Through a proxy: a bare connection, or for equal ends a copy.
@@ -39,10 +39,10 @@ pub struct Pair {
     pub cpu_ratio: f64,
 }
 
-/// The median trial of one.
+/// The median trial of one contender.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Contender {
-    /// What it carried.
+    /// The rate.
     pub gbps: f64,
     /// Processor time of the middle per gigabyte.
     pub cpu_s_per_gb: f64,

@@ -1,5 +1,5 @@
-//! What the gateways are measured against: as many bare forwarders as there are planes and nodes, for
-//! each direction a chain of their own.
+//! The baseline for the gateways: as many bare forwarders as there are planes and nodes, with a separate chain for each
+//! direction.
 
 use super::phones::Phones;
 use crate::bench::BenchError;
@@ -8,13 +8,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
-/// Two planes and two nodes.
+/// Number of stations: two planes and two nodes.
 const STATIONS: usize = 4;
 
 /// Running forwarders.
 pub(super) struct Forwarders {
     entries: [SocketAddr; 2],
-    /// They end when these are closed.
+    /// The forwarders end when these are closed.
     lifelines: Vec<UnixStream>,
     threads: Vec<JoinHandle<Result<(), BenchError>>>,
 }
@@ -45,7 +45,7 @@ impl Forwarders {
         Ok(forwarders)
     }
 
-    /// Where the packets of a side go in.
+    /// Returns the address at which the packets of a side enter.
     pub(super) fn entry(&self, side: usize) -> SocketAddr {
         self.entries[side]
     }

@@ -7,12 +7,11 @@
 //!   kernel       phones ── UDP ── phones
 //! ```
 //!
-//! G.711 in both directions: RTP of 20 ms, 50 packets/s each way per call, their phases even over
-//! 20 ms. Each packet carries the monotonic time at which it was sent; whoever receives it reads the
-//! same clock. Nodes are processes; planes, forwarders and the phones are threads of this one, all
-//! with real-time priority where permitted. The phones of one side share a socket, since their
-//! cost is not what is measured; every call has its ports at both gateways, and each forwarder
-//! one for all.
+//! The calls are G.711 in both directions: RTP of 20 ms, 50 packets/s each way per call, with phases spread evenly over
+//! 20 ms. Each packet carries the monotonic time at which it was sent; the receiver reads the same clock. Nodes are
+//! processes; planes, forwarders and the phones are threads of this process, all with real-time priority if permitted.
+//! The phones of one side share a socket, since their cost is not measured; every call has its own ports at both
+//! gateways, and each forwarder one port for all calls.
 
 mod forwarders;
 mod phones;
@@ -30,19 +29,19 @@ use std::path::PathBuf;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Calls at once: each has a UDP port at both gateways, a pair with its RTCP's.
+/// Most calls at once: each has a UDP port at both gateways, paired with a port for its RTCP.
 const CALLS_MAX: u32 = 2_000;
-/// Packets of a trial that are kept track of: half a gigabyte.
+/// Most packets of a trial that the benchmark records: half a gigabyte.
 const PACKETS_MAX: f64 = 60e6;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Calls at once.
     pub calls: u32,
     /// Length of a trial.
     pub seconds: f64,
-    /// Trials per way.
+    /// Trials per path.
     pub repeats: usize,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
@@ -73,7 +72,7 @@ impl Options {
     }
 }
 
-/// Who carries the packets.
+/// The carrier of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     Kernel,
@@ -93,10 +92,10 @@ impl Path {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;

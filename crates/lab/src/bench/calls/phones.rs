@@ -1,4 +1,4 @@
-//! The phones of both sides: one thread that sends and receives for all.
+//! The phones of both sides: one thread sends and receives for all of them.
 //!
 //! ```text
 //!   every 200 µs: send what is due ──> take what has come ──> sleep
@@ -16,36 +16,36 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use tools::pace::{FRAME, sleep_until};
 use voice::rtp::{HEADER_BYTES, Header};
 
-/// 20 ms of G.711 and its header.
+/// Bytes of a packet: 20 ms of G.711 and its header.
 pub(super) const PACKET_BYTES: usize = HEADER_BYTES + 160;
-/// How often packets leave and are looked for. Some leave together, as phones' packets meet by
-/// chance too; what has come is seen so much later at most. A thread that is woken for each packet would
-/// be what is measured: its wake-ups cost who sends to it more than the sending.
+/// How often the thread sends and looks for packets. Some packets leave together, as packets of real phones also
+/// coincide by chance; an arrival is noticed at most this much later. A thread that is woken for each packet would
+/// distort the measurement: its wake-ups cost the sender more than the sending.
 const TICK: Duration = Duration::from_micros(200);
-/// Not counted: caches, routes and what the gateways have to learn.
+/// Time that is not counted: caches, routes and the gateways' learning.
 const WARM_UP: Duration = Duration::from_millis(300);
 const LEAD: Duration = Duration::from_millis(5);
-/// What is under way for longer after the last packet was sent is lost.
+/// Packets that are still under way after this time since the last packet was sent count as lost.
 const SILENCE: Duration = Duration::from_millis(300);
-/// A packet that has not come.
+/// Marks a packet that has not arrived.
 const MISSING: u64 = u64::MAX;
 
-/// Two sides.
+/// The two sides.
 pub(super) struct Phones {
     sides: [UdpSocket; 2],
     at: [SocketAddr; 2],
 }
 
-/// What is said.
+/// The parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) calls: u32,
-    /// Without the warm-up.
+    /// Length without the warm-up.
     pub(super) span: Duration,
     pub(super) run: u32,
 }
 
-/// What was heard of it.
+/// The result of a trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     /// Packets that count.
@@ -54,9 +54,9 @@ pub(super) struct Trial {
     pub(super) sent: u64,
     /// Packets that came twice.
     pub(super) repeated: u64,
-    /// The delays of those that arrived, in ascending order.
+    /// The delays of the packets that arrived, in ascending order.
     pub(super) delays_ns: Vec<u64>,
-    /// Processor time of all who forward, if it is told: planes, nodes.
+    /// Processor time of the forwarding threads, if known: planes, nodes.
     pub(super) cpu_ns: Option<[u64; 2]>,
 }
 
@@ -65,7 +65,7 @@ impl Phones {
         let open = || -> io::Result<UdpSocket> {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.set_nonblocking(true)?;
-            // They stand for hundreds of sockets.
+            // Each socket serves hundreds of phones.
             udp::enlarge(&socket);
             Ok(socket)
         };
@@ -74,12 +74,12 @@ impl Phones {
         Ok(Phones { sides, at })
     }
 
-    /// Where the phones of a side are.
+    /// Returns the address of the phones of a side.
     pub(super) fn at(&self, side: usize) -> SocketAddr {
         self.at[side]
     }
 
-    /// Everybody talks; `to` tells where a side's packets of a call go.
+    /// Lets all phones talk; `to` returns where a side's packets of a call are sent.
     pub(super) fn trial(
         &self,
         plan: &Plan,
@@ -96,7 +96,7 @@ impl Phones {
             arrived: 0,
             repeated: 0,
         };
-        // On a thread of its own, whose priority ends with it.
+        // The trial runs on a thread of its own, whose priority ends with it.
         let talked = std::thread::scope(|scope| {
             let talking = scope.spawn(|| talk.run());
             talking.join()
@@ -116,14 +116,14 @@ impl Phones {
     }
 }
 
-/// A trial on its way.
+/// A trial in progress.
 struct Talk<'a> {
     phones: &'a Phones,
     plan: &'a Plan,
     targets: [Vec<SocketAddr>; 2],
     clock: Clock,
     packet: [u8; PACKET_BYTES],
-    /// Of every packet, [`MISSING`] for those that have not come.
+    /// The delay of every packet, [`MISSING`] for those that have not arrived.
     delays: Vec<u64>,
     arrived: u64,
     repeated: u64,
@@ -170,7 +170,7 @@ impl Talk<'_> {
         packet[20..24].copy_from_slice(&self.plan.run.to_be_bytes());
         packet[24..32].copy_from_slice(&n.to_be_bytes());
         packet[12..20].copy_from_slice(&self.clock.now().as_nanos().to_be_bytes());
-        // What the kernel does not take is lost, and counted by its absence.
+        // A packet that the kernel does not accept is lost, and counted because it does not arrive.
         let _ = self.phones.sides[place.side].send_to(packet, to);
     }
 
@@ -194,7 +194,7 @@ impl Talk<'_> {
     }
 }
 
-/// Which packet of which side of which call, and when it is due after the start.
+/// The side, call and number of a packet, and when it is due after the start.
 struct Place {
     side: usize,
     call: u32,
@@ -203,12 +203,12 @@ struct Place {
 }
 
 impl Plan {
-    /// Packets of a side of a call in `span`.
+    /// Returns the packets of one side of a call in `span`.
     fn packets(span: Duration) -> u64 {
         span.as_nanos().div_ceil(FRAME.as_nanos())
     }
 
-    /// The warm-up's.
+    /// Returns the packets of the warm-up.
     fn warm_up(&self) -> u64 {
         Plan::packets(WARM_UP) * 2 * u64::from(self.calls)
     }
@@ -217,7 +217,7 @@ impl Plan {
         self.warm_up() + Plan::packets(self.span) * 2 * u64::from(self.calls)
     }
 
-    /// The `n`-th packet of all, in the order in which they are due.
+    /// Returns the `n`-th packet of all, in the order in which they are due.
     fn place(&self, n: u64) -> Place {
         let streams = 2 * u64::from(self.calls);
         let (stream, index) = (n % streams, n / streams);
@@ -230,7 +230,7 @@ impl Plan {
     }
 }
 
-/// When a packet of `run` was sent, and its number.
+/// Returns when a packet of `run` was sent, and its number.
 fn read(packet: &[u8], run: u32) -> Option<(Time, u64)> {
     let (_, rest) = packet.split_first_chunk::<HEADER_BYTES>()?;
     let (stamp, rest) = rest.split_first_chunk()?;

@@ -17,16 +17,16 @@ use tools::interrupt::Interrupt;
 use voice::media::{CallId, Carrier, Expected, LocalPorts, Need, Remote, StreamId};
 use voice::sdp::Side;
 
-/// Voice is of use for so long [Amir06 §V-B].
+/// How long voice is useful [Amir06 §V-B].
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// UDP ports of each gateway: they are on one host.
+/// Number of UDP ports of each gateway: both are on one host.
 const PORTS: u16 = 5_000;
 const FIRST_PORT: u16 = 20_000;
 
 /// Two gateways with calls.
 pub(super) struct Planes {
-    // The first to be dropped: clients leave before their nodes end.
+    // This field is dropped first: clients leave before their nodes end.
     planes: [Plane; 2],
     calls: Vec<Call>,
     fleet: Fleet,
@@ -35,7 +35,7 @@ pub(super) struct Planes {
 /// One call at both gateways.
 struct Call {
     ids: [CallId; 2],
-    /// Where the phone of each side sends.
+    /// The address to which the phone of each side sends.
     at: [SocketAddr; 2],
 }
 
@@ -54,7 +54,7 @@ impl Planes {
                 udp: first..=first + PORTS - 1,
                 bind: vec![Ipv4Addr::LOCALHOST.into()],
                 options: client::Options::voice(DEADLINE),
-                // What it has to say, a trial shows.
+                // A trial shows what it would report.
                 ..Settings::new(node, Box::new(|_| {}))
             };
             Plane::start(settings).map_err(|error| BenchError::Start(error.to_string()))
@@ -100,7 +100,7 @@ impl Planes {
                 dtls: false,
             };
             plane.signal(stream(id), phone, remote)?;
-            // There the far side's phone is on the other side of the call.
+            // At this gateway, the far side's phone is on the other side of the call.
             let far = local(1 - gateway, phone);
             let remote = Remote::Overlay {
                 node: self.planes[1 - gateway].node(),
@@ -119,7 +119,7 @@ impl Planes {
         })
     }
 
-    /// Everybody talks through the gateways.
+    /// Lets all phones talk through the gateways.
     pub(super) fn trial(&mut self, phones: &Phones, plan: &Plan) -> Result<Trial, BenchError> {
         let before = self.used()?;
         let ran = phones.trial(plan, |side, call| self.calls[call as usize].at[side]);
@@ -130,7 +130,7 @@ impl Planes {
         Ok(trial)
     }
 
-    /// Processor time of the planes' threads, and of the nodes.
+    /// Returns the processor time of the planes' threads, and of the nodes.
     fn used(&self) -> Result<[u64; 2], BenchError> {
         let planes = Usage::of_threads(std::process::id(), "media")?;
         let nodes = [0, 1].map(|index| self.fleet.node(index).usage());
@@ -138,7 +138,7 @@ impl Planes {
         Ok([planes.cpu_ns, one?.cpu_ns + other?.cpu_ns])
     }
 
-    /// What the planes themselves have heard over the overlay, all trials together.
+    /// Returns what the planes themselves received over the overlay, in all trials together.
     pub(super) fn quality(&self) -> Heard {
         let mut heard = Heard::default();
         for call in &self.calls {
@@ -158,7 +158,7 @@ impl Planes {
         heard
     }
 
-    /// The scheduling that the nodes have got.
+    /// Returns the scheduling of the nodes.
     pub(super) fn scheduling(&self) -> Result<String, BenchError> {
         let status = self.fleet.node(0).snapshot()?;
         let scheduling = status["host"]["scheduling"].as_str();

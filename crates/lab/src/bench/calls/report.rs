@@ -1,4 +1,4 @@
-//! What `sinew bench calls` found: the documented JSON, and the table.
+//! The results of `sinew bench calls`: the documented JSON, and the table.
 
 use super::Options;
 use super::phones::{PACKET_BYTES, Trial};
@@ -9,18 +9,18 @@ use std::fmt;
 use tools::table::align;
 use voice::live::Quality;
 
-/// The goals: of all packets, and of the delay that gateways add to the kernel's own.
+/// The goals for the loss of all packets, and for the delay that gateways add to the kernel's own.
 const LOST_GOAL_PCT: f64 = 0.1;
 const ADDED_P99_GOAL_US: f64 = 5_000.0;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Calls at once.
     pub calls: u32,
     /// Length of a trial.
     pub trial_seconds: f64,
-    /// Trials per way.
+    /// Trials per path.
     pub repeats: usize,
     /// Bytes of each RTP packet.
     pub packet_bytes: usize,
@@ -28,61 +28,61 @@ pub struct Report {
     pub packets_per_s: u32,
     /// The scheduling of phones, planes and forwarders.
     pub scheduling: String,
-    /// That of the nodes.
+    /// The scheduling of the nodes.
     pub node_scheduling: String,
     /// The machine's load before and after.
     pub load: [f64; 2],
-    /// The kernel, the forwarders, the gateways.
+    /// The results of the kernel, the forwarders and the gateways.
     pub paths: Vec<PathReport>,
-    /// What the planes have heard over the overlay themselves.
+    /// What the planes received over the overlay, by their own counts.
     pub heard: Heard,
-    /// The gateways' median delay less the kernel's.
+    /// The gateways' median delay minus the kernel's.
     pub added_p50_us: f64,
-    /// The same of the 99th percentiles: the goal is 5 ms at most.
+    /// The same difference of the 99th percentiles: the goal is at most 5 ms.
     pub added_p99_us: f64,
     /// Percent of the packets that the gateways' calls lost: the goal is less than 0.1.
     pub lost_pct: f64,
-    /// Both goals were reached.
+    /// Whether both goals were reached.
     pub holds: bool,
 }
 
-/// One way from phones to phones.
+/// One path from phones to phones.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathReport {
-    /// Which.
+    /// The name of the path.
     pub name: &'static str,
-    /// Packets that count, of all trials.
+    /// Packets that count, over all trials.
     pub sent: u64,
-    /// Percent of them that did not arrive.
+    /// Percentage of them that did not arrive.
     pub lost_pct: f64,
-    /// Packets that came twice.
+    /// Packets that arrived twice.
     pub repeated: u64,
-    /// One-way delay that half of the packets do not exceed: the median over the trials.
+    /// Median one-way delay: the median over the trials.
     pub p50_us: f64,
-    /// The same of 99 of 100.
+    /// The delay that 99 of 100 packets do not exceed.
     pub p99_us: f64,
-    /// The same of 999 of 1000.
+    /// The delay that 999 of 1000 packets do not exceed.
     pub p999_us: f64,
-    /// The longest of all trials.
+    /// The longest delay of all trials.
     pub max_us: f64,
     /// Processor time of both planes, per packet that crossed both.
     pub planes_us_per_packet: Option<f64>,
-    /// Of both nodes.
+    /// Processor time of both nodes, per packet.
     pub nodes_us_per_packet: Option<f64>,
 }
 
-/// What came over the overlay, as the planes count it.
+/// The packets that arrived over the overlay, as the planes count them.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Heard {
-    /// RTP packets that should have come.
+    /// RTP packets that should have arrived.
     pub expected: u64,
-    /// Those that never did.
+    /// Packets that never arrived.
     pub lost: u64,
-    /// Those that a link had lost and recovered.
+    /// Packets that a link had lost and recovered.
     pub recovered: u64,
-    /// Those that came after their deadline.
+    /// Packets that arrived after their deadline.
     pub late: u64,
-    /// Datagrams that a plane did not let pass.
+    /// Datagrams that a plane dropped.
     pub dropped: u64,
     /// Datagrams that a plane could not send.
     pub failed: u64,

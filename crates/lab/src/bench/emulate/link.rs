@@ -13,24 +13,24 @@ use tools::emulate::{Options, Place};
 /// The interface of the emulated link in both namespaces.
 const INTERFACE: &str = "emu0";
 
-/// Which way packets go.
+/// The path of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bench) enum Path {
-    /// By a pair of veth.
+    /// A pair of veth.
     Cable,
-    /// Through the emulator.
+    /// The emulator.
     Emulated,
 }
 
 impl Path {
-    /// The addresses of the two ends.
+    /// Returns the addresses of the two ends.
     pub(in crate::bench) fn ends(self) -> [Ipv4Addr; 2] {
         let net = if self == Path::Cable { 8 } else { 9 };
         [1, 2].map(|end| Ipv4Addr::new(10, 9, net, end))
     }
 }
 
-/// Both.
+/// The namespaces with the cable and the emulated link.
 pub(in crate::bench) struct Link {
     spaces: [Namespace; 2],
     _ends: [End; 2],
@@ -51,7 +51,7 @@ impl Link {
             let address = format!("{ip}/24");
             let words = ["addr", "add", &address, "dev", "cable"];
             space.ip(&words).map_err(|e| start(&e))?;
-            // What one connection learns of a path would be the next one's.
+            // Otherwise one connection would reuse what an earlier one learned about the path.
             let forget = space.sysctl("net/ipv4/tcp_no_metrics_save", "1");
             forget.map_err(|e| start(&e))?;
         }
@@ -74,7 +74,7 @@ impl Link {
         })
     }
 
-    /// Makes the emulated link like this, there and back.
+    /// Sets the model of the emulated link in both directions.
     pub(in crate::bench) fn set(&self, there: &str, back: &str) {
         for (way, text) in [there, back].into_iter().enumerate() {
             let model = text.parse().expect("the words are this benchmark's own");
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// Sockets that send from the first namespace to the socket that receives in the second.
+    /// Returns sockets that send from the first namespace, and the socket in the second that receives.
     pub(in crate::bench) fn udp(
         &self,
         path: Path,
@@ -101,8 +101,7 @@ impl Link {
         Ok((sources, drain))
     }
 
-    /// A socket that sends to one that counts. The calling thread goes to the first namespace and
-    /// stays there.
+    /// Returns a socket that sends, and one that counts. The calling thread enters the first namespace and stays there.
     pub(in crate::bench) fn counted(
         &self,
         path: Path,
@@ -116,8 +115,8 @@ impl Link {
         Ok((source, sink))
     }
 
-    /// A connection through the emulated link with this congestion control; none if the kernel has
-    /// it not.
+    /// Opens a connection through the emulated link with this congestion control; returns `None` if the kernel does not
+    /// have it.
     pub(in crate::bench) fn tcp(
         &self,
         control: &str,
@@ -127,22 +126,22 @@ impl Link {
         let at = listener.local_addr()?;
         let source = self.within(0, || TcpStream::connect(at))?;
         let (sink, _) = listener.accept()?;
-        // What has been sent by now is the handshake.
+        // Only the handshake has been sent so far.
         let chosen = net::tcp::set_congestion_control(&source, control);
         Ok(chosen.is_ok().then_some((source, sink)))
     }
 
-    /// Ends the emulator; the scheduling that it had.
+    /// Ends the emulator and returns its scheduling.
     pub(in crate::bench) fn stop(self) -> Result<String, BenchError> {
         Ok(self.bridge.stop()?.scheduling)
     }
 
-    /// One of the namespaces.
+    /// Returns one of the namespaces.
     pub(in crate::bench) fn space(&self, side: usize) -> &Namespace {
         &self.spaces[side]
     }
 
-    /// Bytes of IP packets that have come out of the emulated link in the second namespace.
+    /// Returns the bytes of IP packets that have come out of the emulated link in the second namespace.
     pub(in crate::bench) fn carried_bytes(&self) -> Result<u64, BenchError> {
         let text = self.within(1, || {
             let output = std::process::Command::new("ip")

@@ -1,5 +1,5 @@
-//! `sinew bench emulate`: how exact the emulated link of `sinew emulate` is, what it carries, and
-//! what the kernel's TCP makes of it; beside a plain cable in the same run.
+//! `sinew bench emulate`: the precision and rate of the emulated link of `sinew emulate`, and the goodput of the
+//! kernel's TCP over it; compared with a plain cable in the same run.
 //!
 //! ```text
 //!   namespace A ══ veth ═══════════════ namespace B       the kernel alone
@@ -30,11 +30,11 @@ const PAYLOAD_BYTES: usize = 160;
 const START_PPS: u64 = 20_000;
 /// Length of one volley of a search.
 const VOLLEY_S: f64 = 0.4;
-/// Every loss in turn; each kind of congestion control that the kernel has.
+/// All losses are tried, with each kind of congestion control that the kernel has.
 const LOSSES: [&str; 3] = ["0%", "1%", "2%"];
 const CONTROLS: [&str; 3] = ["reno", "cubic", "bbr"];
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Streams of 50 packets/s at once, one table each.
@@ -43,7 +43,7 @@ pub struct Options {
     pub seconds: f64,
     /// Trials per number.
     pub repeats: usize,
-    /// Length of each connection; 0 for none.
+    /// Length of each connection; 0 for no connections.
     pub tcp_seconds: f64,
 }
 
@@ -74,10 +74,10 @@ impl Options {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; the namespaces are gone then.
+/// [`BenchError`]; then the namespaces are removed.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -117,7 +117,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     Ok(report)
 }
 
-/// One-way delays over the cable and over the link, clean and with a delay, in turns.
+/// Measures one-way delays over the cable and over the link, clean and with a delay, in turns.
 fn delays(
     options: &Options,
     link: &Link,
@@ -152,7 +152,7 @@ fn delays(
         .collect())
 }
 
-/// The highest rate of packets one by one that the cable and the clean link carry.
+/// Finds the highest rate of single packets that the cable and the clean link carry.
 fn rates(options: &Options, link: &Link, interrupt: &Interrupt) -> Result<Vec<Rate>, BenchError> {
     link.set("clean", "clean");
     let contenders = [("kernel", Path::Cable), ("emulated, clean", Path::Emulated)];
@@ -174,7 +174,7 @@ fn rates(options: &Options, link: &Link, interrupt: &Interrupt) -> Result<Vec<Ra
         .collect())
 }
 
-/// Whether a rate is carried, and the rate that was achieved. The sender has a node's priority.
+/// Tries a rate. Returns whether it is carried, and the rate that was achieved. The sender has a node's priority.
 fn attempt(link: &Link, path: Path, rate_pps: u64) -> Result<(bool, u64), BenchError> {
     trial::prepare(None)?;
     let (source, socket): (UdpSocket, _) = link.counted(path)?;
@@ -183,7 +183,7 @@ fn attempt(link: &Link, path: Path, rate_pps: u64) -> Result<(bool, u64), BenchE
     let packets = (rate_pps as f64 * VOLLEY_S) as u64;
     let bursts = copies(&pool, &[0x5a; PAYLOAD_BYTES], PAYLOAD_BYTES, packets.max(1));
     let fire = |burst: base::Burst| {
-        // A full buffer is a loss, as it shows at the other end.
+        // A full buffer is a loss, which is visible at the other end.
         let _ = source.send(burst.bytes());
     };
     let outcome = volley(bursts, rate_pps, Duration::ZERO, fire, &mut sink);

@@ -1,4 +1,4 @@
-//! What `sinew bench emulate` found: the documented JSON, and the tables.
+//! The results of `sinew bench emulate`: the documented JSON, and the tables.
 
 use crate::bench::heading;
 use crate::bench::trial::Trial;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The scheduling of senders and receivers.
@@ -29,31 +29,31 @@ pub struct Report {
     pub tcp: Vec<Tcp>,
 }
 
-/// How much later than the model says packets arrive.
+/// How much later packets arrive than by the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delay {
-    /// Which way.
+    /// The name of the path.
     pub path: &'static str,
     /// Streams of 50 packets/s at once.
     pub streams: u32,
-    /// What the model delays them by.
+    /// The delay of the model.
     pub model_us: f64,
-    /// Packets that count, of all trials.
+    /// Packets that count, over all trials.
     pub sent: u64,
-    /// Percent of them that did not arrive.
+    /// Percentage of them that did not arrive.
     pub lost_pct: f64,
-    /// One-way delay less the model's that half of the packets do not exceed: median of the trials.
+    /// Median of the one-way delay minus the model's: median over the trials.
     pub error_p50_us: f64,
-    /// The same of 99 of 100.
+    /// The same for the 99th percentile.
     pub error_p99_us: f64,
-    /// The longest of all trials.
+    /// The longest such difference of all trials.
     pub error_max_us: f64,
 }
 
-/// The highest rate of packets of 160 bytes, one by one, with less than 0.1 % lost.
+/// The highest rate of single packets of 160 bytes with less than 0.1 % loss.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rate {
-    /// Which way.
+    /// The name of the path.
     pub path: &'static str,
     /// Packets per second: median of the searches.
     pub max_pps: u64,
@@ -68,7 +68,7 @@ pub struct Tcp {
     pub control: String,
     /// Share of packets lost, in each direction.
     pub loss: String,
-    /// What else the link is, in each direction.
+    /// The other properties of the link, in each direction.
     pub link: &'static str,
     /// Payload that arrived, Mbit/s.
     pub goodput_mbps: f64,

@@ -1,4 +1,4 @@
-//! What a connection of the kernel's carries through the emulated link.
+//! The goodput of a kernel TCP connection through the emulated link.
 
 use super::link::Link;
 use super::report::Tcp;
@@ -10,10 +10,10 @@ use std::net::Shutdown;
 
 /// The link of the table in docs/emulate.md.
 const LINK: &str = "delay=10ms rate=10mbit queue=50";
-/// A sender that is not let go within so long ends its connection by itself.
+/// A sender that is not released within this time ends its connection by itself.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The goodput of one connection; none if the kernel has no such congestion control.
+/// Returns the goodput of one connection; `None` if the kernel has no such congestion control.
 pub(super) fn goodput(
     link: &Link,
     control: &str,
@@ -38,12 +38,12 @@ pub(super) fn goodput(
             match sink.read(&mut block) {
                 Ok(0) => break,
                 Ok(len) => bytes += len as u64,
-                // A connection that waits for its timer.
+                // The connection waits for its timer.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
-        // Ends with a reset, so that the sender does not wait for the link.
+        // The connection ends with a reset, so that the sender does not wait for the link.
         sink.shutdown(Shutdown::Both)?;
         drop(sink);
         link.set("clean", "clean");

@@ -1,17 +1,15 @@
-//! `sinew bench engine`: what the node's own code costs per packet, without sockets and without
-//! the kernel.
+//! `sinew bench engine`: the cost of the node's own code per packet, without sockets and without the kernel.
 //!
 //! ```text
 //!   a (seals) ──bursts──> b: handle × 32, flush <── the clock runs here only
 //!                         └──bursts──> c (opens, answers hellos)
 //! ```
 //!
-//! Three engines in this process, in virtual time: `a` sends packets of the real-time lane to `c`,
-//! `b` is measured as its loop would drive it, 32 messages to a turn. Each packet is opened,
-//! judged, entered in the next lane's history and sealed again. The virtual clock advances at the
-//! rate that is asked for, so that history and windows have the size that they have at that rate.
-//! With `ends`, a second chain seals by hops only and takes turns with the first: what the seal from end to end costs at
-//! each of the three engines is the difference.
+//! Three engines run in this process, in virtual time: `a` sends packets of the real-time lane to `c`; `b` is measured
+//! and driven as its loop would drive it, 32 messages per turn. Each packet is opened, checked, entered in the next
+//! lane's history and sealed again. The virtual clock advances at the requested rate, so that history and windows have
+//! the size that they have at that rate. With `ends`, a second chain that seals only by hops takes turns with the
+//! first: the difference is the cost of the end-to-end seal at each of the three engines.
 
 mod replay;
 
@@ -25,29 +23,29 @@ use std::fmt;
 use tools::progress::Progress;
 use tools::table::align;
 
-/// Turns before the clock counts: windows and history reach their sizes.
+/// Time before the measurement: windows and history reach their sizes.
 const WARM_UP: Duration = Duration::from_millis(400);
-/// With a coded lane: its plan is looked at once a second, and is in force after the second look.
+/// The same with a coded lane: its plan is checked once a second, and is in force after the second check.
 const WARM_UP_CODED: Duration = Duration::from_millis(3_000);
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of payload of each packet, one table each.
     pub payloads: Vec<usize>,
     /// Packets per message, one row each.
     pub bursts: Vec<usize>,
-    /// Flows that the packets belong to, in turn.
+    /// Number of flows; the packets belong to them in turn.
     pub flows: u32,
     /// Packets per measurement.
     pub packets: u64,
     /// Packets per second of virtual time.
     pub rate_pps: u64,
-    /// Packets go to a group, of which the middle engine and the last are members.
+    /// Whether packets go to a group, of which the middle engine and the last are members.
     pub group: bool,
-    /// Each row also with a coded lane behind the middle engine.
+    /// Whether each row is also measured with a coded lane after the middle engine.
     pub protect: bool,
-    /// Each row also with what the seal from end to end costs at each engine.
+    /// Whether the cost of the end-to-end seal at each engine is measured for each row.
     pub ends: bool,
 }
 
@@ -66,7 +64,7 @@ impl Default for Options {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Packets per second of virtual time.
@@ -86,33 +84,33 @@ pub struct Row {
     pub packets: u64,
     /// Time per packet in `handle` and `flush`: the median over the turns.
     pub ns_per_packet: f64,
-    /// Packets that did not come out again.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// The same with a coded lane, if that was asked for.
+    /// The same with a coded lane, if requested.
     pub coded: Option<Coded>,
-    /// What the seal from end to end costs, if that was asked for.
+    /// The cost of the end-to-end seal, if requested.
     pub ends: Option<Ends>,
 }
 
-/// Time per packet that the seal from end to end adds, at each engine of the chain.
+/// Time per packet that the end-to-end seal adds at each engine of the chain.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ends {
     /// At the first engine, where it seals.
     pub entry_ns: f64,
     /// At the middle engine, which passes it on.
     pub middle_ns: f64,
-    /// At the last engine, which opens.
+    /// At the last engine, where it opens.
     pub exit_ns: f64,
 }
 
-/// The same packets with repair packets behind them.
+/// The same packets, followed by repair packets.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Coded {
     /// Repair packets per packet.
     pub repair: f64,
     /// Time per packet, repair packets included.
     pub ns_per_packet: f64,
-    /// By how many times more that is.
+    /// The ratio to the time without repair packets.
     pub ratio: f64,
 }
 
@@ -155,10 +153,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`], when the three nodes do not find each other or a payload does not fit.
+/// [`BenchError`], if the three nodes do not connect or a payload does not fit.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let mut rows = Vec::new();
     for &payload in &options.payloads {
@@ -195,7 +193,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     })
 }
 
-/// What the middle engine takes per packet, repair packets included, and what came of how many.
+/// The time of the middle engine per packet, repair packets included, and the packet counts.
 struct Measured {
     ns_per_packet: f64,
     packets: u64,
@@ -228,7 +226,7 @@ fn measure(
     })
 }
 
-/// What the seal from end to end adds at each engine: two chains take turns, one with it and one without.
+/// Measures what the end-to-end seal adds at each engine: two chains take turns, one with it and one without.
 fn cost_of_ends(options: &Options, (payload, burst): (usize, usize)) -> Result<Ends, BenchError> {
     let chain = |plain_ends| {
         let how = How {

@@ -1,4 +1,4 @@
-//! Three engines in virtual time; the one in the middle is measured.
+//! Three engines in virtual time; the middle one is measured.
 
 use crate::bench::BenchError;
 use crate::bench::credentials::{Issuer, address, name};
@@ -16,13 +16,13 @@ use wire::HEADROOM;
 use wire::data::{Class, LinkProtocol};
 use wire::link::Kind;
 
-/// Messages that a node's loop takes in one turn.
+/// Number of messages that a node's loop takes in one turn.
 pub(super) const MESSAGES_PER_TURN: usize = 32;
 /// Repair packets per packet of a coded lane.
 const CODED: f64 = 0.3;
-/// Of the packets of a coded lane one of so many is lost on its way to the last engine: without losses nothing is repaired.
+/// On a coded lane, one of this many packets is lost on the way to the last engine: without losses nothing is repaired.
 const LOST_OF: u64 = 20;
-/// And they have so much time.
+/// The deadline of these packets.
 const DEADLINE: Duration = Duration::from_millis(150);
 /// Virtual time for handshakes, hellos and routes.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ const RECEIVER: ClientId = ClientId(1);
 const PORT: VirtualPort = VirtualPort(5_000);
 const GROUP: NodeAddr = NodeAddr(0xef01_0203);
 
-/// Three engines in a row, and the packets that go from the first to the last.
+/// Three engines in a row, and the packets from the first to the last.
 pub struct Replay {
     payload: Vec<u8>,
     burst: usize,
@@ -40,25 +40,25 @@ pub struct Replay {
     now: Time,
     clock: Clock,
     nodes: Vec<(Node, Desk)>,
-    /// What the middle engine is given in the next turn.
+    /// The input of the middle engine in the next turn.
     loaded: Vec<(UnderlayAddr, Burst)>,
     packets: u64,
-    /// Packets lose their way behind the middle engine.
+    /// Loses packets after the middle engine, with a coded lane.
     losing: Option<Losing>,
-    /// What the last engine had delivered before the first of `packets`.
+    /// Packets that the last engine had delivered before the first of `packets`.
     delivered_before: u64,
-    /// What the last engine has taken in the present turn.
+    /// Time that the last engine has taken in the present turn.
     exit: Duration,
 }
 
-/// What one turn's packets took.
+/// The time that one turn's packets took.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
-    /// In the first engine, which seals them; the copy of each payload into a buffer counts.
+    /// Time in the first engine, which seals them; the copy of each payload into a buffer counts.
     pub entry: Duration,
-    /// In the middle engine.
+    /// Time in the middle engine.
     pub middle: Duration,
-    /// In the last engine, which opens them.
+    /// Time in the last engine, which opens them.
     pub exit: Duration,
 }
 
@@ -89,23 +89,25 @@ impl Outbox<Node> for Desk {
     }
 }
 
-/// Where packets go, and what the middle engine does for them.
+/// The destination of packets, and how the middle engine treats them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
-    /// To a group, of which the middle engine and the last are members, and not to the last alone.
+    /// Whether packets go to a group, of which the middle engine and the last are members, instead of to the last
+    /// alone.
     pub group: bool,
-    /// With repair packets on the way from the middle engine to the last: about 30 per hundred packets, whatever is lost.
+    /// Whether repair packets are sent from the middle engine to the last: about 30 per hundred packets, whatever is
+    /// lost.
     pub coded: bool,
-    /// Payloads are not sealed from end to end, by hops only.
+    /// Whether payloads are sealed only by hops, not from end to end.
     pub plain_ends: bool,
 }
 
 impl Replay {
-    /// Three engines with sessions, links and routes; packets of `payload` bytes will come in
-    /// messages of `burst`.
+    /// Creates three engines with sessions, links and routes. Packets of `payload` bytes will arrive in messages of
+    /// `burst`.
     ///
     /// # Errors
-    /// [`BenchError`], when they do not find each other.
+    /// [`BenchError`], if they do not connect.
     pub fn new(
         how: How,
         payload: usize,
@@ -178,11 +180,11 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Sends one turn's worth of packets through the middle engine; the time that each engine took. `edge`
-    /// is called just before the middle engine begins and just after it has ended.
+    /// Sends one turn's packets through the middle engine. Returns the time that each engine took. `edge` is called
+    /// just before the middle engine begins and just after it has ended.
     ///
     /// # Errors
-    /// [`BenchError`], when packets do not go that way any more.
+    /// [`BenchError`], if packets do not take that path any more.
     pub fn turn(&mut self, mut edge: impl FnMut()) -> Result<Spent, BenchError> {
         let packets = MESSAGES_PER_TURN * self.burst;
         self.now += Duration::from_nanos(packets as u64 * 1_000_000_000 / self.rate_pps);
@@ -205,29 +207,29 @@ impl Replay {
         })
     }
 
-    /// Packets that the middle engine was given and the last one has not delivered. (What the middle
-    /// one sends on is no measure of that: it has packets of its own, which ask and answer.)
+    /// Returns the number of packets that the middle engine was given and the last one has not delivered. (The packets
+    /// that the middle engine sends are no measure of this: it also sends requests and answers of its own.)
     pub fn lost(&self) -> u64 {
         self.packets - (self.delivered() - self.delivered_before)
     }
 
-    /// Packets that the last engine has delivered.
+    /// Returns the number of packets that the last engine has delivered.
     pub fn delivered(&self) -> u64 {
         self.nodes[2].1.delivered
     }
 
-    /// Repair packets that the middle engine has sent.
+    /// Returns the number of repair packets that the middle engine has sent.
     pub fn repairs(&self) -> u64 {
         self.nodes[1].1.repairs
     }
 
-    /// Packets that the middle engine was given.
+    /// Returns the number of packets that the middle engine was given.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// The measured part: what a node's loop does between receiving and sending. Never inlined,
-    /// so that a profiler can be told to look at this function alone.
+    /// The measured part: what a node's loop does between receiving and sending. It is never inlined, so that a
+    /// profiler can be restricted to this function.
     #[inline(never)]
     fn middle(&mut self) -> Duration {
         let (node, desk) = &mut self.nodes[1];
@@ -242,8 +244,8 @@ impl Replay {
         self.clock.now().since(start)
     }
 
-    /// Lets the first engine send `packets`, and lays them out as a socket would hand them up. Returns the time that the
-    /// first engine took.
+    /// Lets the first engine send `packets`, and arranges them as a socket would deliver them. Returns the time that
+    /// the first engine took.
     fn load(&mut self, packets: usize) -> Result<Duration, BenchError> {
         let start = self.clock.now();
         for n in 0..packets {
@@ -259,7 +261,7 @@ impl Replay {
         Ok(spent)
     }
 
-    /// Carries what engine `i` has sent to where it goes.
+    /// Delivers the packets of engine `i` to their destinations.
     fn carry(&mut self, i: usize) -> Result<(), BenchError> {
         let mut sent = std::mem::take(&mut self.nodes[i].1.sent);
         for (to, burst) in sent.drain(..) {
@@ -280,7 +282,7 @@ impl Replay {
                 _ => {}
             }
         }
-        // The list keeps its room.
+        // Keep the allocation of the list.
         self.nodes[i].1.sent = sent;
         Ok(())
     }
@@ -381,8 +383,8 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// How the `i`-th engine is set. With a coded lane the middle one repairs up to its cap, and the last one asks for nothing: on
-/// a link of no length requests would save all.
+/// Returns the settings of the `i`-th engine. With a coded lane the middle one repairs up to its cap, and the last one
+/// sends no requests: on a link without delay, requests would recover everything.
 fn settings(i: usize, how: How) -> Settings {
     let mut settings = Settings::modern();
     if how.plain_ends {
@@ -399,7 +401,7 @@ fn settings(i: usize, how: How) -> Settings {
     settings
 }
 
-/// The `i`-th of three engines in a row; the earlier of two neighbours dials.
+/// Creates the `i`-th of three engines in a row; the earlier of two neighbours dials.
 fn engine(
     issuer: &mut Issuer,
     (i, settings): (usize, Settings),
@@ -429,7 +431,7 @@ fn engine(
     }))
 }
 
-/// Where the `i`-th engine is reached.
+/// Returns the underlay address of the `i`-th engine.
 fn underlay(i: usize) -> UnderlayAddr {
     let mut ip = [0; 16];
     ip[10..12].fill(0xff);
@@ -480,7 +482,7 @@ mod tests {
     #[test]
     fn three_repair_packets_follow_ten_packets_of_a_coded_lane() {
         let mut replay = Replay::new(CODED_LANE, 160, 8, 3, 20_000).unwrap();
-        // The plan is looked at once a second, when something is known of losses.
+        // The plan is checked once a second, when there is an estimate of losses.
         while replay.packets() < 3 * 20_000 {
             replay.turn(|| {}).unwrap();
         }
@@ -491,7 +493,7 @@ mod tests {
         let packets = replay.packets() - packets;
         let share = (replay.repairs() - repairs) as f64 / packets as f64;
         assert!((share - CODED).abs() < 0.01, "{share}");
-        // What is lost last may be found in the next turn.
+        // Packets that are lost last may be found in the next turn.
         let lost = replay.lost() - lost;
         assert!(lost < packets / LOST_OF / 4, "{lost} of {packets}");
     }

@@ -1,15 +1,15 @@
-//! One end of what is compared: of a stream of a link, of messages that expire, or of a connection of the kernel's.
+//! One end of a transfer that is compared: a stream of a link, messages that expire, or a connection of the kernel.
 
 use client::{MessageStream, Stream};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// What is written and read at once: little, so that the end is soon seen.
+/// Block size of reads and writes: small, so that the end is noticed soon.
 const BLOCK_BYTES: usize = 16 << 10;
-/// A message, which is a datagram of the link.
+/// Bytes of a message, which is one datagram of the link.
 const MESSAGE_BYTES: usize = 1_000;
 
-/// An end.
+/// One end of a transfer.
 pub(super) enum End {
     Bytes(Stream),
     Messages(MessageStream),
@@ -17,7 +17,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Writes until `stop`, or until it cannot.
+    /// Writes until `stop`, or until a write fails.
     pub(super) fn write(&self, stop: impl Fn() -> bool) {
         let block = [0x5a; BLOCK_BYTES];
         let write = || match self {
@@ -28,7 +28,7 @@ impl End {
         while !stop() && write().is_ok() {}
     }
 
-    /// Reads until `stop`, or the end, and tells how many bytes came each time.
+    /// Reads until `stop`, or the end, and reports how many bytes arrived each time.
     pub(super) fn read(&self, stop: impl Fn() -> bool, came: impl Fn(u64)) {
         let mut block = vec![0; BLOCK_BYTES];
         while !stop() {
@@ -46,7 +46,7 @@ impl End {
         }
     }
 
-    /// Ends it at once: who waits at it goes on.
+    /// Ends the transfer at once: threads that wait for it continue.
     pub(super) fn end(&self) {
         match self {
             End::Bytes(stream) => stream.reset(),
@@ -55,7 +55,7 @@ impl End {
         }
     }
 
-    /// Messages of the peer that have not come and will not.
+    /// Returns the number of messages of the peer that have not arrived and will not.
     pub(super) fn missed(&self) -> io::Result<u64> {
         match self {
             End::Messages(stream) => Ok(stream.expired()?.missed),

@@ -1,5 +1,5 @@
-//! `sinew bench fairness`: the reliable link of a real node beside the kernel's TCP, through one
-//! emulated bottleneck. [Amir03 §IV] asks for fairness to TCP.
+//! `sinew bench fairness`: the reliable link of a real node and the kernel's TCP share one emulated bottleneck. [Amir03
+//! §IV] asks for fairness to TCP.
 //!
 //! ```text
 //!   namespace A                     10 Mbit/s, 10 ms, 50 packets            namespace B
@@ -8,9 +8,10 @@
 //!   n TCP connections ────┘                                          └── n readers
 //! ```
 //!
-//! All streams are on one link, which behaves like n flows (`reliable.flows`). What the readers get
-//! is counted after a warm-up; the wire's use is known from what has come out of it at B. Instead of streams of bytes
-//! there may be messages that expire, or connections of the kernel's, which tell what one of its controls leaves another.
+//! All streams are on one link, which behaves like n flows (`reliable.flows`). The benchmark counts what the readers
+//! get after a warm-up; the use of the wire follows from what has come out of it at B. Instead of streams of bytes, it
+//! can use messages that expire, or connections of the kernel, which show how much one of the kernel's controls leaves
+//! to another.
 
 mod end;
 mod report;
@@ -38,27 +39,27 @@ use tools::progress::Progress;
 pub const LINK: &str = "delay=10ms rate=10mbit queue=50";
 /// Its rate.
 const RATE_BPS: f64 = 10e6;
-/// Where the node of B listens for streams.
+/// The port at which the node of B listens for streams.
 const PORT: u16 = 5_000;
-/// Where nodes listen for each other.
+/// The port at which nodes listen for each other.
 const UDP_PORT: u16 = 7_700;
-/// Slow starts are over after so long.
+/// Time after which slow starts are over.
 const WARM_UP: Duration = Duration::from_secs(4);
-/// Who hears nothing for so long looks whether the run is over.
+/// A reader that receives nothing for this long checks whether the run is over.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of a run, after the warm-up.
     pub seconds: f64,
     /// Runs per pairing.
     pub repeats: usize,
-    /// Streams, and as many connections beside them, one table row each.
+    /// Numbers of streams, each with as many connections; one table row each.
     pub counts: Vec<usize>,
-    /// Pairings of unlike congestion controls too.
+    /// Whether pairings of unlike congestion controls are measured too.
     pub crossed: bool,
-    /// Instead of all these: a link with this control, beside each of the kernel's.
+    /// Replaces all these pairings: a link with this control, paired with each of the kernel's.
     pub link: Option<Family>,
     /// What is compared with the kernel's TCP.
     pub compared: Compared,
@@ -71,7 +72,7 @@ pub struct Options {
 pub enum Compared {
     /// Streams of bytes.
     Bytes,
-    /// Streams of messages that expire after so long.
+    /// Streams of messages that expire after this time.
     Messages(Duration),
     /// The kernel's own connections, with the control of the same name.
     Kernel,
@@ -119,7 +120,7 @@ impl Options {
         Ok(())
     }
 
-    /// Congestion controls of the link and of the kernel.
+    /// Returns the pairs of congestion controls of the link and of the kernel.
     fn pairs(&self) -> Vec<(Family, &'static str)> {
         const PAIRS: [(Family, &str); 5] = [
             (Family::NewReno, "reno"),
@@ -129,7 +130,7 @@ impl Options {
             (Family::Cubic, "bbr"),
         ];
         match self.link {
-            // What one leaves the other is told once.
+            // The result for a pair of the kernel's controls holds in both directions, so it is measured once.
             None if self.compared == Compared::Kernel => {
                 let same = |pair: &(Family, &str)| *pair != (Family::Cubic, "reno");
                 PAIRS.into_iter().filter(same).collect()
@@ -141,10 +142,10 @@ impl Options {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; nodes and namespaces are gone then.
+/// [`BenchError`]; then nodes and namespaces are removed.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -194,7 +195,7 @@ fn measure(
     })
 }
 
-/// One run; none if the kernel has no such congestion control.
+/// Does one run; returns `None` if the kernel has no such congestion control.
 fn trial(
     options: &Options,
     link: &Link,
@@ -202,7 +203,7 @@ fn trial(
     count: usize,
     interrupt: &Interrupt,
 ) -> Result<Option<Run>, BenchError> {
-    // From the beginning: what a link has once seen of a shorter path it takes for the path.
+    // Each run starts anew: a link keeps its shortest known delay, also when the path becomes longer.
     link.set(LINK, LINK);
     let (fleet, mut pairs) = match options.compared {
         Compared::Kernel => match connections(link, kernel_name(family), count)? {
@@ -270,7 +271,7 @@ fn trial(
     }))
 }
 
-/// What the kernel calls this control.
+/// Returns the kernel's name of this control.
 fn kernel_name(family: Family) -> &'static str {
     match family {
         Family::NewReno => "reno",
@@ -278,7 +279,7 @@ fn kernel_name(family: Family) -> &'static str {
     }
 }
 
-/// Connections of the kernel's from the first namespace to the second; none if it has no such control.
+/// Opens connections of the kernel from the first namespace to the second; returns `None` if it has no such control.
 fn connections(
     link: &Link,
     control: &str,
@@ -294,7 +295,7 @@ fn connections(
     Ok(Some(pairs))
 }
 
-/// A node in each namespace, and streams from the first to the second.
+/// Starts a node in each namespace, and streams from the first to the second.
 fn nodes(
     options: &Options,
     link: &Link,

@@ -1,4 +1,4 @@
-//! What `sinew bench fairness` found: the documented JSON, and the table.
+//! The results of `sinew bench fairness`: the documented JSON, and the table.
 
 use crate::bench::heading;
 use congestion::Family;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// The goals: the streams' share of what both carry, Jain's index over all, use of the wire.
+/// The goals: the streams' share of the sum of both, Jain's index over all, and use of the wire.
 const SHARE_GOAL: [f64; 2] = [0.4, 0.6];
 const JAIN_GOAL: f64 = 0.95;
 const USED_GOAL: f64 = 0.9;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The bottleneck.
     pub link: &'static str,
-    /// What is beside TCP.
+    /// What is compared with TCP.
     pub compared: String,
     /// The machine's load before and after.
     pub load: [f64; 2],
@@ -24,22 +24,23 @@ pub struct Report {
     pub seconds: f64,
     /// Runs per pairing.
     pub repeats: usize,
-    /// Who shared the bottleneck with whom.
+    /// The pairs that shared the bottleneck.
     pub pairings: Vec<Pairing>,
 }
 
-/// The streams of a link beside as many connections of the kernel's.
+/// The streams of a link, and as many connections of the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairing {
     /// The congestion control of the link.
     pub link: String,
-    /// The kernel's.
+    /// The congestion control of the kernel.
     pub tcp: String,
-    /// Streams, and connections.
+    /// Number of streams, and of connections.
     pub count: usize,
-    /// The goals hold for it: links that take congestion as TCP does, and not the kernel's own connections.
+    /// Whether the goals apply: to links whose control reacts to congestion as TCP's does, and not to the kernel's own
+    /// connections.
     pub judged: bool,
-    /// One after the other.
+    /// The runs in their order.
     pub runs: Vec<Run>,
 }
 
@@ -54,15 +55,15 @@ pub struct Run {
     pub share: f64,
     /// Jain's index over streams and connections.
     pub jain: f64,
-    /// The share of the bottleneck's rate that came out of it, headers and repetitions included.
+    /// The share of the bottleneck's rate that came out of it, including headers and retransmissions.
     pub used: f64,
-    /// Packets of the link, those sent again, and timeouts, with the warm-up.
+    /// Packets of the link, retransmissions, and timeouts, including the warm-up.
     pub packets: u64,
     /// See `packets`.
     pub retransmissions: u64,
     /// See `packets`.
     pub timeouts: u64,
-    /// Messages that expired: their receivers have missed them.
+    /// Messages that expired: their receivers missed them.
     pub missed: u64,
 }
 
@@ -108,7 +109,7 @@ impl Pairing {
         self.runs.iter().map(of).sum::<f64>() / self.runs.len().max(1) as f64
     }
 
-    /// Jain's index of the mean rates of all runs.
+    /// Returns Jain's index of the mean rates of all runs.
     fn jain(&self) -> f64 {
         let rates = |of: fn(&Run) -> &[f64]| -> Vec<f64> {
             let places = 0..self.count;

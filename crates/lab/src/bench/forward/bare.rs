@@ -13,12 +13,11 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The key that packets come under, and the one that they leave under.
+/// The key of arriving packets, and the key of leaving ones.
 const KEYS: [[u8; 32]; 2] = [[1; 32], [2; 32]];
-/// How often the chain's ends are looked after: hellos go every 100 ms, and ask for answers
-/// within 40 ms when there was silence.
+/// How often the chain's ends are run: hellos are sent every 100 ms, and request answers within 40 ms after silence.
 const ATTEND_EVERY: Duration = Duration::from_millis(20);
-/// From its core to its loop the forwarder takes less.
+/// Upper limit of the time that the forwarder takes from its start to its loop.
 const START: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// One contender.
@@ -28,8 +27,7 @@ pub(super) struct Bare<'a> {
 }
 
 impl Bare<'_> {
-    /// Sends one volley through a forwarder that lives for this trial. The links of `chain` stay
-    /// up meanwhile.
+    /// Sends one volley through a forwarder that exists for this trial. The links of `chain` stay up in the meantime.
     pub(super) fn trial(&self, shape: Shape, chain: &mut Chain) -> Result<Trial, BenchError> {
         let row = &self.arena.row;
         let datagram_bytes = shape.payload + OVERHEAD_BYTES;
@@ -82,7 +80,7 @@ impl Bare<'_> {
     }
 }
 
-/// Forwards from the first socket to where the second is connected, until `stop`.
+/// Forwards from the first socket to the address to which the second is connected, until `stop`.
 fn run(
     contender: Contender,
     cpus: Option<[usize; 2]>,
@@ -104,7 +102,7 @@ fn run(
     forward(&forwarder, entry, onward, stop)
 }
 
-/// A sink beside which the chain's ends go on saying hello.
+/// A sink that also lets the chain's ends send hellos.
 struct Attending<'a> {
     sink: Counting,
     chain: &'a mut Chain,
@@ -127,8 +125,8 @@ impl Sink for Attending<'_> {
     }
 }
 
-/// One burst of datagrams as the bare sender seals them, caught at a socket. Bare forwarders know
-/// no replays, so it can be sent again and again.
+/// Captures one burst of datagrams at a socket, as the bare sender seals them. Bare forwarders have no replay check, so
+/// it can be sent repeatedly.
 fn sealed_burst(packets: usize, datagram_bytes: usize) -> Result<Vec<u8>, BenchError> {
     let catcher = UdpSocket::bind("127.0.0.1:0")?;
     let source = UdpSocket::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! The chain: an engine that sends, the middle node as a process, an engine that receives.
+//! The chain: an engine that sends, the middle node as a process, and an engine that receives.
 
 use super::{Arena, BenchError, Shape, Trial};
 use crate::bench::credentials::address;
@@ -21,18 +21,18 @@ const RECEIVER: usize = 2;
 
 const PORT: VirtualPort = VirtualPort(5_000);
 const RECEIVING: ClientId = ClientId(1);
-/// Sessions, links and routes take a second; a loaded machine takes longer.
+/// How long to wait: sessions, links and routes take a second; a loaded machine takes longer.
 const START_PATIENCE: Duration = Duration::from_secs(20);
-/// Between two trials: hellos pass, queues run empty.
+/// Time between two trials: hellos pass, queues empty.
 const REST: Duration = Duration::from_millis(20);
-/// Packets sealed between two that are sent early, so that the middle node hears from its
+/// Number of packets sealed between two bursts that are sent early, so that the middle node receives something from its
 /// neighbour: 20 ms of sealing.
 const SEALED_IN_A_ROW: u64 = 32_768;
-/// How long a packet may be under way on the emulated link, recovery included.
+/// The longest time of a packet on the emulated link, recovery included.
 pub(super) const PATIENCE: Duration = Duration::from_millis(150);
 /// The emulated link's own delay, one way.
 pub(super) const OUT_DELAY: Duration = Duration::from_millis(10);
-/// Voice is of use for so long; the receiving engine drops what is later.
+/// How long voice is useful; the receiving engine drops later packets.
 const DEADLINE: Duration = Duration::from_millis(100);
 
 /// The running chain.
@@ -46,26 +46,26 @@ pub(super) struct Chain {
 
 /// Repair packets per packet of a coded lane, whatever is lost.
 pub(super) const CODED: f64 = 0.3;
-/// Behind a coded lane one packet of so many is lost.
+/// After a coded lane, one packet of this many is lost.
 const LOST_OF: u64 = 20;
 
-/// What is behind the middle node.
+/// What follows the middle node.
 pub(super) enum Behind {
-    /// A link that loses nothing.
+    /// A link without losses.
     Clean,
-    /// One that loses and delays.
+    /// A link that loses and delays packets.
     Lossy(Box<Lossy>),
     /// A receiver that loses packets, to which the lane is coded.
     Coded,
 }
 
-/// What the way out of the middle node and the way back to it are like.
+/// The models of the path out of the middle node and the path back to it.
 pub(super) struct Lossy {
     out: Model,
     back: Model,
 }
 
-/// 1 % loss, 20 ms there and back.
+/// Returns 1 % loss and 20 ms there and back.
 pub(super) fn lossy() -> Result<Lossy, BenchError> {
     let model = |text: &str| {
         text.parse::<Model>()
@@ -78,7 +78,7 @@ pub(super) fn lossy() -> Result<Lossy, BenchError> {
 }
 
 impl Chain {
-    /// Starts the middle node and both ends, and waits until packets can go.
+    /// Starts the middle node and both ends, and waits until packets can be sent.
     pub(super) fn start(arena: &Arena<'_>, behind: Behind) -> Result<Chain, BenchError> {
         let row = &arena.row;
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
@@ -191,25 +191,25 @@ impl Chain {
         })
     }
 
-    /// Lets both ends do what nodes do besides.
+    /// Lets both ends do their other work as nodes.
     pub(super) fn rest(&mut self) {
         Endpoint::run(&mut [&mut self.sender, &mut self.receiver], REST);
     }
 
-    /// Lets both ends say hello, while something else is measured.
+    /// Lets both ends send hellos while something else is measured.
     pub(super) fn attend(&mut self) {
         self.sender.step();
         self.receiver.step();
     }
 
-    /// Datagrams that the emulated link behind the middle node has lost.
+    /// Returns the number of datagrams that the emulated link after the middle node has lost.
     pub(super) fn lost_on_link(&self) -> Result<u64, BenchError> {
         let status = self.fleet.node(MIDDLE).snapshot()?;
         let lost = status["counters"]["drops"]["impaired_loss"].as_u64();
         lost.ok_or_else(|| BenchError::Start("the node does not tell what it dropped".into()))
     }
 
-    /// Repair packets that the middle node has made for the receiver, and why not more.
+    /// Returns the number of repair packets that the middle node has made for the receiver, and why there are no more.
     pub(super) fn repairs(&self) -> Result<(u64, String), BenchError> {
         let status = self.fleet.node(MIDDLE).snapshot()?;
         let mut links = status["snapshot"]["links"].as_array().into_iter().flatten();
@@ -226,13 +226,13 @@ impl Chain {
         }
     }
 
-    /// Seals a volley. The middle node is given a burst of it now and then, in order, so that it
-    /// does not take its neighbour for dead.
+    /// Seals a volley. The middle node gets a burst of it from time to time, in order, so that it does not consider its
+    /// neighbour dead.
     fn seal(&mut self, shape: Shape, flows: u32) -> Result<VecDeque<Burst>, BenchError> {
         self.payload.resize(shape.payload, 0x5a);
         let (mut ready, mut sealed) = (VecDeque::new(), 0);
         let chunk = SEALED_IN_A_ROW.next_multiple_of(shape.burst as u64);
-        // What is sent early is sealed on top.
+        // Additional packets replace those that are sent early.
         let early = (shape.packets / chunk) * shape.burst as u64;
         while sealed < shape.packets + early {
             let packets = chunk.min(shape.packets + early - sealed);
@@ -252,7 +252,7 @@ impl Chain {
     }
 }
 
-/// Packets of voice.
+/// Returns the options of voice packets.
 fn voice() -> ipc::Options {
     ipc::Options {
         class: Class {

@@ -1,22 +1,22 @@
-//! The node with a coded lane behind it: what repair packets cost it, per packet that it passes on.
+//! The node with a coded lane after it: the cost of repair packets per packet that it forwards.
 //!
 //! ```text
 //!   engine a ──> middle node ── 100 packets, and nothing else ───────> engine c
 //!   engine a ──> middle node ── 100 packets, and 30 repair packets ──> engine c, loses 5, repairs them
 //! ```
-//! The two chains take turns at the common rate. The second one's receiver asks for nothing: on a link of no length,
-//! requests would save everything, and nothing would be coded.
+//! The two chains take turns at the common rate. The second one's receiver sends no requests: on a link without delay,
+//! requests would recover everything, and nothing would be coded.
 
 use super::chain::{self, Behind, Chain};
 use super::report::Coded;
 use super::{Arena, BenchError, Cell, Trial, median};
 
-/// Volleys until the lane has a plan: it is looked at once a second, and knows losses after the first.
+/// Most volleys until the lane has a plan: it is checked once a second, and losses are known after the first check.
 const WARM_UP_MAX: usize = 40;
-/// The plan is in force when there are so many repair packets per packet.
+/// The plan is in force when there are this many repair packets per packet.
 const SHARE_MIN: f64 = 0.9 * chain::CODED;
 
-/// What repair costs in the cells, one after the other over the same two chains.
+/// Measures the cost of repair in the cells, one after the other over the same two chains.
 pub(super) fn measure(arena: &Arena<'_>, cells: &mut [Cell]) -> Result<(), BenchError> {
     let mut plain = Chain::start(arena, Behind::Clean)?;
     let mut coded = Chain::start(arena, Behind::Coded)?;
@@ -65,7 +65,7 @@ fn compare(
     })
 }
 
-/// One volley at the common rate, and the repair packets per packet that followed it.
+/// Sends one volley at the common rate. Returns also the repair packets per packet.
 fn attempt(arena: &Arena<'_>, chain: &mut Chain, cell: &Cell) -> Result<(Trial, f64), BenchError> {
     super::go_on(&arena.interrupt)?;
     chain.wait(arena)?;

@@ -1,20 +1,20 @@
-//! The node with a bad link behind it: the highest share of its own limit at which it recovers.
+//! The node with a bad link after it: the highest share of its own limit at which it recovers.
 //!
 //! ```text
 //!   100 % of the limit ──no, twice──> 90 % ──no, twice──> ... 10 %       the first that holds
 //! ```
 //!
-//! At its limit without loss a node has no time left for requests and answers, and the emulated
-//! link costs it some too; what is lost there is lost at its socket and says nothing of recovery.
+//! At its limit without loss a node has no time left for requests and answers, and the emulated link also costs some
+//! time; packets lost there are lost at its socket and give no information about recovery.
 
 use super::chain::{self, Behind, Chain};
 use super::report::Impaired;
 use super::{Arena, BenchError, Cell, Trial};
 use crate::bench::go_on;
 
-/// Shares of the node's limit, in percent, one after the other until one holds.
+/// Shares of the node's limit, in percent, tried in this order until one holds.
 const SHARES_PCT: [u64; 10] = [100, 90, 80, 70, 60, 50, 40, 30, 20, 10];
-/// The machine may have had something else to do.
+/// A failure is repeated, because the machine may have done other work.
 const TRIES: usize = 2;
 
 /// One trial over the bad link.
@@ -24,13 +24,13 @@ struct Try {
 }
 
 impl Try {
-    /// True if recovery kept up: next to nothing is missing, and no queue grows.
+    /// Returns whether recovery kept up: next to nothing is missing, and no queue grows.
     fn holds(&self) -> bool {
         self.trial.outcome.is_carried(chain::OUT_DELAY)
     }
 }
 
-/// Looks for the rate at which the node of `cell` recovers.
+/// Finds the rate at which the node of `cell` recovers.
 pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchError> {
     let (payload, burst) = (cell.payload_bytes, cell.burst);
     let limit = cell.forwarders.first().map_or(0, |node| node.max_pps);
@@ -38,7 +38,7 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
         "{payload} bytes, bursts of {burst}: 1 % loss, 20 ms"
     ));
     let mut chain = Chain::start(arena, Behind::Lossy(Box::new(chain::lossy()?)))?;
-    // The first volley shows the estimators what the link is like, at a rate that does not hurt.
+    // The first volley teaches the estimators the link's properties, at a rate without overload.
     attempt(arena, &mut chain, cell, limit / 4)?;
     let mut last = None;
     'search: for (i, share) in SHARES_PCT.into_iter().enumerate() {
@@ -76,7 +76,7 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
     })
 }
 
-/// One volley over the bad link.
+/// Sends one volley over the bad link.
 fn attempt(
     arena: &Arena<'_>,
     chain: &mut Chain,
@@ -84,7 +84,7 @@ fn attempt(
     rate_pps: u64,
 ) -> Result<Try, BenchError> {
     go_on(&arena.interrupt)?;
-    // More than a node carries may have cost it the link.
+    // An overload may have taken down the link.
     chain.wait(arena)?;
     let shape = arena.shape(cell.payload_bytes, cell.burst, rate_pps.max(1));
     let lost_before = chain.lost_on_link()?;

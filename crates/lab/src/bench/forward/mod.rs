@@ -1,5 +1,5 @@
-//! `sinew bench forward`: what the middle node of a chain of three carries and costs, beside three
-//! bare forwarders in the same run.
+//! `sinew bench forward`: the rate and cost of the middle node of a chain of three, compared with three bare forwarders
+//! in the same run.
 //!
 //! ```text
 //!   this process, one thread                         a process (or a thread) of its own
@@ -7,14 +7,14 @@
 //!   engine c <── opens, judges, counts    <──UDP── ┘      or a bare forwarder in its place
 //! ```
 //!
-//! First each finds its limit: the highest rate at which less than 0.1 % is lost and no queue
-//! grows, by doubling and halving, all contenders taking turns. Then all run at one common rate
-//! and each at its limit, several times in turns, and medians are printed. At last the node gets an
-//! outgoing link that loses and delays, and the rate is looked for at which it recovers. If that is asked for,
-//! another node codes what it sends, beside one that does not.
+//! First the search finds the limit of each contender: the highest rate at which less than 0.1 % is lost and no queue
+//! grows, by doubling and halving, with all contenders in turns. Then all run at one common rate and each at its limit,
+//! several times in turns; the report has medians. Finally the node gets an outgoing link that loses and delays
+//! packets, and a search finds the rate at which it recovers. If requested, another node codes its packets, in
+//! comparison with one that does not.
 //!
-//! One core belongs to the forwarder and one to the traffic, which is made and counted in one loop
-//! that never sleeps. Docs/bench.md defines every number.
+//! One core is for the forwarder and one for the traffic, which one loop that never sleeps generates and counts.
+//! docs/bench.md defines every number.
 
 mod bare;
 mod chain;
@@ -36,40 +36,40 @@ use std::path::PathBuf;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Bytes that a packet has beside its payload.
+/// Bytes of a packet in addition to its payload.
 const OVERHEAD_BYTES: usize = wire::HEADROOM + wire::TAG_BYTES;
 /// Memory for the packets of one volley.
 const VOLLEY_BYTES: usize = super::endpoint::SEALED_BYTES - (16 << 20);
-/// Real-time priority of what is timed, where it is permitted. It is below a node's own (10), so
-/// that the node, which waits on the same core for its turn, can say hello meanwhile.
+/// Real-time priority of the measured programs, if permitted. It is below a node's own (10), so that the node, which
+/// waits on the same core for its turn, can send hellos in the meantime.
 const PRIORITY: u8 = 8;
-/// Trials that one search may take.
+/// Most trials of one search.
 const TRIALS_MAX: usize = 24;
-/// Trials that all searches of a cell together take, more or less: eight each, failures twice.
+/// Approximate number of trials of all searches of a cell together: eight each, failures twice.
 const SEARCH_TRIALS: usize = 44;
-/// The same of the search over the bad link.
+/// The same for the search over the bad link.
 const IMPAIRED_TRIALS: usize = 6;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of payload.
     pub payloads: Vec<usize>,
     /// Packets per burst.
     pub bursts: Vec<usize>,
-    /// Flows that the packets belong to, in turn.
+    /// Number of flows; the packets belong to them in turn.
     pub flows: u32,
     /// Length of a trial.
     pub seconds: f64,
     /// Trials at the common rate and at the limit.
     pub repeats: usize,
-    /// The common rate for packets one by one.
+    /// The common rate for single packets.
     pub single_pps: u64,
     /// The common rate for bursts.
     pub burst_pps: u64,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
-    /// Also measure the node with a coded lane behind it.
+    /// Also measure the node with a coded lane.
     pub protect: bool,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
@@ -115,10 +115,10 @@ impl Options {
         Ok(())
     }
 
-    /// What is told at the start.
+    /// Returns the text at the start.
     fn heading(&self) -> String {
         let cells = self.payloads.len() * self.bursts.len();
-        // Packets are sealed before they are sent, which takes as long again.
+        // Packets are sealed before they are sent, which takes the same time again.
         let trial = 2.0 * self.seconds + 0.1;
         let trials = SEARCH_TRIALS + (2 * CONTENDERS.len() + 1) * self.repeats + IMPAIRED_TRIALS;
         format!(
@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-/// Who forwards.
+/// The contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Node,
@@ -163,7 +163,7 @@ impl Contender {
     }
 }
 
-/// One volley through a forwarder, and what it cost there.
+/// One volley through a forwarder, and its cost there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
     outcome: Outcome,
@@ -176,13 +176,13 @@ impl Trial {
         self.cpu_ns as f64 / self.outcome.sent.max(1) as f64
     }
 
-    /// The share of its core that the forwarder used.
+    /// Returns the share of its core that the forwarder used.
     fn busy(&self) -> f64 {
         self.cpu_ns as f64 / self.outcome.span.as_nanos().max(1) as f64
     }
 }
 
-/// How the packets of a trial look.
+/// The size, burst length and rate of a trial's packets.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     payload: usize,
@@ -191,20 +191,20 @@ struct Shape {
     packets: u64,
 }
 
-/// Everything that is needed for trials.
+/// Everything that trials need.
 struct Arena<'a> {
     options: &'a Options,
     row: Row,
-    /// The forwarder's processor and that of the traffic; none if there are fewer than two.
+    /// The forwarder's processor and that of the traffic; `None` if there are fewer than two.
     cpus: Option<[usize; 2]>,
     interrupt: Interrupt,
     progress: Progress,
 }
 
-/// Measures, pinned and with real-time priority, if that is permitted.
+/// Runs the measurement, pinned and with real-time priority, if permitted.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -261,7 +261,7 @@ fn measure(
 }
 
 impl Arena<'_> {
-    /// One payload and burst: limits, common rate, and each at its limit.
+    /// Measures one payload and burst: limits, common rate, and each at its limit.
     fn cell(&self, chain: &mut Chain, payload: usize, burst: usize) -> Result<Cell, BenchError> {
         self.progress
             .step(&format!("{payload} bytes, bursts of {burst}"));
@@ -276,7 +276,7 @@ impl Arena<'_> {
                 at_common[i].push(self.trial(chain, contender, at(common_pps))?);
                 at_limit[i].push(self.trial(chain, contender, at(limits[i]))?);
             }
-            // The same load as the node's own limit, which comes first.
+            // The load is the node's own limit, which comes first.
             let shape = at(limits[0].min(limits[CONTENDERS.len() - 1]));
             sealed_at_node.push(self.trial(chain, Contender::Sealed, shape)?);
         }
@@ -302,7 +302,7 @@ impl Arena<'_> {
         ))
     }
 
-    /// The highest rate that each carries, all searching in turns.
+    /// Finds the highest rate that each contender carries; all search in turns.
     fn limits(
         &self,
         chain: &mut Chain,
@@ -320,7 +320,7 @@ impl Arena<'_> {
                 let shape = self.shape(payload, burst, rate);
                 let mut outcome = self.trial(chain, contender, shape)?.outcome;
                 if !outcome.is_carried(Duration::ZERO) {
-                    // The machine may have had something else to do.
+                    // The trial is repeated, because the machine may have done other work.
                     outcome = self.trial(chain, contender, shape)?.outcome;
                 }
                 let text = format!("{}: {rate} packets/s", contender.name());
@@ -338,7 +338,7 @@ impl Arena<'_> {
         Ok(searches.map(|search| search.best()))
     }
 
-    /// As many packets as the trial lasts for, as far as they fit into memory.
+    /// Returns the shape of a trial with as many packets as its length needs, limited by memory.
     fn shape(&self, payload: usize, burst: usize, rate_pps: u64) -> Shape {
         let fit = (VOLLEY_BYTES / (payload + OVERHEAD_BYTES)) as u64;
         let packets = ((rate_pps as f64 * self.options.seconds) as u64).clamp(1, fit);
@@ -371,7 +371,7 @@ impl Arena<'_> {
     }
 }
 
-/// The trial of median cost.
+/// Returns the trial of median cost.
 fn median(trials: &mut [Trial]) -> Trial {
     trials.sort_by(|a, b| a.ns_per_packet().total_cmp(&b.ns_per_packet()));
     trials.get(trials.len() / 2).copied().unwrap_or_default()

@@ -1,24 +1,24 @@
-//! What `sinew bench forward` found: the documented JSON, and the tables.
+//! The results of `sinew bench forward`: the documented JSON, and the tables.
 
 use crate::bench::heading;
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// The goals: what is said of them is at the keys.
+/// The goals, which the doc comments of the keys explain.
 const PPS_GOAL: f64 = 0.65;
 const SEALED_CPU_GOAL: f64 = 1.5;
 const BATCHED_CPU_GOAL: f64 = 1.3;
 const CODED_CPU_GOAL: f64 = 1.4;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the three hosts are connected by.
+    /// The medium between the three hosts.
     pub medium: &'static str,
-    /// The scheduling of the thread that makes the traffic; the forwarders ask for the same.
+    /// The scheduling of the thread that generates the traffic; the forwarders request the same.
     pub scheduling: String,
-    /// The forwarder's processor and that of the traffic; none if there is only one.
+    /// The forwarder's processor and that of the traffic; empty if there is only one.
     pub processors: Vec<usize>,
     /// The machine's load before and after.
     pub load: [f64; 2],
@@ -26,7 +26,7 @@ pub struct Report {
     pub trial_seconds: f64,
     /// Trials per number.
     pub repeats: usize,
-    /// Flows that the packets belong to.
+    /// Number of flows that the packets belong to.
     pub flows: u32,
     /// One per payload and burst.
     pub cells: Vec<Cell>,
@@ -41,20 +41,20 @@ pub struct Cell {
     pub burst: usize,
     /// The rate at which all are compared.
     pub common_pps: u64,
-    /// The node, then the bare ones.
+    /// The node, then the bare forwarders.
     pub forwarders: Vec<Measured>,
-    /// The node against the bare ones.
+    /// The node compared with the bare forwarders.
     pub ratios: Ratios,
     /// The node over a bad link, at the highest rate at which it recovers.
     pub impaired: Option<Impaired>,
-    /// With a coded lane behind it, if that was asked for.
+    /// The node with a coded lane after it, if requested.
     pub coded: Option<Coded>,
 }
 
 /// One forwarder.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// The name.
     pub name: &'static str,
     /// The highest rate at which less than 0.1 % is lost and no queue grows.
     pub max_pps: u64,
@@ -64,66 +64,63 @@ pub struct Measured {
     pub wakeups_per_packet_common: f64,
     /// Processor time per packet at the highest rate.
     pub ns_per_packet_max: f64,
-    /// Share of its core that it used at the highest rate; well below 100, something else was the
-    /// limit.
+    /// Share of its core that it used at the highest rate; if it is well below 100, something else was the limit.
     pub busy_pct_max: f64,
-    /// What was lost in the median trial at the highest rate.
+    /// Percentage that was lost in the median trial at the highest rate.
     pub lost_pct_max: f64,
 }
 
-/// The node against the bare forwarders.
+/// The node compared with the bare forwarders.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Ratios {
-    /// Highest rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32 is 0.65 at least.
+    /// Highest rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32 is at least 0.65.
     pub pps_over_sealed: f64,
-    /// Processor time at the common rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32
-    /// is 1.5 at most.
+    /// Processor time at the common rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32 is at most 1.5.
     pub cpu_over_sealed: f64,
-    /// The same at the highest rate that the node carries, both at that rate.
+    /// The same ratio with both at the highest rate that the node carries.
     pub cpu_over_sealed_max: f64,
-    /// Processor time at the common rate, node over recvmmsg/sendmmsg; the goal one by one is 1.3
-    /// at most.
+    /// Processor time at the common rate, node over recvmmsg/sendmmsg; the goal for single packets is at most 1.3.
     pub cpu_over_batched: f64,
 }
 
 /// The node over a link of 1 % loss and 20 ms there and back.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Impaired {
-    /// The highest rate that was tried at which less than 0.1 % is missing and no queue grows; the
-    /// lowest that was tried if there is none.
+    /// The highest tried rate at which less than 0.1 % is missing and no queue grows; the lowest tried rate if there is
+    /// none.
     pub rate_pps: u64,
     /// This rate, in percent of what the node carries without loss.
     pub share_of_max_pct: f64,
-    /// False if there is no such rate.
+    /// Whether there is such a rate.
     pub recovers: bool,
     /// Packets sent.
     pub sent: u64,
-    /// What the link lost, repeated packets and control included, in percent of them.
+    /// Packets that the link lost, including retransmissions and control, in percent of the packets sent.
     pub lost_on_link_pct: f64,
-    /// Percent of them that were not delivered, or not within the deadline of 100 ms.
+    /// Percentage of the packets sent that were not delivered within the deadline of 100 ms.
     pub residual_pct: f64,
     /// Processor time per packet of the middle node.
     pub ns_per_packet: f64,
 }
 
-/// The node with a coded lane behind it, at the common rate, beside one without.
+/// The node with a coded lane after it, at the common rate, compared with one without.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Coded {
     /// Repair packets per packet.
     pub repair: f64,
     /// Processor time per packet of the node without them.
     pub plain_ns_per_packet: f64,
-    /// The same of the node that codes; repair packets do not count as packets.
+    /// The same for the node that codes; repair packets do not count as packets.
     pub ns_per_packet: f64,
-    /// The second over the first; the goal is 1.4 at most.
+    /// The second over the first; the goal is at most 1.4.
     pub ratio: f64,
-    /// Percent of the packets that were not delivered though 5 % were lost.
+    /// Percentage of the packets that were not delivered, while 5 % were lost.
     pub residual_pct: f64,
 }
 
 impl Cell {
-    /// With the ratios that follow from the measurements, which are in the order of the table, and
-    /// from what the sealed one costs per packet at the node's highest rate.
+    /// Creates a cell with the ratios that follow from the measurements, which are in the order of the table, and from
+    /// the cost of the sealed one per packet at the node's highest rate.
     pub(super) fn new(
         payload_bytes: usize,
         burst: usize,
@@ -258,7 +255,7 @@ fn ratio_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
             cpu_over_sealed_max,
             cpu_over_batched,
         } = cell.ratios;
-        // The goals, where there is one for this burst.
+        // The goals, if there is one for this burst.
         let (bursts, single) = (cell.burst >= 8, cell.burst == 1);
         let most = |value: f64, most: f64, applies: bool| match applies {
             true => goal(format!("{value:.2} (<= {most})"), value <= most),
@@ -336,7 +333,7 @@ fn coded_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
     align(&table)
 }
 
-/// A value beside its goal, judged.
+/// Formats a value with its goal and the verdict.
 fn goal(text: String, holds: bool) -> String {
     format!("{text} {}", if holds { "ok" } else { "MISSED" })
 }
@@ -404,7 +401,7 @@ mod tests {
         ] {
             assert!(words.contains(line), "{line}: {text}");
         }
-        // One by one there is one goal only.
+        // For single packets there is only one goal.
         let single = text.lines().find(|line| line.contains("0.40 (<= 1.3) ok"));
         assert_eq!(single.unwrap().matches("ok").count(), 1, "{text}");
     }

@@ -1,10 +1,10 @@
 //! The search for the highest rate that is carried: up in steps until one fails, then halving.
 
-/// How far a step goes up.
+/// The factor of a step upwards.
 const STEP: f64 = 1.5;
-/// The limit is known to this factor.
+/// The precision of the limit, as a factor.
 const PRECISION: f64 = 1.04;
-/// What does not even carry this carries nothing.
+/// A contender that does not carry this rate carries nothing.
 const RATE_MIN: f64 = 100.0;
 
 /// One search.
@@ -16,7 +16,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// A search that begins at `rate_pps`.
+    /// Creates a search that begins at `rate_pps`.
     pub(crate) fn from(rate_pps: u64) -> Search {
         Search {
             next: rate_pps as f64,
@@ -25,7 +25,7 @@ impl Search {
         }
     }
 
-    /// The rate to be tried next; none when the limit is known.
+    /// Returns the rate to try next; `None` when the limit is known.
     pub(crate) fn next(&self) -> Option<u64> {
         let known = self
             .failed
@@ -39,7 +39,7 @@ impl Search {
         if !carried {
             self.failed = Some(self.next);
         } else if achieved < self.next / PRECISION {
-            // The sender cannot send faster: that is the limit as far as it can be known.
+            // The sender cannot send faster: this is the highest limit that can be found.
             self.carried = self.carried.max(achieved);
             self.failed = Some(self.carried);
         } else {
@@ -52,7 +52,7 @@ impl Search {
         };
     }
 
-    /// The highest rate that was carried.
+    /// Returns the highest rate that was carried.
     pub(crate) fn best(&self) -> u64 {
         self.carried as u64
     }

@@ -1,5 +1,5 @@
-//! Hosts in a row, each a network namespace, with an emulated link between neighbours. They forward
-//! for each other.
+//! Hosts in a row, each a network namespace, with an emulated link between neighbours. They forward packets for each
+//! other.
 //!
 //! ```text
 //!   host 0 ─ 10.92.0.1 ══ emulator ══ 10.92.0.2 ─ host 1 ─ 10.92.1.1 ══ emulator ══ 10.92.1.2 ─ host 2
@@ -16,7 +16,7 @@ use tools::emulate::{Options, Place};
 /// The row.
 pub(super) struct Hosts {
     links: Vec<Link>,
-    // The last to be dropped: interfaces are in them.
+    // This field is dropped last: the interfaces are in the namespaces.
     spaces: Vec<Namespace>,
 }
 
@@ -26,7 +26,7 @@ struct Link {
 }
 
 impl Hosts {
-    /// `count` hosts; the links between them do nothing to packets yet.
+    /// Creates `count` hosts; the links between them do not impair packets yet.
     pub(super) fn new(count: usize, seed: u64) -> Result<Hosts, BenchError> {
         let start = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
         net::netns::available().map_err(|why| start(&why))?;
@@ -43,7 +43,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Makes one link like this, there and back.
+    /// Sets the model of one link in both directions.
     pub(super) fn set(&self, link: usize, words: &str) {
         for way in 0..2 {
             let model = words.parse().expect("the words are this benchmark's own");
@@ -51,25 +51,25 @@ impl Hosts {
         }
     }
 
-    /// The network of a host.
+    /// Returns the network of a host.
     pub(super) fn space(&self, host: usize) -> &Namespace {
         &self.spaces[host]
     }
 
-    /// The address of a host on its link to its neighbour `other`.
+    /// Returns the address of a host on its link to its neighbour `other`.
     pub(super) fn ip(&self, host: usize, other: usize) -> Ipv4Addr {
         ip(host, other)
     }
 
-    /// A connection of the kernel's from the first host to the last, with this congestion control;
-    /// none if the kernel has it not.
+    /// Opens a connection of the kernel from the first host to the last, with this congestion control; returns `None`
+    /// if the kernel does not have it.
     pub(super) fn tcp(&self, control: &str) -> Result<Option<(TcpStream, TcpStream)>, BenchError> {
         let last = self.spaces.len() - 1;
         let listener = self.within(last, || TcpListener::bind((ip(last, last - 1), 0)))?;
         let at = listener.local_addr()?;
         let to = self.within(0, || TcpStream::connect(at))?;
         let (from, _) = listener.accept()?;
-        // A message leaves when it is written.
+        // A message leaves as soon as it is written.
         to.set_nodelay(true)?;
         let chosen = net::tcp::set_congestion_control(&to, control);
         Ok(chosen.is_ok().then_some((to, from)))
@@ -85,11 +85,11 @@ impl Hosts {
         Ok(done?)
     }
 
-    /// Lets a host forward, and tells it where the others are.
+    /// Lets a host forward, and sets its routes to the others.
     fn route(&self, host: usize) -> Result<(), SetupError> {
         let space = &self.spaces[host];
         space.sysctl("net/ipv4/ip_forward", "1")?;
-        // What one connection learns of a path would be the next one's.
+        // Otherwise one connection would reuse what an earlier one learned about the path.
         space.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
         for link in 0..self.links.len() {
             let via = match link {

@@ -1,5 +1,5 @@
-//! `sinew bench hops`: messages over a chain of nodes of which one link loses, recovered on the hop
-//! and from end to end, at the same time over the same links. [Amir03 §V]
+//! `sinew bench hops`: messages over a chain of nodes in which one link loses packets, recovered on the hop and from
+//! end to end, at the same time over the same links. [Amir03 §V]
 //!
 //! ```text
 //!   host 0 ── 10 ms ── host 1 ── 10 ms ── host 2 ── 10 ms, loses ── host 3 ── ... ── host 5
@@ -9,9 +9,9 @@
 //!   tcp          writer ══ kernel ── forwarded by the hosts in between ── kernel ══ reader
 //! ```
 //!
-//! Every host is a network namespace, every link an emulator. A message carries the time at which it
-//! was due to be written, so that a writer who is held up counts; the reader takes messages in
-//! order. Links have no rate, so those who are measured do not meet in a queue.
+//! Every host is a network namespace, every link an emulator. A message carries the time at which it was due to be
+//! written, so that delays of the writer count; the reader takes messages in order. Links have no rate limit, so the
+//! contenders do not meet in a queue.
 
 mod hosts;
 mod report;
@@ -33,32 +33,32 @@ use talk::{Contender, Plan, Way};
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Hosts in the row.
+/// Number of hosts in the row.
 const HOSTS: usize = 6;
 /// The link that loses, counted from the first host.
 const LOSSY: usize = 2;
-/// What every link is like.
+/// The model of every link.
 pub const LINK: &str = "delay=10ms";
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 1_000;
-/// Where the last node listens for streams over reliable links; by the port after it for those over
-/// links that do not repeat.
+/// The port at which the last node listens for streams over reliable links. The next port is for streams over links
+/// that do not retransmit.
 const PORT: u16 = 5_000;
-/// Where nodes listen for each other.
+/// The port at which nodes listen for each other.
 const UDP_PORT: u16 = 7_700;
-/// Nodes learn how long and how good their links are.
+/// Time in which nodes measure the delay and quality of their links.
 const SETTLE: Duration = Duration::from_secs(3);
-/// The kernel's congestion controls that are beside it.
+/// The kernel's congestion controls that are compared.
 const CONTROLS: [&str; 2] = ["reno", "cubic"];
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// One table each.
+    /// The loads, one table each.
     pub loads: Vec<Load>,
     /// How long messages are written.
     pub seconds: f64,
-    /// Equal seeds give links of equal fates.
+    /// The seed. Equal seeds give links with equal losses.
     pub seed: u64,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
@@ -75,12 +75,12 @@ impl Default for Options {
     }
 }
 
-/// How much is written, and how much is lost: `500:1` are 500 kbit/s with 1 % lost each way.
+/// The rate and the loss: `500:1` means 500 kbit/s with 1 % lost each way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Payload of each writer.
     pub rate_kbps: u32,
-    /// What the link in the middle loses, in each direction.
+    /// Loss of the link in the middle, in each direction.
     pub loss_pct: f64,
 }
 
@@ -136,10 +136,10 @@ impl Options {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; nodes and namespaces are gone then.
+/// [`BenchError`]; then nodes and namespaces are removed.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -169,7 +169,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     })
 }
 
-/// One load.
+/// Measures one load.
 fn case(
     options: &Options,
     hosts: &Hosts,
@@ -193,13 +193,13 @@ fn case(
         span: Duration::from_secs_f64(options.seconds),
     };
     let found = talk::run(&plan, &contenders, interrupt);
-    // A node that has ended says why; its clients only know that it is gone.
+    // A node that has ended reports why; its clients only know that it is gone.
     fleet.check()?;
     go_on(interrupt)?;
     Ok(Case::new(load, found?))
 }
 
-/// A node on each host, every one linked to the next.
+/// Starts a node on each host, each linked to the next.
 fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Fleet, BenchError> {
     let mut fleet = Fleet::new(options.program.as_deref())?;
     for host in 0..HOSTS {
@@ -234,7 +234,7 @@ fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Flee
     Ok(fleet)
 }
 
-/// Everybody who is measured, connected.
+/// Connects all contenders.
 fn contenders(hosts: &Hosts, fleet: &Fleet) -> Result<Vec<Contender>, BenchError> {
     let [first, last] = [0, HOSTS - 1].map(|host| fleet.node(host));
     let mut found = Vec::new();

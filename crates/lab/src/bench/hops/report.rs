@@ -1,4 +1,4 @@
-//! What `sinew bench hops` found: the documented JSON, and the tables.
+//! The results of `sinew bench hops`: the documented JSON, and the tables.
 
 use super::talk::Told;
 use super::{Load, MESSAGE_BYTES};
@@ -8,12 +8,12 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Links in the row.
     pub hops: usize,
-    /// What they are like.
+    /// The model of the links.
     pub link: &'static str,
     /// Bytes of a message.
     pub message_bytes: usize,
@@ -30,22 +30,22 @@ pub struct Report {
 pub struct Case {
     /// Payload of each writer.
     pub rate_kbps: u32,
-    /// What the link in the middle lost, in each direction.
+    /// Loss of the link in the middle, in each direction.
     pub loss_pct: f64,
-    /// Everybody who was measured.
+    /// All contenders.
     pub contenders: Vec<Delays>,
 }
 
-/// How long after it was due a message was delivered, in order.
+/// Delays of messages from the time when they were due to their delivery in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Delays {
-    /// Who.
+    /// The contender.
     pub name: String,
     /// Messages written.
     pub sent: u64,
-    /// Messages that came.
+    /// Messages that arrived.
     pub arrived: u64,
-    /// Least, mean, half of the messages, 99 of 100, longest.
+    /// Least, mean, median, 99th percentile and longest delay.
     pub least_ms: f64,
     /// See `least_ms`.
     pub mean_ms: f64,
@@ -55,9 +55,9 @@ pub struct Delays {
     pub p99_ms: f64,
     /// See `least_ms`.
     pub max_ms: f64,
-    /// Percent of the messages that took longer than 60 ms.
+    /// Percentage of the messages that took longer than 60 ms.
     pub over_60_pct: f64,
-    /// Percent of the messages that took longer than 100 ms.
+    /// Percentage of the messages that took longer than 100 ms.
     pub over_100_pct: f64,
 }
 
@@ -70,7 +70,7 @@ impl Case {
         }
     }
 
-    /// Whether the goals of this load are met, if it has any.
+    /// Returns whether the goals of this load are met, if it has any.
     fn holds(&self, delays: &Delays) -> Option<bool> {
         let all = delays.arrived == delays.sent;
         match (self.rate_kbps, self.loss_pct) {
@@ -86,7 +86,7 @@ impl Delays {
         let mut ms: Vec<f64> = told.delays.iter().map(|d| d.as_secs_f64() * 1e3).collect();
         ms.sort_unstable_by(f64::total_cmp);
         let count = ms.len().max(1) as f64;
-        // The smallest that a share `q` does not exceed; 0 of nothing.
+        // Returns the smallest delay that a share `q` does not exceed; 0 if there are none.
         let quantile = |q: f64| stats::ranked(&ms, q).unwrap_or_default();
         let over = |limit: f64| {
             let within = ms.partition_point(|&delay| delay <= limit);

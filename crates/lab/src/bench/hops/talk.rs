@@ -1,4 +1,4 @@
-//! Writers that write at a steady rate, and readers that know when each message was due.
+//! Writers with a steady rate, and readers that know when each message was due.
 
 use crate::bench::BenchError;
 use client::MessageStream;
@@ -10,14 +10,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tools::interrupt::Interrupt;
 
-/// The time at which a message was due stands in its first bytes.
+/// The first bytes of a message hold the time at which it was due.
 const STAMP_BYTES: usize = 8;
-/// From the start of the threads to the first message.
+/// Time from the start of the threads to the first message.
 const LEAD: Duration = Duration::from_millis(20);
-/// The priority of a node: nobody in a chain comes before anybody else.
+/// The priority of a node: all parts of a chain have the same.
 const PRIORITY: u8 = 10;
 
-/// What is written.
+/// The messages to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct Plan {
     pub(super) span: Duration,
 }
 
-/// Which way messages go.
+/// The path of the messages.
 pub(super) enum Way {
     Overlay {
         to: MessageStream,
@@ -37,17 +37,17 @@ pub(super) enum Way {
     },
 }
 
-/// One who is measured.
+/// One contender.
 pub(super) struct Contender {
     name: String,
     way: Way,
 }
 
-/// What became of a contender's messages.
+/// What happened to a contender's messages.
 pub(super) struct Told {
     pub(super) name: String,
     pub(super) sent: u64,
-    /// From when a message was due to its delivery in order, in the order of the messages.
+    /// The time from when a message was due to its delivery in order, in the order of the messages.
     pub(super) delays: Vec<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl Way {
         }
     }
 
-    /// False at the end.
+    /// Reads a message. Returns false at the end.
     fn read(&self, message: &mut [u8]) -> io::Result<bool> {
         match self {
             Way::Overlay { from, .. } => match from.recv(message)? {
@@ -88,7 +88,7 @@ impl Way {
     }
 }
 
-/// All write at the same time, one after the other within each interval.
+/// Lets all contenders write at the same time, one after the other within each interval.
 pub(super) fn run(
     plan: &Plan,
     contenders: &[Contender],
@@ -126,7 +126,7 @@ pub(super) fn run(
     })
 }
 
-/// Writes messages and tells how many.
+/// Writes messages and returns how many.
 fn write(
     plan: &Plan,
     way: &Way,
@@ -134,7 +134,7 @@ fn write(
     first: Duration,
     stop: &AtomicBool,
 ) -> io::Result<u64> {
-    // A refinement: without it some messages leave later than they are due.
+    // The priority is optional: without it some messages leave later than they are due.
     let _ = net::sched::real_time(PRIORITY);
     let mut message = vec![0x5a; plan.bytes];
     let mut sent = 0;
@@ -150,7 +150,7 @@ fn write(
     Ok(sent)
 }
 
-/// The delays of all messages.
+/// Returns the delays of all messages.
 fn read(plan: &Plan, way: &Way, origin: Instant) -> io::Result<Vec<Duration>> {
     let _ = net::sched::real_time(PRIORITY);
     let mut message = vec![0; plan.bytes];

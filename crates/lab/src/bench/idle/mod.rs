@@ -1,5 +1,5 @@
-//! `sinew bench idle`: what a node takes that has little to do: memory, processor time, and the
-//! control traffic of its links, idle and beside calls; then memory with many clients.
+//! `sinew bench idle`: the cost of a node with little load: memory, processor time, and the control traffic of its
+//! links, idle and with calls; then memory with many clients.
 //!
 //! ```text
 //!   1 ─┐          ┌─ 2        hub and neighbours are processes, on loopback
@@ -7,8 +7,8 @@
 //!   3 ─┘          └─ 4        active: ten calls from 1 to 2; then clients bound at the hub
 //! ```
 //!
-//! The hub is what is measured. Control traffic is what the two ends of each link say they sent
-//! besides data, with the headers of IPv4 and UDP.
+//! The benchmark measures the hub. Control traffic is what the two ends of each link report as sent in addition to
+//! data, with the headers of IPv4 and UDP.
 
 mod report;
 
@@ -32,28 +32,28 @@ use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
 const HUB: usize = 0;
-/// Where the calls of the active part come from and go to.
+/// The nodes at both ends of the calls in the active part.
 const CALLER: usize = 1;
 const CALLEE: usize = 2;
 const PORT: u16 = 5_000;
-/// Streams of 50 packets/s.
+/// Number of calls: streams of 50 packets/s.
 const CALLS: u32 = 10;
 const PAYLOAD_BYTES: usize = 160;
-/// Records have been flooded and the estimators have their first windows.
+/// Time after which records have been flooded and the estimators have their first windows.
 const SETTLE: Duration = Duration::from_secs(3);
-/// What clients have sent has been handled.
+/// Time after which the node has handled the clients' packets.
 const HANDLED: Duration = Duration::from_millis(300);
-/// IPv4 and UDP.
+/// Header bytes of IPv4 and UDP.
 const HEADER_BYTES: u64 = 28;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of the idle and of the active part.
     pub seconds: f64,
     /// Links of the node.
     pub links: usize,
-    /// Clients bound at the end.
+    /// Number of clients bound at the end.
     pub clients: usize,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
@@ -86,10 +86,10 @@ impl Options {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
@@ -129,7 +129,7 @@ struct Star {
     leaves: usize,
 }
 
-/// Everybody's state at one moment.
+/// The state of all nodes at one moment.
 struct Sample {
     at: Time,
     nodes: Vec<Value>,
@@ -137,7 +137,7 @@ struct Sample {
 
 impl Star {
     fn start(options: &Options, interrupt: &Interrupt) -> Result<Star, BenchError> {
-        // Clients have a descriptor each, on both sides.
+        // Each client has a descriptor on both sides.
         net::sched::raise_descriptors()?;
         let mut fleet = Fleet::new(options.program.as_deref())?;
         let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -171,7 +171,7 @@ impl Star {
         fleet.wait(interrupt, |index, status| match index {
             HUB => control::links_up(status, leaves),
             leaf => {
-                // Any other neighbour: the way there leads over the hub.
+                // For any other neighbour, the path leads over the hub.
                 let other = if leaf == CALLER { CALLEE } else { CALLER };
                 control::links_up(status, 1)
                     && control::has_route(status, &address(other).to_string())
@@ -184,7 +184,7 @@ impl Star {
         self.fleet.node(HUB)
     }
 
-    /// Both directions of every link.
+    /// Returns both directions of every link.
     fn links(&self) -> Vec<(usize, usize)> {
         let both = (1..=self.leaves).map(|leaf| [(HUB, leaf), (leaf, HUB)]);
         both.flatten().collect()
@@ -195,7 +195,7 @@ impl Star {
         go_on(interrupt)
     }
 
-    /// Calls from a neighbour to another one.
+    /// Runs calls from one neighbour to another.
     fn call(&self, span: Duration) -> Result<Trial, BenchError> {
         let source = |_| sender(self.fleet.node(CALLER), Target::new(address(CALLEE), PORT));
         let sources: Result<Vec<_>, _> = (0..CALLS).map(source).collect();
@@ -211,14 +211,14 @@ impl Star {
         trial::run(&plan, &sources?, &end)
     }
 
-    /// What the hub uses, and what goes over `links`, while `work` goes on.
+    /// Measures what the hub uses, and what passes over `links`, during `work`.
     fn part<T>(
         &self,
         links: Vec<(usize, usize)>,
         work: impl FnOnce() -> Result<T, BenchError>,
     ) -> Result<(Idle, T), BenchError> {
         let clock = Clock::new();
-        // Asking costs the hub something: outside of what is counted.
+        // The query costs the hub something, so it is outside of the measured span.
         let before = self.sample(clock)?;
         let (used_before, from) = (self.hub().usage()?, clock.now());
         let done = work()?;
@@ -252,7 +252,7 @@ impl Star {
         })
     }
 
-    /// Memory before and after `count` clients are bound and have sent a packet each.
+    /// Measures memory before and after `count` clients are bound and have sent a packet each.
     fn clients(&self, interrupt: &Interrupt, count: usize) -> Result<Clients, BenchError> {
         let before = self.hub().resident_bytes()?;
         let to = Target::new(address(CALLEE), PORT);
@@ -282,7 +282,7 @@ impl Star {
 }
 
 impl Sample {
-    /// What node `from` has sent to node `to` besides data.
+    /// Returns what node `from` has sent to node `to` in addition to data.
     fn control_bytes(&self, from: usize, to: usize) -> u64 {
         let links = self
             .nodes

@@ -1,11 +1,11 @@
-//! What `sinew bench idle` found: the documented JSON, and the table.
+//! The results of `sinew bench idle`: the documented JSON, and the table.
 
 use crate::bench::heading;
 use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The scheduling of the node.
@@ -16,48 +16,48 @@ pub struct Report {
     pub links: usize,
     /// Length of the idle and of the active part.
     pub seconds: f64,
-    /// With nothing to do; all links.
+    /// The idle part; all links.
     pub idle: Idle,
-    /// Between those who call.
+    /// The active part; the links of the calling nodes.
     pub active: Active,
-    /// With clients bound.
+    /// The part with bound clients.
     pub clients: Clients,
 }
 
-/// What the node used, and what went over links besides data.
+/// What the node used, and the traffic on links in addition to data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Idle {
-    /// Memory in use at the end; the goal of an idle node is 10 MB at most.
+    /// Memory in use at the end; the goal of an idle node is at most 10 MB.
     pub resident_bytes: u64,
-    /// Share of one processor; the goal of an idle node with four links is 0.5 at most.
+    /// Share of one processor; the goal of an idle node with four links is at most 0.5.
     pub cpu_pct: f64,
     /// How often one of its threads was woken.
     pub wakeups_per_s: f64,
-    /// The most of [`Idle::control`]; the goal is 1500 at most when idle, 12000 when active.
+    /// The maximum of [`Idle::control`]; the goal is at most 1500 when idle, 12000 when active.
     pub control_max_bps: f64,
-    /// Each direction of each link.
+    /// The directions of all links.
     pub control: Vec<Control>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Control {
-    /// Who sent.
+    /// The sending node.
     pub from: String,
-    /// Who received.
+    /// The receiving node.
     pub to: String,
-    /// All but data, in bit/s, with 28 bytes of IPv4 and UDP per datagram.
+    /// All traffic except data, in bit/s, with 28 bytes of IPv4 and UDP per datagram.
     pub bps: f64,
 }
 
-/// The same beside calls through the node; its control traffic is that of the two links in use.
+/// The same with calls through the node; its control traffic is that of the two links in use.
 #[derive(Clone, Debug, Serialize)]
 pub struct Active {
     /// Calls of 50 packets/s.
     pub streams: u32,
     /// Their packets, without the first 200 ms.
     pub sent: u64,
-    /// Those that arrived.
+    /// Packets of the calls that arrived.
     pub arrived: u64,
     /// What the node used.
     #[serde(flatten)]
@@ -69,13 +69,13 @@ pub struct Active {
 pub struct Clients {
     /// Clients that are bound, and have sent a packet.
     pub bound: usize,
-    /// Memory of the node in use; the goal with 1000 is 100 MB at most.
+    /// Memory of the node in use; the goal with 1000 clients is at most 100 MB.
     pub resident_bytes: u64,
-    /// What each added.
+    /// Memory that each client added.
     pub bytes_per_client: f64,
 }
 
-/// A value, and the most that it should be.
+/// A value, and its upper limit.
 struct Goal {
     value: f64,
     most: f64,
@@ -138,7 +138,7 @@ impl fmt::Display for Report {
             resident_bytes,
             bytes_per_client,
         } = self.clients;
-        // The goal is that of a thousand.
+        // The goal is defined for a thousand clients.
         let memory = match bound {
             1_000.. => goal(mb(resident_bytes), 100.0),
             _ => format!("{:.2}", mb(resident_bytes)),

@@ -14,19 +14,19 @@ use std::net::SocketAddr;
 
 const NODES: usize = 3;
 const LAST: usize = NODES - 1;
-/// Where the receiving client is bound.
+/// The port at which the receiving client is bound.
 const PORT: u16 = 5_000;
 
 /// The running chain and its clients.
 pub(super) struct Chain {
-    // The first to be dropped: clients leave before their nodes end.
+    // This field is dropped first: clients leave before their nodes end.
     sources: Vec<Sender>,
     end: DatagramSocket,
     fleet: Fleet,
 }
 
 impl Chain {
-    /// Starts nodes and clients, and waits until packets can go.
+    /// Starts nodes and clients, and waits until packets can be sent.
     pub(super) fn start(arena: &Arena<'_>, streams: u32) -> Result<Chain, BenchError> {
         let row = &arena.row;
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
@@ -41,7 +41,7 @@ impl Chain {
             ];
             let beside = |index: usize| Beside {
                 index,
-                // The outer ones dial the middle one.
+                // The outer nodes dial the middle one.
                 dial: (index == MIDDLE).then(|| (row.ip(index, host), listen[index].port()).into()),
                 impair: None,
             };
@@ -75,11 +75,11 @@ impl Chain {
         })
     }
 
-    /// A trial from the first node's clients to the last one's.
+    /// Runs a trial from the first node's clients to the last one's.
     pub(super) fn trial(&mut self, plan: &Plan) -> Result<Trial, BenchError> {
         let before = self.fleet.node(MIDDLE).usage()?;
         let ran = run(plan, &self.sources, &self.end);
-        // A node that has ended says why; its clients only know that it is gone.
+        // A node that has ended reports why; its clients only know that it is gone.
         self.fleet.check()?;
         let mut trial = ran?;
         let used = self.fleet.node(MIDDLE).usage()?.since(before);
@@ -88,12 +88,12 @@ impl Chain {
         Ok(trial)
     }
 
-    /// What a node has used since its start.
+    /// Returns what a node has used since its start.
     pub(super) fn usage(&self, host: usize) -> Result<Usage, BenchError> {
         Ok(self.fleet.node(host).usage()?)
     }
 
-    /// The scheduling that the middle node has got.
+    /// Returns the scheduling of the middle node.
     pub(super) fn scheduling(&self) -> Result<String, BenchError> {
         let status = self.fleet.node(MIDDLE).snapshot()?;
         Ok(status["host"]["scheduling"]

@@ -1,4 +1,4 @@
-//! A busy machine: loops of normal priority that want every processor all the time.
+//! Simulates a busy machine: loops of normal priority that use every processor all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +11,19 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Starts `count` loops, all on one processor if there is one named. The caller's scheduling is inherited, so it must be a normal one.
+    /// Starts `count` loops, all on one processor if `cpu` names one. They inherit the caller's scheduling, so it must
+    /// be a normal one.
     pub(super) fn start(count: usize, cpu: Option<usize>) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = |_| {
             let stop = stop.clone();
             std::thread::spawn(move || {
                 if let Some(cpu) = cpu {
-                    // It is one of those that this process may use.
+                    // The processor is one of those that this process may use.
                     let _ = net::sched::pin(cpu);
                 }
                 let mut x = 1u64;
-                // No pause instruction: on virtual machines it gives the processor away.
+                // The loop has no pause instruction, which would yield the processor on virtual machines.
                 while !stop.load(Ordering::Relaxed) {
                     x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005) | 1);
                 }

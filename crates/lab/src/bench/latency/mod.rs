@@ -1,5 +1,5 @@
-//! `sinew bench latency`: how long a packet takes from client to client over a chain of three
-//! nodes, beside the kernel alone and beside three bare forwarders, in turns.
+//! `sinew bench latency`: the delay of a packet from client to client over a chain of three nodes, compared with the
+//! kernel alone and with three bare forwarders, in turns.
 //!
 //! ```text
 //!   nodes        client ══ a ── UDP ── b ── UDP ── c ══ client         ══ the clients' socket
@@ -7,12 +7,11 @@
 //!   kernel       socket ── UDP (in namespaces: forwarded by the middle host) ── socket
 //! ```
 //!
-//! Streams of 50 packets/s, their phases even over 20 ms. Each packet carries the monotonic time
-//! at which it was sent; whoever receives it reads the same clock. Nodes and forwarders are
-//! processes, one each, since threads of one address space hand over to each other more cheaply;
-//! sender and receiver are threads of this process on every path. Each link of a chain, clients
-//! included, has its processor by the same rule, and all ask for the priority that a node takes. A
-//! busy machine may be imitated by loops of normal priority [Amir06 §V-A].
+//! The streams have 50 packets/s, with phases spread evenly over 20 ms. Each packet carries the monotonic time at which
+//! it was sent; the receiver reads the same clock. Each node and forwarder is a process, since threads of one address
+//! space hand over to each other more cheaply; sender and receiver are threads of this process on every path. Each link
+//! of a chain, including the clients, gets its processor by the same rule, and all request the priority of a node.
+//! Loops of normal priority can simulate a busy machine [Amir06 §V-A].
 
 mod chain;
 mod load;
@@ -38,14 +37,14 @@ use tools::progress::Progress;
 
 /// Links of a chain: the sender, three that forward, the receiver.
 const STATIONS: usize = 5;
-/// The node that is in the middle, and the forwarder.
+/// The index of the node, and of the forwarder, in the middle.
 const MIDDLE: usize = 1;
-/// Streams at once: each is a client of the first node, and an open descriptor here.
+/// Most streams at once: each is a client of the first node, and an open descriptor here.
 const STREAMS_MAX: u32 = 1_000;
-/// Time, run and number are in the payload.
+/// Least payload: it contains time, run and number.
 const PAYLOAD_MIN: usize = trial::STAMP_BYTES;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Streams at once, one table each.
@@ -56,9 +55,9 @@ pub struct Options {
     pub seconds: f64,
     /// Trials per number.
     pub repeats: usize,
-    /// Loops of normal priority that keep the processors busy meanwhile.
+    /// Number of loops of normal priority that keep the processors busy in the meantime.
     pub busy: usize,
-    /// Which processor each link of a chain has.
+    /// The rule for the processor of each link of a chain.
     pub pinning: Pinning,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
@@ -82,20 +81,20 @@ impl Default for Options {
     }
 }
 
-/// Where the links of a chain run.
+/// The distribution of the links of a chain over processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pinning {
-    /// Neighbours on different processors: every hand-over wakes another one.
+    /// Neighbours run on different processors: every hand-over wakes another one.
     Spread,
-    /// All on one processor.
+    /// All run on one processor.
     One,
-    /// Wherever the kernel puts them.
+    /// The kernel decides.
     Free,
 }
 
 impl Pinning {
-    /// The processor of the link at `station` of a chain.
+    /// Returns the processor of the link at `station` of a chain.
     fn cpu(self, processors: &[usize], station: usize) -> Option<usize> {
         match self {
             Pinning::Spread => processors.get(station % processors.len().max(1)).copied(),
@@ -125,7 +124,7 @@ impl Options {
     }
 }
 
-/// Who carries the packets.
+/// The carrier of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     Kernel,
@@ -145,14 +144,14 @@ impl Path {
     }
 }
 
-/// Everything that is needed for trials.
+/// Everything that trials need.
 struct Arena<'a> {
     options: &'a Options,
     row: Row,
     processors: Vec<usize>,
     interrupt: Interrupt,
     progress: Progress,
-    /// Nodes ask for real-time priority.
+    /// Whether nodes request real-time priority.
     realtime: bool,
 }
 
@@ -173,14 +172,14 @@ impl Arena<'_> {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
-    // A thousand clients have a descriptor each, on both sides.
+    // Each of a thousand clients has a descriptor on both sides.
     net::sched::raise_descriptors()?;
     apart(|| measure(options, interrupt, progress))
 }
@@ -233,11 +232,11 @@ fn measure(
     })
 }
 
-/// All that carries packets. What has no turn waits and costs nothing.
+/// All paths. A path whose turn it is not waits and costs nothing.
 struct Paths {
     chain: Chain,
     relays: Relays,
-    /// Trials so far: what comes late from one is not taken for the next one's.
+    /// Number of trials so far. It separates late packets of one trial from those of the next.
     runs: u32,
 }
 
@@ -268,7 +267,7 @@ impl Paths {
             Path::Forwarders => self.relays.trial(&plan),
             Path::Nodes => self.chain.trial(&plan),
         };
-        // Ctrl-C ends the other processes too; they are not to blame.
+        // Ctrl-C also ends the other processes, and then their end is no error.
         go_on(&arena.interrupt)?;
         trial
     }

@@ -1,14 +1,14 @@
-//! One number of streams over three nodes, beside the kernel alone: what the experiments on real
-//! nodes are made of. [Amir06 §V-A]
+//! One number of streams over three nodes, compared with the kernel alone: the building block of the experiments on
+//! real nodes. [Amir06 §V-A]
 //!
 //! ```text
 //!   client ── a ── b ── c ── client        loops of normal priority beside b, on its processor
 //! ```
 //!
-//! The paper loads the computer of the middle node. Here the outer nodes and, if there are two
-//! processors, every second link of the chain have another processor than the middle one, and the
-//! loops are confined to that one's. Sender and receiver of the measurement have real-time priority
-//! on all paths: what is measured is the nodes'.
+//! The paper loads the computer of the middle node. Here the outer nodes and, if there are two processors, every second
+//! link of the chain have another processor than the middle one, and the loops are confined to the middle one's. Sender
+//! and receiver of the measurement have real-time priority on all paths, so that the result shows only the nodes'
+//! delay.
 
 use super::chain::Chain;
 use super::load::Load;
@@ -22,43 +22,42 @@ use std::path::Path;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// Packets of a stream that are sent in one go: ten seconds. Between two goes it is looked whether
-/// the nodes are still there.
+/// Number of packets of a stream that are sent in one go: ten seconds. Between two goes the probe checks that the nodes
+/// are still there.
 const GO_PACKETS: u64 = 500;
-/// For how long idle nodes are watched.
+/// How long the probe observes idle nodes.
 const IDLE: std::time::Duration = std::time::Duration::from_secs(2);
-/// The sending client's node.
+/// The index of the sending client's node.
 const FIRST: usize = 0;
 
-/// What to measure.
+/// The parameters of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe<'a> {
-    /// Run as `PROGRAM node --config FILE`.
+    /// The program, run as `PROGRAM node --config FILE`.
     pub(crate) program: &'a Path,
-    /// Streams at once, of 50 packets/s and 160 bytes.
+    /// Number of simultaneous streams, of 50 packets/s and 160 bytes.
     pub(crate) streams: u32,
-    /// Packets of each stream over the nodes.
+    /// Number of packets of each stream over the nodes.
     pub(crate) packets: u64,
-    /// Nodes ask for real-time priority.
+    /// Whether nodes request real-time priority.
     pub(crate) realtime: bool,
-    /// Loops beside the middle node.
+    /// Number of loops next to the middle node.
     pub(crate) loops: usize,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug)]
 pub(crate) struct Probed {
-    /// By the kernel alone.
+    /// Delays with the kernel alone.
     pub(crate) kernel: Delays,
-    /// Over the nodes.
+    /// Delays over the nodes.
     pub(crate) nodes: Delays,
-    /// The scheduling that the middle node has got.
+    /// The scheduling of the middle node.
     pub(crate) scheduling: String,
-    /// Processor time of the first and the middle node while packets went, as shares of one
-    /// processor.
+    /// Processor time of the first and the middle node while packets were sent, as shares of one processor.
     pub(crate) first_cpu: f64,
     pub(crate) middle_cpu: f64,
-    /// That of the middle node when no packets went.
+    /// Processor time of the middle node while no packets were sent.
     pub(crate) idle_cpu: f64,
 }
 
@@ -74,10 +73,10 @@ pub(crate) struct Delays {
 }
 
 impl Probe<'_> {
-    /// Measures.
+    /// Runs the measurement.
     ///
     /// # Errors
-    /// [`BenchError`]; whatever was started has ended then.
+    /// [`BenchError`]; then everything that was started has ended.
     pub(crate) fn run(&self) -> Result<Probed, BenchError> {
         net::sched::raise_descriptors()?;
         apart(|| self.measure())
@@ -126,7 +125,7 @@ impl Probe<'_> {
         })
     }
 
-    /// So many packets of each stream, some at a time.
+    /// Sends this many packets of each stream, in several goes.
     fn goes(
         &self,
         arena: &Arena<'_>,
@@ -145,7 +144,7 @@ impl Probe<'_> {
         Ok(trials)
     }
 
-    /// One UDP socket per stream, and where they are connected to.
+    /// Returns one UDP socket per stream, and the socket that they are connected to.
     fn sockets(&self) -> Result<(Vec<UdpSocket>, UdpSocket), BenchError> {
         let bind = || -> Result<UdpSocket, BenchError> {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;

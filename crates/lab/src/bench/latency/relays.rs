@@ -1,5 +1,4 @@
-//! Three bare forwarders in a chain, and the sockets at both ends of it and of the way without
-//! forwarders.
+//! Three bare forwarders in a chain, and the sockets at both ends of it and of the path without forwarders.
 //!
 //! ```text
 //!   start from the last to the first, each told where the next one listens ─> ... ─> kill
@@ -19,16 +18,16 @@ const RELAYS: usize = 3;
 
 /// The forwarders, and the sockets of the streams.
 pub(super) struct Relays {
-    /// The last one first.
+    /// The processes, the last one first.
     processes: Vec<Process>,
-    /// To the first forwarder, one per stream.
+    /// The sockets to the first forwarder, one per stream.
     through: Vec<UdpSocket>,
-    /// Straight to the end, one per stream.
+    /// The sockets directly to the end, one per stream.
     straight: Vec<UdpSocket>,
     end: UdpSocket,
 }
 
-/// One forwarder. It ends when its standard input is closed, so also when this process dies.
+/// One forwarder. It ends when its standard input is closed, so also when this process ends.
 struct Process {
     host: usize,
     child: Child,
@@ -45,7 +44,7 @@ impl Relays {
             socket.set_nonblocking(true)?;
             Ok(socket)
         };
-        // A port of `host`, for its own processes and for the host before it.
+        // Returns a port of `host`, for its own processes and for the host before it.
         let own = |host: usize, port| -> SocketAddr {
             let other = if host == 0 { 1 } else { host - 1 };
             (row.ip(host, other), port).into()
@@ -74,12 +73,12 @@ impl Relays {
         })
     }
 
-    /// A trial by the kernel alone.
+    /// Runs a trial with the kernel alone.
     pub(super) fn direct(&self, plan: &Plan) -> Result<Trial, BenchError> {
         run(plan, &self.straight, &self.end)
     }
 
-    /// A trial through the forwarders.
+    /// Runs a trial through the forwarders.
     pub(super) fn trial(&mut self, plan: &Plan) -> Result<Trial, BenchError> {
         let before = self.middle_usage()?;
         let mut trial = run(plan, &self.through, &self.end)?;
@@ -134,7 +133,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Where it listens: the one line that it prints.
+    /// Returns the address at which it listens, from the one line that it prints.
     fn ready(&mut self) -> io::Result<SocketAddr> {
         let mut line = String::new();
         if let Some(stdout) = self.child.stdout.take() {
@@ -143,7 +142,7 @@ impl Process {
         line.trim().parse().map_err(io::Error::other)
     }
 
-    /// Something is wrong with it: what, and its own last words.
+    /// Makes an error from what is wrong with it and its error output.
     fn error(&mut self, what: &str) -> BenchError {
         self.end();
         let mut said = String::new();
@@ -154,7 +153,7 @@ impl Process {
     }
 
     fn end(&mut self) {
-        // Both fail for one that has ended already.
+        // Both fail for a process that has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -168,7 +167,7 @@ impl Drop for Process {
 
 impl Source for UdpSocket {
     fn send(&self, packet: &[u8]) -> io::Result<()> {
-        // What the kernel does not take is lost, and counted by its absence.
+        // A packet that the kernel does not accept is lost, and counted because it does not arrive.
         let _ = UdpSocket::send(self, packet);
         Ok(())
     }
@@ -184,7 +183,7 @@ impl Drain for UdpSocket {
     }
 }
 
-/// Sockets for `streams` streams on loopback, and where they are connected to.
+/// Returns sockets for `streams` streams on loopback, and the socket that they are connected to.
 #[cfg(test)]
 pub(in crate::bench) fn udp_pair(streams: usize) -> (Vec<UdpSocket>, UdpSocket) {
     let end = UdpSocket::bind("127.0.0.1:0").unwrap();

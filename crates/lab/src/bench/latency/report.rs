@@ -1,4 +1,4 @@
-//! What `sinew bench latency` found: the documented JSON, and the table.
+//! The results of `sinew bench latency`: the documented JSON, and the table.
 
 use super::Pinning;
 use crate::bench::heading;
@@ -8,15 +8,15 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// The goal: a packet over nodes takes at most so many times what it takes over forwarders.
+/// The goal: the largest ratio of the delay over nodes to the delay over forwarders.
 const RATIO_GOAL: f64 = 1.25;
-/// The goal on a busy machine, 99 of 100 packets.
+/// The goal on a busy machine, for the 99th percentile.
 const BUSY_P99_GOAL_US: f64 = 1_000.0;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the three hosts are connected by.
+    /// The medium between the three hosts.
     pub medium: &'static str,
     /// The scheduling of clients and bare forwarders.
     pub scheduling: String,
@@ -24,9 +24,9 @@ pub struct Report {
     pub node_scheduling: String,
     /// How the links of a chain are spread over the processors.
     pub pinning: Pinning,
-    /// The processors that were there.
+    /// The processors that were available.
     pub processors: Vec<usize>,
-    /// Loops of normal priority beside.
+    /// Number of loops of normal priority at the same time.
     pub busy_loops: usize,
     /// The machine's load before and after.
     pub load: [f64; 2],
@@ -47,43 +47,43 @@ pub struct Report {
 pub struct Cell {
     /// Streams at once.
     pub streams: u32,
-    /// The kernel, the forwarders, the nodes.
+    /// The results of the kernel, the forwarders and the nodes.
     pub paths: Vec<PathReport>,
-    /// The nodes against the others.
+    /// The nodes compared with the others.
     pub ratios: Ratios,
 }
 
-/// One way from end to end.
+/// One path from end to end.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathReport {
-    /// Which.
+    /// The name of the path.
     pub name: &'static str,
-    /// Packets that count, of all trials.
+    /// Packets that count, over all trials.
     pub sent: u64,
-    /// Percent of them that did not arrive.
+    /// Percentage of them that did not arrive.
     pub lost_pct: f64,
-    /// One-way delay that half of the packets do not exceed: the median over the trials.
+    /// Median one-way delay: the median over the trials.
     pub p50_us: f64,
     /// The lowest and the highest of the trials.
     pub p50_range_us: [f64; 2],
-    /// One-way delay that 99 of 100 packets do not exceed: the median over the trials.
+    /// 99th percentile of the one-way delay: the median over the trials.
     pub p99_us: f64,
-    /// The longest of all trials.
+    /// The longest delay of all trials.
     pub max_us: f64,
-    /// Wake-ups per packet of what is in the middle; null for the kernel.
+    /// Wake-ups per packet of the middle node or forwarder; null for the kernel.
     pub wakeups_per_packet: Option<f64>,
     /// Processor time per packet there.
     pub cpu_us_per_packet: Option<f64>,
 }
 
-/// The nodes against the others.
+/// The nodes compared with the others.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Ratios {
-    /// The median delay, nodes over forwarders; the goal is 1.25 at most.
+    /// The median delay, nodes over forwarders; the goal is at most 1.25.
     pub p50_over_forwarders: f64,
     /// The 99th percentile, nodes over forwarders.
     pub p99_over_forwarders: f64,
-    /// The same of the medians after the kernel's own was taken off both.
+    /// The same ratio of the medians, each minus the kernel's own median.
     pub added_p50_over_forwarders: f64,
 }
 
@@ -122,7 +122,7 @@ impl PathReport {
 }
 
 impl Cell {
-    /// With the ratios that follow from `paths`: kernel, forwarders, nodes.
+    /// Creates a cell with the ratios that follow from `paths`: kernel, forwarders, nodes.
     pub(super) fn new(streams: u32, paths: Vec<PathReport>) -> Cell {
         let ratios = match paths.as_slice() {
             [kernel, forwarders, nodes] => Ratios {

@@ -1,5 +1,5 @@
-//! The widest paths of few hops: the plain algorithm and the one for dense networks, and when which
-//! wins. "It deserves study to compare IBF with BF on different size overlay networks" [Liu04 §IV-B].
+//! The widest paths with few hops: the plain algorithm and the one for dense networks, and which is faster when. "It
+//! deserves study to compare IBF with BF on different size overlay networks" [Liu04 §IV-B].
 
 use super::report::Spread;
 use super::{BenchError, same};
@@ -9,13 +9,13 @@ use graph::{LinkCost, Parameters, Topology};
 use net::Clock;
 use serde::Serialize;
 
-/// Nodes of the networks.
+/// Numbers of nodes of the networks.
 const SIZES: [u32; 3] = [20, 100, 400];
-/// Links of each node, as shares of all others: sparse, half, every one.
+/// Links of each node, as shares of all other nodes: sparse, half, all.
 const DENSITIES: [f64; 3] = [0.05, 0.5, 1.0];
-/// Limits on hops: few, and all that can matter.
+/// Limits on hops: few, and no limit.
 const HOPS: [usize; 2] = [3, usize::MAX];
-/// Roots of each network that are measured, evenly spread.
+/// Number of roots of each network that are measured, evenly spread.
 const ROOTS: u32 = 20;
 
 /// One network and limit.
@@ -23,23 +23,23 @@ const ROOTS: u32 = 20;
 pub struct Limited {
     /// Nodes of the network.
     pub nodes: usize,
-    /// Links, each direction by itself.
+    /// Number of links, each direction counted separately.
     pub links: usize,
-    /// The limit; none where every path may be taken.
+    /// The limit; `None` if every path is allowed.
     pub hops_max: Option<usize>,
-    /// Rounds that it took in the mean.
+    /// Mean number of rounds.
     pub rounds: f64,
-    /// Round by round over all links, from one root.
+    /// Times of the plain algorithm: round by round over all links, from one root.
     pub plain: Spread,
-    /// The one for dense networks, its links sorted for this root alone.
+    /// Times of the algorithm for dense networks, with links sorted for this root alone.
     pub dense_alone: Spread,
     /// The same with links that were sorted before, for all roots.
     pub dense: Spread,
-    /// Median of the last over that of the first.
+    /// Median of `dense` over that of `plain`.
     pub dense_over_plain: f64,
 }
 
-/// Measures, in turns; both must find the same.
+/// Measures the algorithms in turns; all must find the same paths.
 pub(super) fn measure(seed: u64) -> Result<Vec<Limited>, BenchError> {
     let clock = Clock::new();
     let mut rows = Vec::new();
@@ -87,7 +87,8 @@ fn one(clock: &Clock, topology: &Topology, hops: usize) -> Result<Limited, Bench
     })
 }
 
-/// A ring, so that all is connected, and of all other pairs a share; any latencies and losses.
+/// Returns a ring, so that the network is connected, with a share of all other pairs linked too, and random latencies
+/// and losses.
 fn random(nodes: u32, density: f64, rng: &mut Rng) -> Topology {
     let mut topology = Topology::new(Parameters::default());
     for from in 0..nodes {

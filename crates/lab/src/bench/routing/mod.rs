@@ -1,5 +1,5 @@
-//! `sinew bench routing`: how long a node takes to compute its routes, from scratch and after one
-//! link has changed.
+//! `sinew bench routing`: the time that a node takes to compute its routes, from scratch and after one link has
+//! changed.
 //!
 //! ```text
 //!   random network ── one link changes ──▶ repair of the tree     timed, for each metric
@@ -7,12 +7,11 @@
 //!         └────────────────┘          └──▶ a textbook's Dijkstra  timed: the baseline
 //! ```
 //!
-//! Every change is in both directions of one link: its latency or loss becomes another, it goes
-//! down, or it comes back. All contenders see the same changes in turn. Most changes touch few
-//! routes, so the repair is told twice: over all changes, and over those that changed a route.
-//! Behind the trees comes the node's whole table, from the record of a neighbour of the link to
-//! the next hops by all metrics. At last the widest paths of few hops by two algorithms, in networks
-//! of their own.
+//! Every change concerns both directions of one link: its latency or loss changes, it goes down, or it comes back. All
+//! contenders get the same changes in turn. Most changes affect few routes, so the repair has two results: over all
+//! changes, and over those that changed a route. After the trees the benchmark measures the node's whole table, from
+//! the record of a neighbour of the link to the next hops by all metrics. Finally it measures the widest paths with few
+//! hops by two algorithms, in networks of their own.
 
 mod limited;
 mod node;
@@ -34,19 +33,19 @@ use net::Clock;
 use std::path::PathBuf;
 use tools::progress::Progress;
 
-/// The largest network that is measured: more records a node does not keep.
+/// The largest network that is measured: a node keeps no more records.
 pub const NODES_MAX: usize = overlay::link_state::MAX_ORIGINS;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Nodes of the network.
     pub nodes: usize,
-    /// Links of each node that joins: the network has about so many per node.
+    /// Links of each node that joins: the network has about this many per node.
     pub links_per_node: usize,
-    /// Changes, each of one link.
+    /// Number of changes, each of one link.
     pub changes: usize,
-    /// Decides the network and the changes.
+    /// Determines the network and the changes.
     pub seed: u64,
     /// A Python with networkx, which then computes the same distances.
     pub python: Option<PathBuf>,
@@ -64,10 +63,10 @@ impl Default for Options {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`], when an option cannot be, or a repaired tree is not the one from scratch.
+/// [`BenchError`], if an option is invalid, or a repaired tree differs from the one from scratch.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let mut trial = Trial::new(options)?;
     progress.begin(&format!(
@@ -99,7 +98,7 @@ pub(super) struct Samples {
     name: &'static str,
     full_ns: Vec<u64>,
     repair_ns: Vec<u64>,
-    /// Of those, the ones that changed a route.
+    /// The times of the repairs that changed a route.
     effective_ns: Vec<u64>,
     baseline_ns: Vec<u64>,
 }
@@ -109,7 +108,7 @@ struct Trial {
     root: NodeIndex,
     rng: Rng,
     pairs: Vec<(NodeAddr, NodeAddr)>,
-    /// What the links were like at first: those that are down come back so.
+    /// The initial costs of the links, to which links that were down return.
     first: Vec<LinkCost>,
 }
 
@@ -228,7 +227,7 @@ impl Trial {
                 ..edge.link
             }),
             (Some(edge), _) => Some(LinkCost {
-                // Half as long to twice as long as at first.
+                // The new latency is between half and twice the first one.
                 latency_us: (first.latency_us / 2
                     + self.rng.below(1 + u64::from(first.latency_us) * 3 / 2) as u32)
                     .max(1),

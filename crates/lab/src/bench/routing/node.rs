@@ -1,4 +1,4 @@
-//! A node's whole table: a record comes in, and next hops by all metrics are known.
+//! A node's whole table: from an arriving record to the next hops by all metrics.
 
 use super::{BenchError, Options, Samples, same};
 use base::{NodeAddr, Rng, Time};
@@ -11,7 +11,7 @@ use wire::link_state::Link;
 use wire::record::RecordKind;
 use wire::{Latency, Loss};
 
-/// Times from an accepted record to the table that follows it: repaired, and from scratch.
+/// Measures the time from an accepted record to the updated table: repaired, and from scratch.
 pub(super) fn measure(topology: &Topology, options: &Options) -> Result<Samples, BenchError> {
     let clock = Clock::new();
     let own = topology
@@ -61,7 +61,7 @@ pub(super) fn measure(topology: &Topology, options: &Options) -> Result<Samples,
         if changed == Changed::Hops {
             samples.effective_ns.push(repair);
         }
-        // Tables that have followed nothing yet are made from scratch.
+        // Tables that have not followed any change yet are computed from scratch.
         let mut copy = database.clone();
         let mut fresh = Tables::new(own);
         let start = clock.now();
@@ -86,7 +86,7 @@ fn originate(database: &mut Database, links: &[Link]) -> Result<(), BenchError> 
         .map_err(|error| BenchError::Option(format!("a node has too many links: {error}")))
 }
 
-/// Enters what the maker says of its links, as flooding would.
+/// Enters the maker's report of its links, as flooding would.
 fn tell(database: &mut Database, maker: &mut Database, links: &[Link]) -> Result<(), BenchError> {
     originate(maker, links)?;
     let own = maker.nodes().next().unwrap_or_default();

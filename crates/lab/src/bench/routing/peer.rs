@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How often it computes: milliseconds each.
+/// Number of runs, of milliseconds each.
 const ROUNDS: usize = 25;
 
 /// Reads `from to cost` lines, computes from node 0, and prints nanoseconds.
@@ -23,7 +23,7 @@ for _ in range(int(sys.argv[1])):
     print(time.perf_counter_ns() - start)
 ";
 
-/// Times of `single_source_dijkstra_path_length` by latency.
+/// Measures `single_source_dijkstra_path_length` by latency.
 pub(super) fn measure(python: &Path, topology: &Topology) -> Result<Spread, BenchError> {
     let fail = |why: &dyn std::fmt::Display| {
         BenchError::Start(format!(
@@ -45,7 +45,7 @@ pub(super) fn measure(python: &Path, topology: &Topology) -> Result<Spread, Benc
             text += &format!("{from} {to} {}\n", edge.cost(Metric::Latency).0);
         }
     }
-    // A program that ends early reads no more: its output tells.
+    // A program that ends early reads no more input: its output shows why.
     let written = child
         .stdin
         .take()

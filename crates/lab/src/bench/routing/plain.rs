@@ -1,5 +1,5 @@
-//! The baseline: Dijkstra's algorithm as textbooks have it. It knows distances alone: no parents,
-//! no first hops, no ties to break.
+//! The baseline: Dijkstra's algorithm as in textbooks. It computes only distances: no parents, no first hops, no
+//! tie-breaking.
 
 use graph::spf::Tree;
 use graph::{Metric, Topology};
@@ -18,7 +18,7 @@ impl Graph {
         Graph(topology.nodes().map(links).collect())
     }
 
-    /// Every node's distance from the root; `u64::MAX` out of reach.
+    /// Returns every node's distance from the root; `u64::MAX` if it cannot be reached.
     pub(super) fn distances(&self, root: usize) -> Vec<u64> {
         let mut distances = vec![u64::MAX; self.0.len()];
         distances[root] = 0;
@@ -38,7 +38,7 @@ impl Graph {
     }
 }
 
-/// True if the tree has these distances.
+/// Returns whether the tree has these distances.
 pub(super) fn agree(distances: &[u64], topology: &Topology, tree: &Tree) -> bool {
     topology.nodes().all(|node| {
         let known = Some(distances[node.place()]).filter(|d| *d != u64::MAX);

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as the JSON of docs/bench.md.
+//! The results, as a table and as the JSON of docs/bench.md.
 
 use super::{Limited, Options, Samples};
 use crate::bench::heading;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// A full computation may take so long at 1000 nodes and 4000 links.
+/// The goal for a full computation at 1000 nodes and 4000 links.
 const FULL_GOAL_US: f64 = 2_000.0;
-/// And a repair so large a share of it, in the median.
+/// The goal for a repair, as a share of that, for the medians.
 const RATIO_GOAL: f64 = 0.2;
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Nodes of the network.
@@ -20,9 +20,9 @@ pub struct Report {
     pub links: usize,
     /// Changes of one link each.
     pub changes: usize,
-    /// What decided network and changes.
+    /// The seed of network and changes.
     pub seed: u64,
-    /// One per metric, and width.
+    /// One row per metric, and one for width.
     pub metrics: Vec<Row>,
     /// The node's whole table, by all additive metrics.
     pub table: Row,
@@ -37,11 +37,11 @@ pub struct Report {
 pub struct Row {
     /// The metric, or `table`.
     pub name: &'static str,
-    /// From scratch.
+    /// Times of a computation from scratch.
     pub full: Spread,
-    /// After one link has changed.
+    /// Times of an update after one link has changed.
     pub incremental: Spread,
-    /// Of those, where a route has changed.
+    /// The repairs that changed a route.
     pub effective: Spread,
     /// A textbook's Dijkstra, distances alone.
     pub baseline: Option<Spread>,
@@ -54,13 +54,13 @@ pub struct Row {
 /// Times in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Spread {
-    /// How many there are.
+    /// Number of samples.
     pub samples: usize,
     /// Their median.
     pub median_us: f64,
     /// Their mean.
     pub mean_us: f64,
-    /// 99 % take no longer.
+    /// The 99th percentile.
     pub p99_us: f64,
 }
 

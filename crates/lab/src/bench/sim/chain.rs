@@ -12,11 +12,11 @@ use sim::{HostId, World};
 use wire::HEADROOM;
 use wire::data::{Class, LinkProtocol, Routing};
 
-/// Most packets at one moment: their buffers are in use at once.
+/// Most packets at one moment: their buffers are in use at the same time.
 pub(super) const BURST_MAX: usize = 64;
-/// For handshakes, hellos and routes.
+/// Time for handshakes, hellos and routes.
 const SETTLE: Duration = Duration::from_secs(4);
-/// Between two bursts: 20 µs per packet, as in the plain chain.
+/// Time between two bursts: 20 µs per packet, as in the plain chain.
 const SPACING: Duration = Duration::from_micros(20);
 /// How far ahead packets are scheduled.
 const SLICE: Duration = Duration::from_millis(5);
@@ -71,7 +71,7 @@ pub(super) fn measure(options: &Options, link: &str, burst: usize) -> Result<Spe
 
 const NO_BUFFER: &str = "all packet buffers are in use";
 
-/// Packets that came since this was last asked.
+/// Returns the number of packets that arrived since the last call.
 fn received(world: &mut World<Node>) -> u64 {
     world.take_events();
     let replies = world.take_replies();
@@ -79,7 +79,7 @@ fn received(world: &mut World<Node>) -> u64 {
     replies.iter().filter(|a| datagram(&a.reply)).count() as u64
 }
 
-/// The chain when its links are up, its routes known and its sockets bound.
+/// Returns the chain when its links are up, its routes known and its sockets bound.
 fn settled(link: &str) -> Result<(World<Node>, Vec<HostId>), BenchError> {
     let mut world = World::new(1);
     let mut rng = world.rng_of(&[1]);

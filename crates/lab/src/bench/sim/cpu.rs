@@ -3,8 +3,8 @@
 use crate::bench::BenchError;
 use std::io;
 
-/// How long `work` kept a processor busy, in seconds, with what it gave. The kernel counts in ticks of
-/// some milliseconds, so work should last longer.
+/// Returns the result of `work` and how long it kept a processor busy, in seconds. The kernel counts in ticks of some
+/// milliseconds, so `work` should last longer.
 pub(super) fn timed<T>(
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<(T, f64), BenchError> {

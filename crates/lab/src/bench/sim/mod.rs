@@ -1,4 +1,4 @@
-//! `sinew bench sim`: how fast the simulator is, beside a bare event loop and ns-3.
+//! `sinew bench sim`: the speed of the simulator, compared with a bare event loop and ns-3.
 //!
 //! ```text
 //!   overlay   client ─ node ─ 1 ms ─ node ─ … ten hops … ─ node ─ client     real engines, unsealed
@@ -7,10 +7,9 @@
 //!   ns-3      the plain chain as ns-3 has it, same packets
 //! ```
 //!
-//! All are measured by the processor time of one thread, in turns; the median counts. A packet-hop
-//! is one packet over one link: what a simulation is for, and what can be compared. An event is
-//! whatever the simulator takes out of its queue; ours takes one per arrival of a burst, ns-3 two per
-//! packet and link at least.
+//! The measure is the processor time of one thread, in turns; the median counts. A packet-hop is one packet over one
+//! link: the purpose of a simulation, and the unit that can be compared. An event is one entry that the simulator takes
+//! from its queue; this simulator takes one per arrival of a burst, ns-3 at least two per packet and link.
 
 mod chain;
 mod cpu;
@@ -25,16 +24,16 @@ use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 use tools::table::align;
 
-/// Links from the first host to the last.
+/// Number of links from the first host to the last.
 const HOPS: usize = 10;
-/// Of each link: more than the simulated time between two packets, so that many are under way.
+/// Delay of each link: longer than the simulated time between two packets, so that many are under way.
 const DELAY_NS: u64 = 1_000_000;
-/// Of each link of the plain chain and of ns-3's.
+/// Rate of each link of the plain chain and of ns-3's.
 const RATE_BPS: u64 = 1_000_000_000;
-/// Between two packets of the plain chain and of ns-3's.
+/// Time between two packets of the plain chain and of ns-3's.
 const INTERVAL_NS: u64 = 20_000;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of payload.
@@ -45,8 +44,8 @@ pub struct Options {
     pub packets: u64,
     /// Measurements of each; the median counts.
     pub repeats: usize,
-    /// A Python that has the package `ns3`, or `crates/lab/peers/ns3_chain.cc` compiled; the
-    /// system's Python if that has it.
+    /// A Python that has the package `ns3`, or the compiled `crates/lab/peers/ns3_chain.cc`; by default the system's
+    /// Python, if it has that package.
     pub ns3: Option<PathBuf>,
 }
 
@@ -62,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Links from the first host to the last.
@@ -77,7 +76,7 @@ pub struct Report {
     pub plain: Speed,
     /// A bare binary heap, with as many events as `plain`.
     pub heap: Speed,
-    /// The plain chain in ns-3, if that was there.
+    /// The plain chain in ns-3, if it is available.
     pub ns3: Option<Speed>,
     /// Packet-hops per second of `plain` over those of `ns3`.
     pub hops_over_ns3: Option<f64>,
@@ -92,12 +91,12 @@ pub struct OverlayRow {
     pub link: &'static str,
     /// Packets sent at one moment.
     pub burst: usize,
-    /// How fast it was.
+    /// The speed of the measurement.
     #[serde(flatten)]
     pub speed: Speed,
 }
 
-/// How fast something was.
+/// The speed of a contender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speed {
     /// Events taken out of the queue.
@@ -137,10 +136,10 @@ impl Speed {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`], when an option cannot be, or packets do not arrive.
+/// [`BenchError`], if an option is invalid, or packets do not arrive.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     check(options)?;
     let interrupt = Interrupt::install()?;

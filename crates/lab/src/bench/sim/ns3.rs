@@ -1,4 +1,4 @@
-//! ns-3, if this machine has it: the plain chain, in a process of its own.
+//! ns-3, if this machine has it: runs the plain chain in a process of its own.
 
 use super::{DELAY_NS, HOPS, INTERVAL_NS, RATE_BPS, Speed};
 use crate::bench::BenchError;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const SCRIPT: &str = include_str!("../../../peers/ns3_chain.py");
-/// Where ns-3's bindings are looked for unless another place is named.
+/// The program that is checked for ns-3's bindings by default.
 const PYTHON: &str = "python3";
 
 /// A way to run ns-3.
 pub(super) struct Peer {
     program: PathBuf,
-    /// It is a Python, which is given the script.
+    /// Whether it is a Python, which runs the script.
     python: bool,
 }
 
@@ -25,7 +25,7 @@ struct Outcome {
 }
 
 impl Peer {
-    /// The program that was named, which must do, or the system's Python if it has ns-3.
+    /// Returns the named program, which must be suitable, or the system's Python if it has ns-3.
     pub(super) fn find(named: Option<&Path>) -> Result<Option<Peer>, BenchError> {
         let program = named.unwrap_or(Path::new(PYTHON)).to_owned();
         let name = program.file_name().unwrap_or_default().to_string_lossy();
@@ -59,7 +59,7 @@ impl Peer {
         status.is_ok_and(|status| status.success())
     }
 
-    /// Sends the packets over its chain.
+    /// Sends the packets over ns-3's chain.
     pub(super) fn measure(&self, packets: u64, payload: usize) -> Result<Speed, BenchError> {
         let mut command = Command::new(&self.program);
         if self.python {

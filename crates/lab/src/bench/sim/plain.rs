@@ -1,4 +1,4 @@
-//! Plain UDP hosts in a row, and the bare heap beside them.
+//! Plain UDP hosts in a row, and the bare heap as a baseline.
 
 use super::{DELAY_NS, HOPS, INTERVAL_NS, RATE_BPS, Speed, cpu};
 use crate::bench::BenchError;
@@ -9,13 +9,13 @@ use sim::{Arrivals, UdpHost, World};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Packets that wait for a link: none does, since they come more slowly than it sends.
+/// Size of a link's queue. No packet waits in it, since packets arrive more slowly than the link sends.
 const QUEUE: usize = 100;
 
 /// Sends `packets` from one end to the other.
 pub(super) fn measure(packets: u64, payload: usize) -> Result<Speed, BenchError> {
     let mut world = World::new(1);
-    // Each packet by itself, as ns-3 has them.
+    // Each packet is an arrival of its own, as in ns-3.
     world.set_arrivals(Arrivals::Single);
     let interval = Duration::from_nanos(INTERVAL_NS);
     let hosts: Vec<_> = (0..=HOPS as u32)
@@ -51,8 +51,8 @@ pub(super) fn measure(packets: u64, payload: usize) -> Result<Speed, BenchError>
     Ok(Speed::new(events, packets * HOPS as u64, cpu_s))
 }
 
-/// As many events through a binary heap, with as many waiting as packets are under way in the chain:
-/// no simulator with such a queue takes less.
+/// Passes as many events through a binary heap, with as many waiting as packets are under way in the chain: no
+/// simulator with such a queue takes less time.
 pub(super) fn heap(events: u64) -> Result<Speed, BenchError> {
     let waiting = HOPS as u64 * DELAY_NS / INTERVAL_NS;
     let (taken, cpu_s) = cpu::timed(|| {

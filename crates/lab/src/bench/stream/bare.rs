@@ -1,4 +1,4 @@
-//! Three bare sealed forwarders in a chain, one for each node, fed by a plain sender.
+//! Three bare sealed forwarders in a chain, one in the place of each node, with a plain sender.
 
 use super::{Arena, BenchError, Trial};
 use crate::bench::go_on;
@@ -8,18 +8,18 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Trials that the search for the limit may take.
+/// Most trials of the search for the limit.
 pub(super) const SEARCH_TRIALS_MAX: usize = 10;
 /// The rate at which the search begins: 0.5 Gbit/s of datagrams of 1400 bytes.
 const FIRST_PPS: u64 = 50_000;
-/// What counts as carried: a stream would repeat the rest.
+/// The largest loss at which a rate counts as carried: a stream would retransmit the lost packets.
 const LOST_PCT_MAX: f64 = 1.0;
-/// What is left in queues when the sender ends is forwarded within this time.
+/// Time in which packets that are queued when the sender ends are forwarded.
 const DRAIN: Duration = Duration::from_millis(50);
-/// Keys of the four ways between sender, forwarders and counter.
+/// Keys of the four hops between sender, forwarders and counter.
 const KEYS: [[u8; 32]; 4] = [[1; 32], [2; 32], [3; 32], [4; 32]];
 
-/// The offered rate that carries most, in datagrams per second; 0 floods.
+/// Returns the offered rate that carries most, in datagrams per second; 0 means flooding.
 pub(super) fn limit(arena: &Arena<'_>) -> Result<u64, BenchError> {
     let flooded = trial(arena, 0)?;
     let (mut carried, mut refused) = (0, None::<u64>);
@@ -45,7 +45,7 @@ pub(super) fn limit(arena: &Arena<'_>) -> Result<u64, BenchError> {
     Ok(best.1)
 }
 
-/// One span of datagrams at this rate.
+/// Sends one span of datagrams at this rate.
 pub(super) fn trial(arena: &Arena<'_>, rate_pps: u64) -> Result<Trial, BenchError> {
     let row = &arena.row;
     let any_port = |host: usize, towards: usize| (row.ip(host, towards), 0);

@@ -13,17 +13,17 @@ use std::net::{Shutdown, SocketAddr};
 const NODES: usize = 3;
 const LAST: usize = NODES - 1;
 const MIDDLE: usize = 1;
-/// Where the receiving client listens.
+/// The port at which the receiving client listens.
 const PORT: u16 = 5_000;
 
-/// The running chain, and who takes the stream at its end.
+/// The running chain, and the listener at the end of the stream.
 pub(super) struct Chain {
     listener: Listener,
     fleet: Fleet,
 }
 
 impl Chain {
-    /// Starts the nodes, and waits until packets can go. Payloads are sealed from end to end as well, or by hops alone.
+    /// Starts the nodes, and waits until packets can be sent. `seals_ends`: payloads are also sealed from end to end.
     pub(super) fn start(arena: &Arena<'_>, seals_ends: bool) -> Result<Chain, BenchError> {
         let row = &arena.row;
         let hops_alone = [("seal_ends".to_owned(), "off".to_owned())];
@@ -70,7 +70,7 @@ impl Chain {
         Ok(Chain { listener, fleet })
     }
 
-    /// One stream from the first node's client to the last one's.
+    /// Sends one stream from the first node's client to the last one's.
     pub(super) fn trial(&mut self, arena: &Arena<'_>) -> Result<Trial, BenchError> {
         let before = self.cpu_ns()?;
         let first = self.fleet.node(0);
@@ -87,13 +87,13 @@ impl Chain {
             &from,
             arena.options.span(),
         );
-        // A node that has ended says why; its clients only know that it is gone.
+        // A node that has ended reports why; its clients only know that it is gone.
         self.fleet.check()?;
         let cpu_ns = self.cpu_ns()?.saturating_sub(before);
         Ok(Trial { cpu_ns, ..ran? })
     }
 
-    /// Mean bytes of the datagrams that the first node has sent.
+    /// Returns the mean size of the datagrams that the first node has sent.
     pub(super) fn datagram_bytes(&self) -> Result<f64, BenchError> {
         let status = self.fleet.node(0).snapshot()?;
         let of = |key: &str| {
@@ -103,7 +103,7 @@ impl Chain {
         Ok(of("sent_bytes") / of("sent").max(1.0))
     }
 
-    /// Processor time of all nodes.
+    /// Returns the processor time of all nodes.
     fn cpu_ns(&self) -> Result<u64, BenchError> {
         let mut sum = 0;
         for node in self.fleet.nodes() {

@@ -1,6 +1,5 @@
-//! `sinew bench stream`: what one reliable stream carries over a chain of three nodes, beside the same
-//! without sealing from end to end, beside a chain of three bare sealed forwarders and beside TCP, in
-//! turns.
+//! `sinew bench stream`: the rate of one reliable stream over a chain of three nodes, compared with the same chain
+//! without end-to-end seals, with a chain of three bare sealed forwarders, and with TCP, in turns.
 //!
 //! ```text
 //!   nodes        client ══ a ── UDP ── b ── UDP ── c ══ client        ══ the stream's descriptor
@@ -8,12 +7,11 @@
 //!   tcp          socket ── TCP (in namespaces: routed by the middle host) ── socket
 //! ```
 //!
-//! The forwarders are fed by a sender that knows neither windows nor losses; what they carry is
-//! looked for first: the highest rate of which at most one percent is lost, or what arrives when the
-//! sender floods them, if that is more. Datagrams have the size of the nodes', tag included. They seal
-//! each hop and nothing from end to end, as the nodes of the row `hops-sealed`.
-//! Everything has normal priority and runs where the kernel likes, so that neither side starves the
-//! programs at its ends.
+//! The sender of the forwarders has neither windows nor loss detection; a search first finds their limit: the highest
+//! rate with at most one percent loss, or the rate that arrives when the sender floods them, if that is higher.
+//! Datagrams have the size of the nodes', tag included. The forwarders seal each hop and nothing from end to end, as
+//! the nodes of the row `hops-sealed`. Everything has normal priority and runs where the kernel decides, so that
+//! neither contender starves the programs at its ends.
 
 mod bare;
 mod chain;
@@ -30,20 +28,20 @@ use std::time::Duration;
 use tools::interrupt::Interrupt;
 use tools::progress::Progress;
 
-/// The nodes as they come, which seal each hop, and payloads from end to end.
+/// The nodes with their defaults, which seal each hop, and payloads from end to end.
 const NODES: &str = "nodes";
-/// Nodes that seal each hop alone: what the forwarders do.
+/// Nodes that seal only hops, as the forwarders do.
 const HOPS_SEALED: &str = "hops-sealed";
 const FORWARDERS: &str = "forwarders";
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of a trial.
     pub seconds: f64,
     /// Trials per number; the median counts.
     pub repeats: usize,
-    /// Bytes of a forwarders' datagram on the wire.
+    /// Bytes of a datagram of the forwarders on the wire.
     pub datagram: usize,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
@@ -85,9 +83,9 @@ impl Options {
 struct Trial {
     /// Bytes of payload that arrived.
     bytes: u64,
-    /// From the first to the last of them.
+    /// Time from the first to the last of these bytes.
     seconds: f64,
-    /// Percent of the datagrams that were lost; streams lose nothing.
+    /// Percentage of the datagrams that were lost; streams lose nothing.
     lost_pct: f64,
     /// Processor time of everything between the ends.
     cpu_ns: u64,
@@ -103,17 +101,17 @@ impl Trial {
     }
 }
 
-/// Everything that is needed for trials.
+/// Everything that trials need.
 struct Arena<'a> {
     options: &'a Options,
     row: Row,
     interrupt: Interrupt,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// [`BenchError`]; whatever was started has ended then.
+/// [`BenchError`]; then everything that was started has ended.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;

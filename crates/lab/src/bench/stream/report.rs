@@ -1,4 +1,4 @@
-//! What `sinew bench stream` found: the documented JSON, and the table.
+//! The results of `sinew bench stream`: the documented JSON, and the table.
 
 use super::{FORWARDERS, HOPS_SEALED, NODES, Options, Trial};
 use crate::bench::heading;
@@ -6,15 +6,15 @@ use serde::Serialize;
 use std::fmt;
 use tools::table::align;
 
-/// The goal: over nodes that seal what bare forwarders seal, a stream has at least this share of what those carry.
+/// The goal for nodes that seal what bare forwarders seal: the least ratio of a stream's rate to the forwarders' rate.
 const SHARE_GOAL: f64 = 0.9;
-/// The goal beside a peer: plain TCP through Nebula's relay.
+/// The goal relative to a peer: the rate of plain TCP through Nebula's relay.
 const PEER_BPS: f64 = 328e6;
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the three hosts are connected by.
+    /// The medium between the three hosts.
     pub medium: &'static str,
     /// The machine's load before and after.
     pub load: [f64; 2],
@@ -26,28 +26,28 @@ pub struct Report {
     pub datagram_bytes: usize,
     /// Mean bytes of the nodes' datagrams at the first node, small ones included.
     pub node_datagram_bytes: f64,
-    /// The nodes as they come and sealing hops alone, the forwarders, TCP.
+    /// The results of the nodes with defaults, the nodes that seal only hops, the forwarders, and TCP.
     pub paths: Vec<PathReport>,
-    /// The nodes' rate over the forwarders', which do not seal from end to end.
+    /// The nodes' rate over the rate of the forwarders, which do not seal from end to end.
     pub nodes_over_forwarders: f64,
-    /// The same of nodes that seal hops alone; the goal is 0.9 at least.
+    /// The same for nodes that seal only hops; the goal is at least 0.9.
     pub hops_sealed_over_forwarders: f64,
-    /// The nodes' rate over 328 Mbit/s, which is TCP through Nebula's relay; the goal is 1.
+    /// The nodes' rate over 328 Mbit/s, the rate of TCP through Nebula's relay; the goal is 1.
     pub nodes_over_peer: f64,
 }
 
-/// One way from end to end.
+/// One path from end to end.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathReport {
-    /// Which.
+    /// The name of the path.
     pub name: &'static str,
     /// Payload per second: the median over the trials.
     pub rate_bps: f64,
     /// The lowest and the highest of the trials.
     pub rate_range_bps: [f64; 2],
-    /// Percent of the datagrams that were lost; streams lose nothing.
+    /// Percentage of the datagrams that were lost; streams lose nothing.
     pub lost_pct: f64,
-    /// Processor time between the ends per byte of payload; 0 where it is not known.
+    /// Processor time between the ends per byte of payload; 0 if it is not known.
     pub cpu_ns_per_byte: f64,
 }
 

@@ -1,14 +1,14 @@
-//! One transfer: as much as goes through within a span, read as fast as it comes.
+//! One transfer: as much data as possible within a span, read as fast as it arrives.
 
 use super::{Arena, BenchError, Trial};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes written and read at once.
+/// Block size of reads and writes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes to `to` for `span` and ends it, while another thread reads `from` to its end.
+/// Writes to `to` for `span` and then ends the stream, while another thread reads `from` to its end.
 pub(super) fn transfer(
     mut to: impl Write,
     finish: impl FnOnce() -> io::Result<()>,
@@ -18,7 +18,7 @@ pub(super) fn transfer(
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || drain(from));
         let write = || -> io::Result<u64> {
-            // Some content, so that nothing that compresses or skips zeros is flattered.
+            // The content is not constant, so that compression or skipping of zeros gives no advantage.
             let buffer: Vec<u8> = (0..BUFFER_BYTES).map(|i| (i * 7 + i / 251) as u8).collect();
             let until = Instant::now() + span;
             let mut written = 0u64;
@@ -63,7 +63,7 @@ fn drain(mut from: impl Read) -> io::Result<Trial> {
     }
 }
 
-/// One TCP connection from the first host to the last.
+/// Transfers over one TCP connection from the first host to the last.
 pub(super) fn tcp(arena: &Arena<'_>) -> Result<Trial, BenchError> {
     let row = &arena.row;
     let listener = row.within(2, || TcpListener::bind((row.ip(2, 1), 0)))??;

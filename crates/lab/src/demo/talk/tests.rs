@@ -6,7 +6,7 @@ use voice::g711::Law;
 
 const PACKETS: u32 = 100;
 
-/// What a listener hears of a call whose packets are sent like this: the WAV file.
+/// Returns the WAV file that a listener hears if a call's packets are sent with `send`.
 fn heard(
     original: &Original,
     send: impl Fn(&[u8; FRAME_SAMPLES], u32) -> [u8; FRAME_SAMPLES],
@@ -35,7 +35,7 @@ fn heard(
             phone
                 .send_to(&place::emit(place, &send(frame, index)), to)
                 .unwrap();
-            // One after the other, so that none is lost; if the listener fails, the test does.
+            // Packets are sent one after the other, so that none is lost; if the listener fails, the test does.
             while live.arrived[0].load(Ordering::Relaxed) <= u64::from(index)
                 && !listening.is_finished()
             {
@@ -70,7 +70,7 @@ fn what_is_written_is_what_arrived() {
         _ => *frame,
     });
     assert_ne!(altered, whole);
-    // The same length, and the same before the packet that was altered.
+    // The file has the same length, and the same contents before the altered packet.
     assert_eq!(altered.len(), whole.len());
     assert_eq!(altered[..40 * 320], whole[..40 * 320]);
 }

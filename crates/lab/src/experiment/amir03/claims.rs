@@ -1,10 +1,9 @@
-//! What the paper says: every sentence of [Amir03 §III-IV] that holds a number or a comparison, with
-//! the experiment that judges it.
+//! The claims of the paper: every sentence of [Amir03 §III-IV] that contains a number or a comparison, with the
+//! experiment that judges it.
 //!
-//! The list is older than the experiments and is not made from their results. The copy of the paper
-//! that it is made from begins with Table I and ends with Figure 9: what §III says before the table
-//! and §IV after the figure is not in it. Sentences about the paper's set-up are claims as in
-//! Amir06's list.
+//! The list is older than the experiments and does not depend on their results. The available copy of the paper begins
+//! with Table I and ends with Figure 9: the part of §III before the table and the part of §IV after the figure are not
+//! in it. Sentences about the paper's set-up are claims as in Amir06's list.
 
 use crate::experiment::{ClaimText, claim};
 

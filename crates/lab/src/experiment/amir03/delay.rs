@@ -27,11 +27,11 @@ pub(super) const FIG5: Delay = Delay {
 };
 
 const LOSSES: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0];
-/// Runs of a point.
+/// Number of runs of a point.
 const RUNS: u32 = 4;
-/// "A low average delay": a fifth more than the path's latency. [Amir03 §III]
+/// "A low average delay": the limit is a fifth more than the path's latency. [Amir03 §III]
 const LOW_MS: f64 = 60.0;
-/// "Considerably higher".
+/// "Considerably higher": the least factor.
 const CONSIDERABLY: f64 = 2.0;
 
 /// One of the three figures.
@@ -143,7 +143,7 @@ impl Experiment for Delay {
     }
 }
 
-/// Runs of a point. A production node does more for a packet than a simulated TCP.
+/// Returns the number of runs of a point. A production node does more for a packet than a simulated TCP.
 const fn runs(joined: Joined) -> u32 {
     match joined {
         Joined::EndToEnd | Joined::HopByHop => RUNS,
@@ -151,7 +151,7 @@ const fn runs(joined: Joined) -> u32 {
     }
 }
 
-/// The seconds of a run.
+/// Returns the seconds of a run.
 const fn seconds(size: Size, joined: Joined) -> u64 {
     match (size, joined) {
         (Size::Quick, Joined::Nodes) => 100,
@@ -160,8 +160,8 @@ const fn seconds(size: Size, joined: Joined) -> u64 {
     }
 }
 
-/// On a point-to-point link of the path's latency: how many packets the modified connection
-/// delivers at another moment than the original one.
+/// Returns how many packets the modified connection delivers at another moment than the original one, on a
+/// point-to-point link with the path's latency.
 fn differing(path: &Path, seed: u64) -> Result<u32, CellError> {
     let settings = path.settings.clone();
     let mut single = Path::equal(1, path.loss_percent, Joined::EndToEnd, settings);
@@ -173,7 +173,7 @@ fn differing(path: &Path, seed: u64) -> Result<u32, CellError> {
     Ok((original.len().max(modified.len()) - alike.count()) as u32)
 }
 
-/// A value over the loss, the mean of the runs.
+/// Returns a value over the loss, the mean of the runs.
 fn line(rows: &Rows, rate: f64, joined: Joined, value: &str) -> Vec<(f64, f64)> {
     let at = |loss: f64| {
         let place = [("kbps", rate), ("loss", loss), ("joined", joined.number())];

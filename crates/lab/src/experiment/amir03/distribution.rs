@@ -13,9 +13,9 @@ pub(super) const FIG6: Distribution = Distribution;
 const LOSS_PERCENT: f64 = 1.0;
 /// The limits, in ms. [Amir03 Fig. 6]
 const LIMITS_MS: [u32; 12] = [60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280];
-/// Runs of each kind.
+/// Number of runs of each kind.
 const RUNS: u32 = 8;
-/// How near the end-to-end shares are to the paper's.
+/// The largest relative difference to the paper's end-to-end shares.
 const ALIKE: f64 = 0.2;
 
 /// The experiment.
@@ -113,7 +113,7 @@ impl Experiment for Distribution {
     }
 }
 
-/// Runs of each. A production node does more for a packet than a simulated TCP.
+/// Returns the number of runs of each kind. A production node does more for a packet than a simulated TCP.
 const fn runs(joined: Joined) -> u32 {
     match joined {
         Joined::EndToEnd | Joined::HopByHop => RUNS,
@@ -121,7 +121,7 @@ const fn runs(joined: Joined) -> u32 {
     }
 }
 
-/// The seconds of a run.
+/// Returns the seconds of a run.
 const fn seconds(size: Size, joined: Joined) -> u64 {
     match (size, joined) {
         (Size::Quick, Joined::Nodes) => 300,

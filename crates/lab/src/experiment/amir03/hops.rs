@@ -1,4 +1,4 @@
-//! Figure 7: the same path in one to ten hops, and how many packets are late.
+//! Figure 7: the same path with one to ten hops, and the share of late packets.
 
 use super::path::{Joined, PATH_MS, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -12,12 +12,11 @@ pub(super) const FIG7: Hops = Hops;
 
 const HOPS_MAX: usize = 10;
 const LOSSES: [f64; 2] = [1.0, 2.0];
-/// Runs of a point.
+/// Number of runs of a point.
 const RUNS: u32 = 3;
-/// "Almost all of the benefit".
+/// "Almost all of the benefit": the least share.
 const ALMOST_ALL: f64 = 0.85;
-/// Cells of two hops of which the lossy one has the latency of one hop of five: marked by this
-/// number of hops.
+/// Marks cells of two hops whose lossy hop has the latency of one hop of five, by this number of hops.
 const SHORT_OF_TWO: f64 = 2.5;
 /// The latency of that hop.
 const SHORT_MS: f64 = 10.0;
@@ -114,7 +113,7 @@ impl Experiment for Hops {
     }
 }
 
-/// The seconds of a run.
+/// Returns the seconds of a run.
 const fn seconds(size: Size) -> u64 {
     match size {
         Size::Quick => 500,
@@ -132,7 +131,7 @@ fn line(rows: &Rows, loss: f64) -> Vec<(f64, f64)> {
     (1..=HOPS_MAX).map(|hops| at(hops as f64)).collect()
 }
 
-/// Equal hops, without losses.
+/// Returns equal hops without losses.
 fn paper(hops: usize) -> Path {
     Path::equal(hops, 0.0, Joined::HopByHop, Settings::of_2003(Family::Fack))
 }
@@ -150,7 +149,7 @@ fn latencies() -> Verdict {
 }
 
 fn setup_late() -> Verdict {
-    // The smallest delay in whole milliseconds that counts as late.
+    // Find the smallest delay in whole milliseconds that counts as late.
     let first_late = |ms: &f64| Summary::of(&[*ms]).over_60_pct > 0.0;
     let limit = (0..200).map(f64::from).find(first_late);
     let parameters = [

@@ -7,8 +7,8 @@
 //! | fig7 | the same path in 1 to 10 hops |
 //! | fig9 | throughput of one connection against the loss rate, beside the analytical model |
 //!
-//! All of them run the simulator's TCP ([`sim::tcp`]), which is held against ns-2.35 by its own tests;
-//! [`path`] is the chain that they share.
+//! All of them run the simulator's TCP ([`sim::tcp`]), whose own tests compare it with ns-2.35; [`path`] is the chain
+//! that they share.
 
 pub(super) mod claims;
 mod delay;

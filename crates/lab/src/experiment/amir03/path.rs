@@ -8,8 +8,8 @@
 //!   nodes:       the production node at A to F, the stream in the class of reliable links
 //! ```
 //!
-//! Choice: the loss is on the way of the data only and on the middle hop, links have 10 Mbit/s and
-//! room for 50 packets, as the parameters under which ns-2 comes closest to Table I have it.
+//! Choice: only the data's direction on the middle hop has losses, and links have 10 Mbit/s and room for 50 packets.
+//! These are the parameters with which ns-2 comes closest to Table I.
 
 use crate::experiment::{Cell, CellError};
 use crate::scenario::{Scenario, Simulation};
@@ -21,17 +21,17 @@ use std::fmt::Write as _;
 
 /// The latency of the whole path. [Amir03 §III]
 pub(super) const PATH_MS: f64 = 50.0;
-/// Hops of the path but for Figure 7.
+/// Hops of the path, except in Figure 7.
 pub(super) const HOPS: usize = 5;
 /// Bytes of a message, and of the segment that carries it on the wire.
 pub(super) const MESSAGE_BYTES: usize = 1000;
-/// What links carry.
+/// Rate of the links.
 pub(super) const LINK_MBPS: u32 = 10;
-/// Packets that wait for a link, one in transmission besides: ns-2's limit of 50.
+/// Number of packets that wait for a link, in addition to one in transmission: ns-2's limit of 50.
 pub(super) const QUEUE_PACKETS: u32 = 49;
 
-/// Segments of application data that a relay holds for the next hop. The paper's relays have no
-/// limit; 10 000 are 160 s of 500 kbit/s.
+/// Segments of application data that a relay holds for the next hop. The paper's relays have no limit; 10 000 are 160 s
+/// of 500 kbit/s.
 const RELAY_SEGMENTS: u32 = 10_000;
 
 /// Where retransmission happens.
@@ -46,7 +46,7 @@ pub(super) enum Joined {
 impl Joined {
     pub(super) const ALL: [Joined; 3] = [Joined::EndToEnd, Joined::HopByHop, Joined::Nodes];
 
-    /// The coordinate of a cell.
+    /// Returns the coordinate of a cell.
     pub(super) const fn number(self) -> f64 {
         match self {
             Joined::EndToEnd => 0.0,
@@ -55,7 +55,7 @@ impl Joined {
         }
     }
 
-    /// What a cell is about.
+    /// Returns the kind of a cell.
     pub(super) fn of(cell: &Cell) -> Joined {
         let number = cell.parameter("joined");
         let mut all = Joined::ALL.into_iter();
@@ -63,7 +63,7 @@ impl Joined {
             .expect("the experiment made this cell")
     }
 
-    /// The name of its line.
+    /// Returns the name of its line.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Joined::EndToEnd => "end to end",
@@ -78,19 +78,19 @@ impl Joined {
 pub(super) struct Path {
     /// The latency of each hop.
     pub(super) hops_ms: Vec<f64>,
-    /// Which of them loses packets.
+    /// The index of the hop that loses packets.
     pub(super) lossy: usize,
     pub(super) loss_percent: f64,
     pub(super) rate_bps: u64,
     pub(super) joined: Joined,
-    /// The receiver restores the order by the numbers of the first sender, even end to end.
+    /// Whether the receiver restores the order by the numbers of the first sender, even end to end.
     pub(super) modified: bool,
     pub(super) seconds: u64,
     pub(super) settings: Settings,
 }
 
 impl Path {
-    /// Equal hops, the middle one with losses.
+    /// Creates equal hops; the middle one has losses.
     pub(super) fn equal(
         hops: usize,
         loss_percent: f64,
@@ -109,7 +109,7 @@ impl Path {
         }
     }
 
-    /// The delay of each message from write to delivery, in ms and in order.
+    /// Returns the delay of each message from write to delivery, in ms and in order.
     pub(super) fn delays_ms(&self, seed: u64) -> Result<Vec<f64>, CellError> {
         match self.joined {
             Joined::Nodes => self.by_nodes(seed),
@@ -160,8 +160,8 @@ impl Path {
         delays.map(|d| d.delay().as_secs_f64() * 1e3).collect()
     }
 
-    /// Production nodes hand on what arrives as it comes; the order is restored here as a session
-    /// does at the end.
+    /// Production nodes forward packets in the order of arrival; this function restores the order, as a session does at
+    /// the end.
     fn by_nodes(&self, seed: u64) -> Result<Vec<f64>, CellError> {
         let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
         let scenario = Scenario::parse("path", &self.scenario()).map_err(|error| failed(&error))?;
@@ -171,7 +171,7 @@ impl Path {
         let interval_ms = MESSAGE_BYTES as f64 * 8.0 / (self.rate_bps as f64 / 1e3);
         let (mut delays, mut delivered) = (Vec::new(), 0.0_f64);
         for (n, delay_us) in calls.into_iter().flatten().flatten().enumerate() {
-            // What never came would hold back all others: it is for the sessions' repetition.
+            // A packet that never arrived would hold back all others; its retransmission would be the sessions' task.
             let Some(delay_us) = delay_us else { continue };
             let sent = n as f64 * interval_ms;
             delivered = delivered.max(sent + f64::from(delay_us) / 1e3);
@@ -211,25 +211,25 @@ impl Path {
     }
 }
 
-/// A link of this latency and loss.
+/// Returns a link with this latency and loss.
 pub(super) fn link(delay_ms: f64, loss_percent: f64) -> base::impair::Model {
     let words = words(delay_ms, loss_percent);
     words.parse().expect("the numbers are in range")
 }
 
-/// The same in words.
+/// Returns the words of such a link.
 pub(super) fn words(delay_ms: f64, loss_percent: f64) -> String {
     let delay_us = (delay_ms * 1e3).round();
     format!("rate={LINK_MBPS}mbit queue={QUEUE_PACKETS} delay={delay_us}us loss={loss_percent}%")
 }
 
-/// The seed of a run. Runs of equal number see the same losses whatever is compared, so that a
-/// difference between two of them is not one of luck.
+/// Returns the seed of a run. Runs with equal numbers have the same losses in all variants, so that a difference
+/// between two variants is not random.
 pub(super) fn run_seed(seed: u64, run: u32) -> u64 {
     base::Rng::new(seed ^ (u64::from(run) << 32)).next_u64()
 }
 
-/// What the delays of some packets come to.
+/// The statistics of some packets' delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Summary {
     pub(super) packets: f64,
@@ -252,7 +252,7 @@ impl Summary {
         Summary {
             packets,
             mean_ms,
-            // [Amir03 §III] the standard deviation of the packet delay.
+            // [Amir03 §III] The jitter is the standard deviation of the packet delay.
             jitter_ms: variance.sqrt(),
             over_60_pct: over(60.0),
             over_100_pct: over(100.0),
@@ -278,7 +278,7 @@ mod tests {
             let mut path = Path::equal(HOPS, 0.0, joined, settings);
             path.seconds = 20;
             let delays = path.delays_ms(1).unwrap();
-            // 50 ms, and 0.8 ms for a segment on each link; less of what is still under way.
+            // The delay is 50 ms, and 0.8 ms for a segment on each link; packets still under way are missing.
             assert_eq!(delays.len(), 1247, "{joined:?}");
             let steady = &delays[200..];
             assert!(

@@ -1,4 +1,4 @@
-//! Table I: the mean delay of a stream under loss, for each way to recover from it.
+//! Table I: the mean delay of a stream under loss, for each recovery protocol.
 
 use super::path::{HOPS, Joined, Path, Summary, run_seed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -20,17 +20,17 @@ const PAPER: [(Family, &str, f64); 6] = [
     (Family::Fack, "fack", 84.66),
     (Family::Vegas, "vegas", 74.07),
 ];
-/// The loss of the table. The copy of the paper has lost it; at 1 % ns-2 comes to its values.
+/// The loss of the table. It is missing in the available copy of the paper; at 1 % ns-2 reproduces its values.
 const LOSS_PERCENT: f64 = 1.0;
-/// The place of Vegas in it.
+/// The index of Vegas in it.
 const VEGAS: usize = PAPER.len() - 1;
-/// How near a mean is to the paper's.
+/// The largest relative difference of a mean to the paper's.
 const ALIKE: f64 = 0.2;
-/// The place after the paper's simulated protocols: this overlay's reliable link, from end to end.
+/// The index after the paper's simulated protocols: this overlay's reliable link, from end to end.
 const NODE: usize = PAPER.len();
-/// What the paper has for Spines, in ms.
+/// The paper's value for Spines, in ms.
 const SPINES_MS: f64 = 117.55;
-/// The least timeouts, in seconds: what the period's ns-2 had, and none.
+/// The least timeouts, in seconds: that of the period's ns-2, and none.
 const RTO_MIN_S: [f64; 2] = [1.0, 0.0];
 
 /// The experiment.
@@ -82,7 +82,7 @@ impl Experiment for Table1 {
                 let settings = Settings::of_2003(*family).with_rto_min(min);
                 Path::equal(HOPS, LOSS_PERCENT, Joined::EndToEnd, settings)
             }
-            // Nodes have their own settings.
+            // Nodes use their own settings.
             None => {
                 let settings = Settings::of_2003(Family::NewReno);
                 Path::equal(1, LOSS_PERCENT, Joined::Nodes, settings)
@@ -128,11 +128,11 @@ impl Experiment for Table1 {
     }
 }
 
-/// Runs of nodes, and the coordinate that they have in place of a least timeout.
+/// Number of runs of nodes, and their coordinate in the place of a least timeout.
 const NODE_RUNS: u32 = 2;
 const NODE_RTO_S: f64 = 0.0;
 
-/// The mean of each run of Vegas, and what the largest may be of.
+/// Describes the mean of each run of Vegas, and the probable cause of the largest.
 fn vegas_runs(rows: &Rows) -> String {
     let at = [("protocol", VEGAS as f64), ("rto_min_s", RTO_MIN_S[0])];
     let mut means: Vec<f64> = rows.with(&at).map(|row| row.value("mean_ms")).collect();
@@ -166,8 +166,8 @@ fn spines(rows: &Rows) -> Verdict {
     )
 }
 
-/// Runs of a protocol. In 5000 s the standard errors are 4 to 11 % of the mean, Vegas' 23 %: its
-/// losses that are lost again are rare and cost seconds. Full mode brings them under 3 %.
+/// Returns the number of runs of a protocol. In 5000 s the standard errors are 4 to 11 % of the mean, Vegas' 23 %: the
+/// losses of its retransmissions are rare and cost seconds. Full mode reduces them to less than 3 %.
 const fn runs(size: Size, protocol: usize) -> u32 {
     match (size, protocol) {
         (Size::Quick, _) => 6,
@@ -176,7 +176,7 @@ const fn runs(size: Size, protocol: usize) -> u32 {
     }
 }
 
-/// The seconds of a run.
+/// Returns the seconds of a run.
 const fn seconds(size: Size) -> u64 {
     match size {
         Size::Quick => 1_500,
@@ -184,14 +184,14 @@ const fn seconds(size: Size) -> u64 {
     }
 }
 
-/// Mean and standard error over the runs.
+/// Returns mean and standard error over the runs.
 fn delay(rows: &Rows, protocol: usize, rto: f64) -> (f64, f64) {
     let at = [("protocol", protocol as f64), ("rto_min_s", rto)];
     let means: Vec<f64> = rows.with(&at).map(|row| row.value("mean_ms")).collect();
     mean_and_error(&means)
 }
 
-/// Where in `RTO_MIN_S` the value is that is judged.
+/// Returns the index in `RTO_MIN_S` of the value that is judged.
 fn judged(family: Family) -> usize {
     usize::from(family == Family::Reno)
 }

@@ -1,4 +1,4 @@
-//! Figure 9: the throughput of one connection over one lossy link, beside the analytical model.
+//! Figure 9: the throughput of one connection over one lossy link, compared with the analytical model.
 
 use super::path::{Joined, LINK_MBPS, MESSAGE_BYTES, Path, link, run_seed, words};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -14,39 +14,40 @@ pub(super) const FIG9: Throughput = Throughput;
 
 const DELAYS_MS: [f64; 2] = [10.0, 50.0];
 const LOSSES: [f64; 8] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
-/// The model is compared from here on; at less, the link's capacity says what passes.
+/// The model is compared from this loss on; at less, the link's capacity limits the throughput.
 const MODEL_FROM: f64 = 0.25;
 const FAMILIES: [Family; 2] = [Family::NewReno, Family::Sack];
-/// Runs of a point.
+/// Number of runs of a point.
 const RUNS: u32 = 3;
-/// Larger than anything that the link and its queue hold: no limit.
+/// A window larger than the capacity of the link and its queue, so without effect.
 const WINDOW: u32 = 1_000;
-/// How near TCP is to the model with a round trip of 100 ms.
+/// The largest relative difference of TCP to the model with a round trip of 100 ms.
 const NEAR: f64 = 0.1;
-/// How far TCP may be above it with one of 20 ms.
+/// How far TCP may be above the model with a round trip of 20 ms.
 const ABOVE: f64 = 0.25;
 
 /// The least timeout and the clock tick of kernels.
 const RTO_MIN: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(10);
 
-/// The number in place of a family's of the production node's own reliable link.
+/// The number, in the place of a family's, of the production node's own reliable link.
 const NODE: usize = FAMILIES.len();
-/// In place of a family's: the same link with less than it carries, and with more. Neither is drawn.
+/// Numbers in the place of a family's: the same link with a load below its capacity, and above. Neither is drawn.
 const BELOW: usize = NODE + 1;
 const BEYOND: usize = NODE + 2;
-/// In place of a family's: NewReno that finds losses as the node's link does, by the order of transmissions [RFC 8985]. Not drawn.
+/// Number in the place of a family's: NewReno that finds losses as the node's link does, by the order of transmissions
+/// [RFC 8985]. It is not drawn.
 const RACK: usize = NODE + 3;
-/// What they are offered, in kbit/s: the paper's stream; and a fifth more than the link has.
+/// The two loads, in kbit/s: the paper's stream; and a fifth more than the link's rate.
 const BELOW_KBPS: u64 = 500;
 const BEYOND_KBPS: u64 = 12_000;
-/// How long.
+/// Length of these loads.
 const OFFERED_S: u64 = 20;
-/// What is sent before this is not counted: slow start fills the queue once.
+/// Packets sent before this are not counted: slow start fills the queue once.
 const WARM_UP_S: u64 = 20;
-/// Less than the time of one packet on the link: nothing waited.
+/// Less than the time of one packet on the link: such a delay means that nothing waited.
 const NOTHING_MS: f64 = 0.5;
-/// How close this node's link is to TCP, either way, to be very close.
+/// The largest relative difference between this node's link and TCP that counts as very close.
 const CLOSE: f64 = 0.15;
 
 /// The experiment.
@@ -182,7 +183,7 @@ impl Experiment for Throughput {
     }
 }
 
-/// The seconds of a run.
+/// Returns the seconds of a run.
 const fn seconds(size: Size, family: usize) -> u64 {
     match (size, family) {
         (Size::Quick, NODE) => 60,
@@ -192,14 +193,14 @@ const fn seconds(size: Size, family: usize) -> u64 {
     }
 }
 
-/// A file over one connection, which finds losses as its family does or as the node's link does.
+/// Sends a file over one connection, which finds losses as its family does or as the node's link does.
 fn tcp(cell: &Cell, (family, rack): (Family, bool), seconds: u64, seed: u64) -> Row {
     let (delay, loss) = (cell.parameter("delay_ms"), cell.parameter("loss"));
     let mut network = Network::default();
     let (a, b) = (network.host(), network.host());
     network.link_one_way(a, b, link(delay, loss));
     network.link_one_way(b, a, link(delay, 0.0));
-    // The model knows no limited transmit, and so has no connection that is held against it.
+    // The model does not include limited transmit, so no connection that is compared with it may use it.
     let mut settings = Settings::of_2003(family)
         .with_window(WINDOW)
         .with_rto_min(RTO_MIN);
@@ -225,7 +226,7 @@ fn tcp(cell: &Cell, (family, rack): (Family, bool), seconds: u64, seed: u64) -> 
     row
 }
 
-/// As many messages as the link takes, between two production nodes.
+/// Sends as many messages as the link accepts, between two production nodes.
 fn node(cell: &Cell, seconds: u64, seed: u64) -> Result<Row, CellError> {
     let (delay, loss) = (cell.parameter("delay_ms"), cell.parameter("loss"));
     let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
@@ -253,7 +254,7 @@ fn node(cell: &Cell, seconds: u64, seed: u64) -> Result<Row, CellError> {
     Ok(row)
 }
 
-/// A stream of this rate over the node's link without losses: what its messages take.
+/// Sends a stream of this rate over the node's link without losses, and measures the delays of its messages.
 fn offered(cell: &Cell, rate_kbps: u64, seed: u64) -> Result<Row, CellError> {
     let settings = Settings::of_2003(Family::NewReno);
     let mut path = Path::equal(1, 0.0, Joined::Nodes, settings);
@@ -284,7 +285,7 @@ fn value(rows: &Rows, delay: f64, loss: f64, family: usize, name: &str) -> f64 {
     mean(rows.with(&place).map(|row| row.value(name)))
 }
 
-/// The model's throughput, at most the link's.
+/// Returns the model's throughput, at most the link's.
 fn model_kbps(delay_ms: f64, loss_percent: f64) -> f64 {
     let packet_ms = MESSAGE_BYTES as f64 * 8.0 / (f64::from(LINK_MBPS) * 1e3);
     let path = model::Path {
@@ -363,7 +364,7 @@ fn setup() -> Verdict {
     Verdict::setup("setup", &parameters)
 }
 
-/// Whether messages wait for the link only when it is offered more than it carries.
+/// Returns a verdict on whether messages wait for the link only if the load exceeds its rate.
 fn buffered(rows: &Rows) -> Verdict {
     let waited = |family| {
         DELAYS_MS.map(|delay| {

@@ -1,4 +1,4 @@
-//! Voice over a chain of production nodes in the simulator: what figures 4 to 10 have in common.
+//! Voice over a chain of production nodes in the simulator: the common part of figures 4 to 10.
 //!
 //! ```text
 //!   A ──10 ms── B            10 streams, a packet of 160 bytes every 20 ms each, their phases
@@ -6,7 +6,7 @@
 //!   A ── B ── C ══ D ── E ── F      ══ loses, in both directions
 //! ```
 //!
-//! Each run is a scenario, written out as its text, so that it can be run alone.
+//! Each run is a scenario, written as text, so that it can also be run alone.
 
 use crate::experiment::CellError;
 use crate::scenario::{Call, Report, Scenario, Simulation};
@@ -15,21 +15,21 @@ use std::fmt::Write as _;
 use voice::call::Altered;
 use voice::frames::FRAME_SAMPLES;
 
-/// What a packet carries of speech.
+/// The speech in a packet.
 pub(super) type Frame = [u8; FRAME_SAMPLES];
 
 /// Delay of every link. [Amir06 §IV-A]
 pub(super) const LINK_MS: u32 = 10;
 /// Streams in parallel. [Amir06 §IV-A]
 pub(super) const STREAMS: u32 = 10;
-/// Between two packets of a stream.
+/// Time between two packets of a stream.
 pub(super) const INTERVAL_MS: u32 = 20;
 /// Bytes of a packet: 20 ms of G.711. [Amir06 §IV-A]
 pub(super) const PACKET_BYTES: u32 = 160;
-/// Burstiness in percent: the chance that the packet after a lost one is lost. [Amir06 §II-C]
+/// Burstiness in percent: the probability that the packet after a lost one is lost. [Amir06 §II-C]
 pub(super) const BURSTS: [f64; 4] = [0.0, 25.0, 50.0, 75.0];
 
-/// What a path loses, in both directions.
+/// The loss of a path, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
     pub(super) percent: f64,
@@ -41,27 +41,27 @@ pub(super) struct Loss {
 pub(super) struct Chain {
     /// `paper` or `modern`.
     pub(super) profile: &'static str,
-    /// Its links, by whether each loses packets.
+    /// Its links; for each, whether it loses packets.
     pub(super) lossy: Vec<bool>,
     pub(super) loss: Loss,
     pub(super) streams: u32,
-    /// Of each stream.
+    /// Number of packets of each stream.
     pub(super) packets: u32,
-    /// When a packet is late.
+    /// The time after which a packet is late.
     pub(super) deadline_ms: u32,
 }
 
-/// What became of one run.
+/// The result of one run.
 pub(super) struct Outcome {
     pub(super) report: Report,
     /// The streams' packets.
     pub(super) calls: Vec<Call>,
-    /// Of each, what came otherwise than it was sent, if it carried speech.
+    /// For each stream, the payloads that arrived altered, if it carried speech.
     pub(super) altered: Vec<Altered>,
 }
 
 impl Loss {
-    /// In the words of a link.
+    /// Returns the loss in the words of a link.
     pub(super) fn words(self) -> String {
         match self {
             Loss { percent: 0.0, .. } => String::new(),
@@ -78,12 +78,12 @@ impl Loss {
 }
 
 impl Chain {
-    /// Simulates it.
+    /// Simulates the chain.
     pub(super) fn run(&self, seed: u64) -> Result<Outcome, CellError> {
         simulate("chain", &self.scenario(), seed)
     }
 
-    /// Simulates it with streams that carry speech.
+    /// Simulates the chain with streams that carry speech.
     pub(super) fn talk(&self, seed: u64, speech: &[Frame]) -> Result<Outcome, CellError> {
         simulate_talk("chain", &self.scenario(), seed, speech)
     }
@@ -100,7 +100,7 @@ impl Chain {
             );
             let _ = write!(text, "[[link]]\n{link}\"\n");
             if *lossy {
-                // Links come up while nothing is lost: a call begins on a network that is there.
+                // Links come up without losses: a call begins on an established network.
                 let _ = write!(
                     text,
                     "[[fault]]\nat = \"0s\"\nkind = \"link-set\"\n{link}{}\"\n",
@@ -120,7 +120,7 @@ impl Chain {
     }
 }
 
-/// The head of a scenario that lasts for so long. Nothing here depends on what is sealed.
+/// Returns the head of a scenario of this length. Sealing has no effect on these measurements.
 pub(super) fn head(name: &str, profile: &str, duration_ms: u32) -> String {
     format!(
         "[scenario]\nname = \"{name}\"\nprofile = \"{profile}\"\nduration = \"{duration_ms}ms\"\n\
@@ -133,7 +133,7 @@ pub(super) fn simulate(name: &str, text: &str, seed: u64) -> Result<Outcome, Cel
     simulate_talk(name, text, seed, &[])
 }
 
-/// The same with packets that carry speech.
+/// Simulates it with packets that carry speech.
 pub(super) fn simulate_talk(
     name: &str,
     text: &str,
@@ -155,12 +155,12 @@ pub(super) fn simulate_talk(
 }
 
 impl Outcome {
-    /// Packets sent.
+    /// Returns the number of packets sent.
     pub(super) fn sent(&self) -> f64 {
         self.calls.iter().map(Vec::len).sum::<usize>() as f64
     }
 
-    /// Packets that never came.
+    /// Returns the number of packets that never arrived.
     pub(super) fn lost(&self) -> f64 {
         let packets = self.calls.iter().flatten();
         packets.filter(|delay| delay.is_none()).count() as f64
@@ -209,7 +209,7 @@ mod tests {
             .filter(|us| **us > 10_000);
         let late: Vec<u32> = late.copied().collect();
         assert_eq!(late.len() as u64, overlay.recovered);
-        // Three times the link, and one packet interval or more.
+        // The delay is three times the link's, and one packet interval or more.
         assert!(late.iter().all(|us| *us >= 32_000));
         assert_eq!(outcome.calls, chain(1, 10.0).run(1).unwrap().calls);
         assert_ne!(outcome.calls, chain(1, 10.0).run(2).unwrap().calls);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(said.altered.len(), STREAMS as usize);
         assert!(said.altered.iter().all(Altered::is_empty));
         assert!(said.report.overlay.recovered > 100);
-        // What they carry does not change when they come.
+        // The payloads do not change the arrival times.
         assert_eq!(said.calls, chain.run(1).unwrap().calls);
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let scenario = Scenario::parse("chain", &chain(2, 0.0).scenario()).unwrap();
         let mut simulation = Simulation::new(&scenario, 1);
         let mut kept = Vec::new();
-        // Another text every second: what is under way then is of the text before.
+        // The text changes every second: packets under way then still carry the previous text.
         for text in 1.. {
             simulation.say(&[[text; FRAME_SAMPLES]]);
             let goes_on = simulation.run_for(Duration::from_secs(1));

@@ -1,10 +1,9 @@
-//! What the paper says: every sentence of [Amir06 §II-C, §IV, §V] that holds a number or a
-//! comparison, with the experiment that judges it.
+//! The claims of the paper: every sentence of [Amir06 §II-C, §IV, §V] that contains a number or a comparison, with the
+//! experiment that judges it.
 //!
-//! The list is older than the experiments and is not made from their results. A sentence about the
-//! paper's own set-up is a claim too: its verdict says whether the experiment here is set up the
-//! same way. A sentence about what nobody can build again (the Planetlab of 2005) is kept, with the
-//! verdict that it cannot be tested and the reason.
+//! The list is older than the experiments and does not depend on their results. A sentence about the paper's own set-up
+//! is a claim too: its verdict says whether the experiment here has the same set-up. A sentence about something that
+//! cannot be rebuilt (the Planetlab of 2005) is kept, with the verdict that it cannot be tested and the reason.
 
 use crate::experiment::{ClaimText, claim};
 

@@ -1,5 +1,4 @@
-//! Figures 6 and 7: how late packets arrive when 5 % are lost, over one link and over two.
-//! [Amir06 §IV-A]
+//! Figures 6 and 7: the delays of packets at 5 % loss, over one link and over two. [Amir06 §IV-A]
 //!
 //! ```text
 //!   share            T = 10 ms a link: as sent
@@ -30,12 +29,12 @@ pub(super) const FIG7: Delay = Delay {
 const LOSS: f64 = 5.0;
 /// No packet is too late: delays are measured to the end.
 const DEADLINE_MS: u32 = 1_000;
-/// Points of a distribution are so far apart, up to where the x axis ends.
+/// Distance between points of a distribution; the x axis ends at the second value.
 const STEP_MS: f64 = 0.5;
 const X_MAX_MS: f64 = 100.0;
-/// As many runs per point, for standard errors.
+/// Number of runs per point, for standard errors.
 const SEEDS: u32 = 10;
-/// Of that many standard errors a share may differ by chance.
+/// Number of standard errors by which a share may differ by chance.
 const ERRORS: f64 = 3.0;
 
 /// One of the two figures.
@@ -71,7 +70,7 @@ impl Experiment for Delay {
             |streams: u32, burst| Cell::at(&[("streams", f64::from(streams)), ("burst", burst)]);
         let mut cells: Vec<Cell> = BURSTS.map(|burst| cell(STREAMS, burst)).to_vec();
         if self.links == 1 {
-            // A single stream reveals its losses later.
+            // The losses of a single stream are detected later.
             cells.push(cell(1, BURSTS[0]));
         }
         cells
@@ -135,7 +134,7 @@ impl Experiment for Delay {
     }
 }
 
-/// Packets of one stream in one run.
+/// Returns the number of packets of one stream in one run.
 fn packets(size: Size) -> u32 {
     match size {
         Size::Quick => 4_000,
@@ -144,14 +143,14 @@ fn packets(size: Size) -> u32 {
 }
 
 impl Delay {
-    /// The delay of what nothing happens to.
+    /// Returns the delay of a packet that is not lost.
     fn direct_ms(&self) -> f64 {
         f64::from(LINK_MS) * self.links as f64
     }
 
-    /// Delays from so much on belong to packets that were recovered on two links.
+    /// Returns the delay from which on a packet was recovered on two links.
     fn twice_ms(&self) -> f64 {
-        // Both recoveries together: 6T + 2Δ, Δ being one interval of the lane at least.
+        // Both recoveries together take 6T + 2Δ, where Δ is at least one interval of the lane.
         f64::from(6 * LINK_MS)
     }
 
@@ -160,7 +159,7 @@ impl Delay {
         let direct = self.direct_ms();
         let until = |ms: f64| sorted_ms.partition_point(|delay| *delay <= ms);
         let share = |count: usize| count as f64 / sent;
-        // Half a link beyond the direct delay something was recovered.
+        // A packet with a delay of half a link more than the direct delay was recovered.
         let as_sent = until(direct + 0.5 * f64::from(LINK_MS));
         let once = match self.links {
             1 => &sorted_ms[as_sent..],
@@ -228,8 +227,8 @@ impl Delay {
         }
     }
 
-    /// The paper's step curve, composed over the links, with Δ of one packet interval; drawn where
-    /// it is flat. [Amir06 §IV-A]
+    /// Returns the paper's step curve, composed over the links, with Δ of one packet interval; it is drawn where it is
+    /// flat. [Amir06 §IV-A]
     fn steps(&self) -> Vec<(f64, f64)> {
         let p = LOSS / 100.0;
         let recovered = estimated_recovered(p);
@@ -253,7 +252,7 @@ impl Delay {
     }
 }
 
-/// [Amir06 §IV-A]: p − 2p² + 3p³ are recovered.
+/// [Amir06 §IV-A] Returns the share that is recovered: p − 2p² + 3p³.
 fn estimated_recovered(p: f64) -> f64 {
     p - 2.0 * p.powi(2) + 3.0 * p.powi(3)
 }
@@ -262,12 +261,12 @@ fn binomial(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// Between two packets on a link.
+/// Returns the time between two packets on a link.
 fn lane_interval_ms(streams: u32) -> f64 {
     f64::from(INTERVAL_MS) / f64::from(streams)
 }
 
-/// What a share of the packets may differ by chance.
+/// Returns by how much a share of the packets may differ by chance.
 fn bound(row: &Row, share: f64) -> f64 {
     ERRORS * (share * (1.0 - share) / row.value("sent")).sqrt()
 }
@@ -284,7 +283,7 @@ fn step_curve(row: &Row) -> Verdict {
         ("recovered", estimated_recovered(p)),
         ("lost", lost),
     ];
-    // The same bounds as the losses of figure 4 have.
+    // The limits are those of the losses of figure 4.
     let holds = steps.iter().all(|(name, share)| {
         let off = (row.value(name) - share).abs();
         off <= (0.1 * share).max(bound(row, *share))

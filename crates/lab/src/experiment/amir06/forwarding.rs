@@ -1,5 +1,5 @@
-//! Figure 15: how long packets take over three nodes, by the number of streams, beside the kernel
-//! alone. Real nodes, real time. [Amir06 §V-A]
+//! Figure 15: the delay of packets over three nodes, by the number of streams, compared with the kernel alone. Real
+//! nodes, real time. [Amir06 §V-A]
 
 use crate::bench::latency::probe::{Delays, Probe, Probed};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -9,16 +9,16 @@ use crate::stats;
 /// The figure.
 pub(super) const FIG15: Forwarding = Forwarding;
 
-/// Streams at once; the last is the paper's most.
+/// Numbers of simultaneous streams; the last is the paper's maximum.
 const STREAMS: [u32; 6] = [1, 10, 50, 100, 150, 200];
 const STREAMS_MOST: f64 = 200.0;
-/// What three nodes add. [Amir06 §V-A]
+/// The delay that three nodes add. [Amir06 §V-A]
 const ADDED_MS: f64 = 0.15;
 /// The highest single latency. [Amir06 §V-A]
 const HIGHEST_MS: f64 = 0.963;
 /// The standard deviation. [Amir06 §V-A]
 const DEVIATION_MS: f64 = 0.012;
-/// Processor of the middle node. [Amir06 §V-A]
+/// Processor use of the middle node. [Amir06 §V-A]
 const CPU: f64 = 0.4;
 
 /// The experiment.
@@ -74,7 +74,7 @@ impl Experiment for Forwarding {
     }
 }
 
-/// Packets per stream; the paper has 20 000.
+/// Returns the packets per stream; the paper has 20 000.
 const fn packets(size: Size) -> u64 {
     match size {
         Size::Quick => 100,
@@ -82,7 +82,7 @@ const fn packets(size: Size) -> u64 {
     }
 }
 
-/// What a probe found, as numbers of a row.
+/// Writes the results of a probe into a row.
 pub(super) fn tell(probed: &Probed, row: &mut Row) {
     for (name, delays) in [("kernel", &probed.kernel), ("nodes", &probed.nodes)] {
         let Delays {
@@ -185,7 +185,7 @@ fn cpu(share: f64) -> Verdict {
     Verdict::of("cpu", share <= CPU, text).note("this machine's processors, sealing included")
 }
 
-/// A limit that holds for the largest of all measurements.
+/// Returns a verdict on a limit for the largest of all measurements.
 fn limited(rows: &Rows, claim: &'static str, ms: f64, limit_ms: f64) -> Verdict {
     let kernel = match claim {
         "highest" => "kernel_max_ms",
@@ -229,7 +229,8 @@ fn added(rows: &Rows) -> Verdict {
 }
 
 impl Verdict {
-    /// Without real-time priority a delay says nothing about what the paper measured.
+    /// Makes a verdict that does not hold untested if nodes lacked real-time priority, because the delays then differ
+    /// from what the paper measured.
     fn on(self, rows: &Rows) -> Verdict {
         if rows.0.iter().all(|row| row.value("real_time") == 1.0) || self.holds == Some(true) {
             return self;

@@ -1,5 +1,5 @@
-//! The table of [Amir06 §V-A] on busy computers: delays over three real nodes of normal and of
-//! real-time priority while loops want the middle one's processor.
+//! The table of [Amir06 §V-A] on busy computers: delays over three real nodes with normal and with real-time priority,
+//! while loops compete for the middle one's processor.
 
 use super::forwarding::tell;
 use crate::bench::latency::probe::Probe;
@@ -14,10 +14,10 @@ const IDLE: [f64; 3] = [0.0, 0.0, 1.0];
 const ONE_LOOP: [f64; 3] = [1.0, 0.0, 1.0];
 const FOUR_LOOPS: [f64; 3] = [4.0, 0.0, 1.0];
 const REAL_TIME: [f64; 3] = [10.0, 1.0, 200.0];
-/// How near a measured delay is to the paper's.
+/// The largest relative difference of a measured delay to the paper's.
 const ALIKE: f64 = 0.25;
 
-/// Why the delays of normal priority are not the paper's.
+/// Why the delays with normal priority differ from the paper's.
 const OTHER_SCHEDULER: &str = "Linux of 2006 gave a process that had used its share nothing until all others \
      had used theirs, 100 ms and more each; the fair schedulers since 2.6.23 (CFS, now EEVDF) let a process \
      that mostly sleeps run within a few ms of its wake-up";
@@ -89,7 +89,7 @@ impl Experiment for Load {
     }
 }
 
-/// Packets per stream.
+/// Returns the packets per stream.
 const fn packets(size: Size) -> u64 {
     match size {
         Size::Quick => 200,
@@ -105,7 +105,7 @@ fn place([loops, realtime, streams]: [f64; 3]) -> [(&'static str, f64); 3] {
     ]
 }
 
-/// Mean and highest delay at one place of the table.
+/// Returns the mean and highest delay at one place of the table.
 fn delays(rows: &Rows, at: [f64; 3]) -> (f64, f64) {
     let value = |name| rows.value(&place(at), name);
     (value("nodes_mean_ms"), value("nodes_max_ms"))
@@ -160,7 +160,7 @@ fn unscheduled(rows: &Rows) -> Verdict {
     }
 }
 
-/// The paper's average and maximum.
+/// Returns a verdict on the paper's average and maximum.
 fn alike(rows: &Rows, claim: &'static str, at: [f64; 3], paper: (f64, f64)) -> Verdict {
     let (mean, max) = delays(rows, at);
     let (base, _) = delays(rows, IDLE);

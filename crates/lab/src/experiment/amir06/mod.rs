@@ -3,7 +3,7 @@
 //! | experiments | run |
 //! |---|---|
 //! | fig1, fig2, fig9, fig10 | speech over direct paths and over production nodes, scored by P.862 |
-//! | fig4 to fig7 | production nodes in the simulator: what recovery leaves, and how late it is |
+//! | fig4 to fig7 | production nodes in the simulator: loss after recovery, and its delay |
 //! | fig12, fig13 | graph alone: routes on random topologies |
 //! | fig15, load | real nodes in real time |
 //! | fig16, fig17, fig18 | production nodes in the simulator: the sites of Planetlab |

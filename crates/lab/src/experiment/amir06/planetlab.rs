@@ -1,14 +1,14 @@
-//! Figures 16 and 17: calls between 32 nodes at 26 sites in North America, over the overlay and by
-//! UDP beside it; which share of the streams lost, or missed, how much. [Amir06 §V-B]
+//! Figures 16 and 17: calls between 32 nodes at 26 sites in North America, over the overlay and by direct UDP: the
+//! shares of streams by their lost, or missed, packets. [Amir06 §V-B]
 //!
 //! ```text
 //!   32 nodes, full mesh ─▶ 62 rounds of 16 disjoint pairs ─▶ 4 + 4 streams each ─▶ lost, missed
 //! ```
 //!
-//! A cell is a round: every node sends to one other or receives from one. The paper lets one pair
-//! speak at a time, which takes eleven hours; here links have no capacity that pairs would compete
-//! for, so sixteen speak at once. Each round is measured with the paper's profile and with the defaults,
-//! the same stalls at the same moments. Both figures show one measurement, which is made once per process.
+//! A cell is a round: every node sends to one other node or receives from one. In the paper one pair speaks at a time,
+//! which takes eleven hours; here links have no limited capacity for which pairs would compete, so sixteen pairs speak
+//! at once. Each round is measured with the paper's profile and with the defaults, with the same stalls at the same
+//! moments. Both figures show one measurement, which is made once per process.
 
 mod intercontinental;
 mod mesh;
@@ -54,7 +54,7 @@ const ROUNDS: usize = 2 * (NODES - 1);
 /// Nodes measure their links for a minute, a hello per second, before calls begin.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// What a stream is judged by.
+/// The measure by which a stream is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Lost,
@@ -77,7 +77,7 @@ pub(super) struct Continental {
     figure: Figure,
 }
 
-/// Rounds that have been measured in this process, by seed and round: for the second figure.
+/// Rounds that have been measured in this process, by seed and round, so that the second figure can use them.
 static MEASURED: Mutex<BTreeMap<(u64, String), Row>> = Mutex::new(BTreeMap::new());
 
 impl Experiment for Continental {
@@ -123,7 +123,7 @@ impl Experiment for Continental {
         if let Some(row) = known().get(&key) {
             return Ok(row.clone());
         }
-        // One seed for both figures and both profiles: the same stalls.
+        // Both figures and both profiles use one seed, and so have the same stalls.
         let seed = Cell::at(&[("round", round as f64)]).seed("amir06/planetlab", plan.seed);
         let profile = profile_at(cell.parameter("profile"));
         let mut row = measure(plan.seed, profile, round, seed)?;
@@ -147,7 +147,7 @@ impl Experiment for Continental {
     }
 }
 
-/// Rounds that are measured; each has 16 pairs.
+/// Returns the number of measured rounds; each has 16 pairs.
 const fn rounds(size: Size) -> usize {
     match size {
         Size::Quick => 2,
@@ -155,7 +155,7 @@ const fn rounds(size: Size) -> usize {
     }
 }
 
-/// The sites of Table I; the first six have two nodes.
+/// Returns the sites of Table I; the first six have two nodes.
 fn continent() -> Mesh {
     let km = |a, b| great_circle_km(a, b);
     let pairs = AMIR06_TABLE_I
@@ -169,8 +169,8 @@ fn continent() -> Mesh {
     mesh
 }
 
-/// The pairs of a round, as in a tournament in which everybody meets everybody: odd rounds are the
-/// ones before them the other way round. The seed decides who has which number.
+/// Returns the pairs of a round, as in a tournament in which everybody meets everybody: odd rounds are the preceding
+/// even rounds with sender and receiver exchanged. The seed determines the numbers of the nodes.
 fn pairs(seed: u64, round: usize) -> Vec<Pair> {
     let mut order: Vec<usize> = (0..NODES).collect();
     let mut rng = Rng::new(seed);
@@ -197,7 +197,7 @@ fn pairs(seed: u64, round: usize) -> Vec<Pair> {
     (0..NODES / 2).map(meets).map(pair).collect()
 }
 
-/// A profile as a coordinate of the grid.
+/// Returns a profile as a coordinate of the grid.
 fn coordinate(profile: Profile) -> f64 {
     match profile {
         Profile::Paper => 0.0,
@@ -212,7 +212,7 @@ fn profile_at(coordinate: f64) -> Profile {
     }
 }
 
-/// The rows of a profile.
+/// Returns the rows of a profile.
 fn of(rows: &Rows, profile: Profile) -> Rows {
     let mine = rows.with(&[("profile", coordinate(profile))]);
     Rows(mine.cloned().collect())
@@ -257,14 +257,14 @@ fn share_pct(stream: &FlowReport, figure: Figure) -> f64 {
     100.0 * bad as f64 / packets.sent.max(1) as f64
 }
 
-/// What the streams of all rounds lost or missed, in percent, in the order of pairs and streams.
+/// Returns the shares that the streams of all rounds lost or missed, in percent, in the order of pairs and streams.
 fn streams(rows: &Rows, carrier: &str, figure: Figure) -> Vec<f64> {
     let name = format!("{carrier} {}", figure.word());
     let points = rows.0.iter().flat_map(|row| row.points(&name));
     points.map(|(_, share)| *share).collect()
 }
 
-/// The same in ascending order.
+/// Returns the same shares in ascending order.
 fn sorted(rows: &Rows, carrier: &str, figure: Figure) -> Vec<f64> {
     let mut shares = streams(rows, carrier, figure);
     shares.sort_by(f64::total_cmp);
@@ -272,7 +272,7 @@ fn sorted(rows: &Rows, carrier: &str, figure: Figure) -> Vec<f64> {
 }
 
 impl Continental {
-    /// The share of streams that lost at least so much.
+    /// Draws the share of streams that lost at least a given percentage.
     fn chart(&self, rows: &Rows) -> Chart {
         const MOST_PCT: f64 = 30.0;
         let word = self.figure.word();

@@ -1,9 +1,8 @@
-//! Figures 4 and 5: what the real-time protocol leaves of a loss, on one link and on two.
-//! [Amir06 §IV-A]
+//! Figures 4 and 5: the remaining loss after the real-time protocol, on one link and on two. [Amir06 §IV-A]
 //!
-//! A packet is missed when it is lost and then its request or its retransmission is:
-//! p(1−(1−p)²) = 2p² − p³ per link. The paper's estimate also wants the very next packet to arrive,
-//! a factor 1 − p, though any later one reveals the loss as well: hence its 2p² − 3p³.
+//! A packet is missed if it is lost and then its request or its retransmission is lost: p(1−(1−p)²) = 2p² − p³ per
+//! link. The paper's estimate also requires that the very next packet arrives, a factor 1 − p, though any later one
+//! reveals the loss as well: hence its 2p² − 3p³.
 
 use super::chain::{BURSTS, Chain, LINK_MS, Loss, Outcome, PACKET_BYTES, STREAMS};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -23,14 +22,14 @@ pub(super) const FIG5: Recovery = Recovery {
     links: 2,
 };
 
-/// Each point is measured so often, with seeds of its own, for its standard error.
+/// Number of measurements of each point, with separate seeds, for its standard error.
 const SEEDS: u32 = 10;
 /// Losses in percent.
 const FULL_GRID: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 const QUICK_GRID: [f64; 6] = [0.0, 1.0, 2.0, 5.0, 7.0, 10.0];
-/// No packet is too late: losses alone are counted. Histories forget much sooner.
+/// No packet is too late: only losses are counted. Histories forget much sooner.
 const DEADLINE_MS: u32 = 1_000;
-/// What counts as equal: this share of the expected, or [`ERRORS`] standard errors if that is more.
+/// The tolerance for equality: this share of the expected value, or [`ERRORS`] standard errors if that is more.
 const TOLERANCE: f64 = 0.1;
 const ERRORS: f64 = 3.0;
 
@@ -120,7 +119,7 @@ impl Experiment for Recovery {
     }
 }
 
-/// Packets of one stream in one run; the paper has two million per point in all.
+/// Returns the packets of one stream in one run; the paper has two million per point in total.
 fn packets(size: Size) -> u32 {
     match size {
         Size::Quick => 6_000,
@@ -128,19 +127,19 @@ fn packets(size: Size) -> u32 {
     }
 }
 
-/// What a number of links leaves of independent losses.
+/// Returns the remaining share of independent losses after a number of links.
 fn exact(p: f64, links: usize) -> f64 {
     let one = p * (1.0 - (1.0 - p).powi(2));
     1.0 - (1.0 - one).powi(links as i32)
 }
 
-/// The paper's estimate. [Amir06 §IV-A]
+/// Returns the paper's estimate. [Amir06 §IV-A]
 fn estimate(p: f64, links: usize) -> f64 {
     let one = 2.0 * p.powi(2) - 3.0 * p.powi(3);
     1.0 - (1.0 - one).powi(links as i32)
 }
 
-/// What is added up over the runs of a cell.
+/// The sums over the runs of a cell.
 #[derive(Default)]
 struct Sums {
     sent: f64,
@@ -171,7 +170,7 @@ impl Sums {
         let mean = self.residuals.iter().sum::<f64>() / n;
         let squares = self.residuals.iter().map(|r| (r - mean).powi(2));
         let scatter = (squares.sum::<f64>() / (n - 1.0) / n).sqrt();
-        // Few losses in few runs may scatter less by chance than they do.
+        // A few losses in few runs may by chance scatter less than they should.
         let independent = (expected / self.sent).sqrt();
         row.set("sent", self.sent);
         row.set("residual", self.lost / self.sent);
@@ -198,7 +197,7 @@ struct Points<'a> {
     of: &'a Recovery,
 }
 
-/// A measured share against an expected one.
+/// A measured share compared with an expected one.
 struct Against {
     measured: f64,
     error: f64,
@@ -254,7 +253,7 @@ impl Points<'_> {
         }
     }
 
-    /// Each point with its residual loss against what is expected at its loss.
+    /// Compares each point's residual loss with the value that is expected at its loss.
     fn against(&self, expected: impl Fn(f64) -> f64) -> Vec<(&Row, Against)> {
         let all = self.rows.0.iter().map(|row| {
             let against = Against {
@@ -293,7 +292,7 @@ impl Points<'_> {
         Verdict::of("quadratic", holds, text).note(note)
     }
 
-    /// A share of all packets against the paper's term for it, pooled over burstiness.
+    /// Judges a share of all packets against the paper's term for it, pooled over burstiness.
     fn share(&self, claim: &'static str, name: &str, term: fn(f64) -> f64) -> Verdict {
         let mut text = Vec::new();
         let mut failing = Vec::new();
@@ -374,7 +373,7 @@ impl Points<'_> {
 
     fn one_request(&self) -> Verdict {
         let sum = |name: &str| self.rows.0.iter().map(|row| row.value(name)).sum::<f64>();
-        // Whatever was lost was recovered or stayed missing.
+        // Every lost packet was either recovered or stayed missing.
         let lost: f64 = self
             .rows
             .0
@@ -420,7 +419,7 @@ impl Points<'_> {
             )
         };
         let all: Vec<(f64, f64)> = BURSTS.iter().map(line).collect();
-        // "About 0.5 %": what rounds to it.
+        // "About 0.5 %" means a value that rounds to it.
         let holds = |(residual, error): &(f64, f64)| {
             (residual - 0.005).abs() <= (0.000_5_f64).max(ERRORS * error)
         };
@@ -444,7 +443,7 @@ impl Points<'_> {
     }
 }
 
-/// Whether all points fit, and the widest differences.
+/// Returns whether all points fit, and a text with the widest differences.
 fn told(all: &[(&Row, Against)]) -> (bool, String) {
     let fitting = all.iter().filter(|(_, against)| against.fits()).count();
     let shown: Vec<String> = all
@@ -520,7 +519,7 @@ mod tests {
             let (exact, estimate) = (exact(p, 1), estimate(p, 1));
             assert!((exact - estimate - 2.0 * p.powi(3)).abs() < 1e-12);
         }
-        // Two links lose what either loses.
+        // Two links lose the packets that either of them loses.
         assert!((exact(0.05, 2) - 0.009_726).abs() < 1e-6);
     }
 

@@ -1,5 +1,4 @@
-//! How soon calls go another way when a link fails, and what keeps routes from flapping.
-//! [Amir06 §III-A, §IV-B]
+//! How soon calls take another path when a link fails, and what keeps routes from flapping. [Amir06 §III-A, §IV-B]
 //!
 //! ```text
 //!          ┌── upper ──┐        20 ms, until something happens to it
@@ -7,9 +6,8 @@
 //!          └── lower ──┘        30 ms
 //! ```
 //!
-//! A cell is one mishap under one set of timers. The paper's numbers and the defaults are each also
-//! run without their damping: what follows then from a link that comes and goes is the paper's
-//! reason for it.
+//! A cell is one fault with one set of timers. The paper's timers and the defaults also run without their damping: the
+//! consequences for a link that comes and goes are the paper's reason for damping.
 
 use super::chain::{PACKET_BYTES, STREAMS, head};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -25,51 +23,51 @@ use std::rc::Rc;
 /// The experiment.
 pub(super) const REROUTE: Reroute = Reroute;
 
-/// When the first thing happens.
+/// Time of the first fault.
 const MISHAP_S: u32 = 40;
-/// How long there is to see what follows from a crash, or from a link that changes its cost or
-/// comes and goes: ten of the paper's 30 s.
+/// Length of the observation after a crash, and after a link begins to change its cost or to come and go: ten of the
+/// paper's 30 s.
 const AFTER_CRASH_S: u32 = 40;
 const AFTER_CHANGES_S: u32 = 300;
-/// Between two packets of a call.
+/// Time between two packets of a call.
 const INTERVAL_S: f64 = 0.02;
 /// Deadline of the calls.
 const DEADLINE_US: u32 = 100_000;
-/// Links that come and go: every so many seconds they are down for so many milliseconds. Each is
-/// longer down than one of the profiles takes to notice.
+/// Links that come and go: at the given interval in seconds they are down for the given milliseconds. Each is down
+/// longer than one of the profiles takes to notice.
 const FAST: Mishap = Mishap::Flap(6, 1_500);
 const SLOW: Mishap = Mishap::Flap(20, 12_000);
-/// A link's delay changes so often.
+/// How often a link's delay changes.
 const COST_EVERY_S: u32 = 4;
-/// Detection without damping: as soon as a second of hellos is missed.
+/// Detection without damping: after one second of missed hellos.
 const HASTY_S: u64 = 1;
 
 /// Calls around a diamond.
 pub(super) struct Reroute;
 
-/// Whose timers.
+/// The sets of timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timers {
     Paper,
-    /// The paper's, but cost updates follow each other freely.
+    /// The paper's timers, but cost updates may follow each other freely.
     PaperUndamped,
-    /// Moreover a link is down after a second.
+    /// In addition, a link counts as down after a second.
     PaperHasty,
     Modern,
-    /// The defaults, but a link that failed carries packets as soon as it is heard again.
+    /// The defaults, but a failed link carries packets as soon as it is heard again.
     ModernUndamped,
 }
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mishap {
-    /// The relay on the better way dies.
+    /// The relay on the better path crashes.
     Crash,
-    /// A link is silent for so many seconds.
+    /// A link is silent for this many seconds.
     Silence(u32),
-    /// A link's delay changes again and again.
+    /// A link's delay changes repeatedly.
     Cost,
-    /// A link comes and goes: every so many seconds it is down for so many milliseconds.
+    /// A link comes and goes: at an interval in seconds it is down for some milliseconds.
     Flap(u32, u32),
 }
 
@@ -87,7 +85,7 @@ const ALL: [(Mishap, Timers); 11] = [
     (FAST, Timers::ModernUndamped),
 ];
 
-/// The links that come and go, with what a chart calls them.
+/// The links that come and go, with their names in a chart.
 const FLAPS: [((Mishap, Timers), &str); 6] = [
     ((SLOW, Timers::Paper), "12 of 20 s, the paper's timers"),
     ((SLOW, Timers::PaperUndamped), "undamped"),
@@ -152,7 +150,7 @@ impl Mishap {
         }
     }
 
-    /// The faults of a scenario; `phase_ms` shifts them against hellos and packets.
+    /// Returns the faults of a scenario; `phase_ms` shifts them relative to hellos and packets.
     fn faults(self, phase_ms: u32) -> String {
         const LINK: &str = "a = \"west\"\nb = \"upper\"\n";
         let at = MISHAP_S * 1_000 + phase_ms;
@@ -218,7 +216,7 @@ impl Experiment for Reroute {
         let mut row = Row::of(cell);
         let mut runs_of = Vec::new();
         for run in 0..runs(plan.size) {
-            // Phases spread over a second, which is the longest interval of hellos.
+            // Phases are spread over a second, which is the longest interval of hellos.
             let phase_ms = 1_000 * run / runs(plan.size);
             runs_of.push(one(
                 mishap,
@@ -270,7 +268,7 @@ impl Experiment for Reroute {
     }
 }
 
-/// Runs per cell.
+/// Returns the runs per cell.
 fn runs(size: Size) -> u32 {
     match size {
         Size::Quick => 5,
@@ -278,23 +276,24 @@ fn runs(size: Size) -> u32 {
     }
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Run {
     sent: f64,
     missed: f64,
     longest_gap_s: f64,
     links_down: f64,
     route_changes: f64,
-    /// From the mishap to the first link that was given up; NaN if none was.
+    /// Time from the fault to the first link that was given up; NaN if there was none.
     first_down_s: f64,
-    /// Records of west that east accepted after the mishap, and the least time between two; NaN of fewer.
+    /// Number of records of west that east accepted after the fault, and the shortest time between two; NaN if there
+    /// are fewer than two.
     updates: f64,
     updates_apart_s: f64,
-    /// Missed packets of all calls in percent, by the second.
+    /// Percentage of missed packets of all calls, by the second.
     missed_pct: Vec<(f64, f64)>,
 }
 
-/// What nodes report, with the scenario's time.
+/// The reports of nodes, with the scenario's time.
 #[derive(Default)]
 struct Seen {
     first_down_s: Option<f64>,
@@ -343,9 +342,9 @@ fn one(mishap: Mishap, timers: Timers, phase_ms: u32, seed: u64) -> Result<Run, 
     })
 }
 
-/// The diamond with its calls, as a scenario file.
+/// Returns the diamond with its calls, as a scenario file.
 fn scenario(mishap: Mishap, phase_ms: u32) -> String {
-    // Settings are given apart; the paper's profile takes longer to settle, which harms nobody.
+    // Settings are passed separately; the paper's profile takes longer to settle, which has no effect on the others.
     let mut text = head("reroute", "paper", mishap.seconds() * 1_000);
     for node in ["west", "upper", "lower", "east"] {
         let _ = write!(text, "[[node]]\nname = \"{node}\"\n");
@@ -413,7 +412,7 @@ fn crash_chart(rows: &[Row; 2]) -> Chart {
 fn flap_chart(rows: &[Row; FLAPS.len()]) -> Chart {
     let names = FLAPS.map(|(_, name)| name);
     let measured = |(i, (row, name)): (usize, (&Row, &'static str))| {
-        // Cumulative, so that four series can be told apart.
+        // The curves are cumulative, so that four series can be distinguished.
         let mut sum = 0.0;
         let after = row
             .points("missed_calls_pct")
@@ -480,7 +479,7 @@ fn thirty_seconds(row: &Row) -> Verdict {
     let text = format!(
         "{updates} updates of a link whose delay changed every {COST_EVERY_S} s, at least {apart:.2} s apart"
     );
-    // Timers of the sender and floods are late by milliseconds, not the same ones each time.
+    // The sender's timers and the floods are late by milliseconds, which vary.
     Verdict::of("thirty-seconds", updates > 2.0 && apart >= 29.9, text)
 }
 

@@ -1,5 +1,5 @@
-//! Figures 12 and 13: which share of the packets arrives within 100 ms between the two ends of the
-//! diameter, by way of routing and by diameter. [Amir06 §IV-B]
+//! Figures 12 and 13: the share of the packets that arrives within 100 ms between the two ends of the diameter, by
+//! routing metric and by diameter. [Amir06 §IV-B]
 //!
 //! ```text
 //!   side of the plane ─▶ Waxman topologies ─▶ losses on half of the links ─▶ ends of the diameter
@@ -7,7 +7,7 @@
 //!        mean delivery by way of routing ◀─ distribution of delays along the path ◀─┘
 //! ```
 //!
-//! A cell is a side of the plane; its place on the x axis is the mean diameter of its topologies.
+//! A cell is a side of the plane; its position on the x axis is the mean diameter of its topologies.
 
 mod verdict;
 
@@ -42,10 +42,10 @@ pub(super) const FIG13: Study = Study {
 
 /// The codec's threshold. [Amir06 §IV-B]
 const THRESHOLD_US: u32 = 100_000;
-/// Loss: evenly up to 5 % on half of the links. [Amir06 §IV-B]
+/// Loss: uniform up to 5 % on half of the links. [Amir06 §IV-B]
 const LOSSY_SHARE: f64 = 0.5;
 const MOST_LOSS: f64 = 0.05;
-/// Sides of the plane in kilometres, of which delays follow.
+/// Sides of the plane in kilometres, which determine the delays.
 const SIDES_KM: [u32; 9] = [
     1_000, 2_500, 4_000, 5_500, 7_000, 8_500, 10_000, 12_000, 14_000,
 ];
@@ -103,7 +103,7 @@ impl Experiment for Study {
     }
 }
 
-/// Topologies per diameter; the paper has 1000.
+/// Returns the topologies per diameter; the paper has 1000.
 fn topologies(size: Size) -> u32 {
     match size {
         Size::Quick => 150,
@@ -111,7 +111,7 @@ fn topologies(size: Size) -> u32 {
     }
 }
 
-/// What is added up over the topologies of a cell.
+/// The sums over the topologies of a cell.
 #[derive(Default)]
 struct Sums {
     topologies: f64,
@@ -120,17 +120,17 @@ struct Sums {
     /// Expected latency minus latency, and expected latency minus loss: sums and sums of squares.
     above_latency: (f64, f64),
     above_loss: (f64, f64),
-    /// Topologies in which something delivers more than the best route.
+    /// Number of topologies in which something delivers more than the best route.
     beaten: f64,
     widest_gap: f64,
-    /// Topologies in which the best route is not the best of all paths.
+    /// Number of topologies in which the best route is not the best of all paths.
     differing: f64,
     exhaustive_work: f64,
     best_work: f64,
 }
 
 const fn place(metric: Metric) -> usize {
-    // The order of Routing::COMPARED.
+    // The numbers follow the order of Routing::COMPARED.
     match metric {
         Metric::Hops => 0,
         Metric::Latency => 1,

@@ -1,5 +1,5 @@
-//! The speech that figures 1, 2, 9 and 10 are scored with: a recording if one is named, else people
-//! recorded for Asterisk if Debian's package is installed, else the shipped sample.
+//! The speech for the scores of figures 1, 2, 9 and 10: a recording if one is named, else the people recorded for
+//! Asterisk if Debian's package is installed, else the shipped sample.
 
 use crate::experiment::{CellError, Plan, Size};
 use std::fs;
@@ -12,9 +12,9 @@ use voice::g711::Law;
 use voice::score::SEGMENT_SAMPLES;
 use voice::wav;
 
-/// Where Debian's asterisk-core-sounds-en-wav puts its recordings: short messages, one woman.
+/// The folder of the recordings in Debian's asterisk-core-sounds-en-wav: short messages, one woman.
 const RECORDINGS: &str = "/usr/share/asterisk/sounds/en_US_f_Allison";
-/// Recordings there that hold something else than speech begin with these.
+/// The beginnings of the names of recordings there that do not contain speech.
 const NOT_SPEECH: [&str; 5] = [
     "ascending",
     "beep",
@@ -22,17 +22,17 @@ const NOT_SPEECH: [&str; 5] = [
     "tt-monkeys.",
     "tt-weasels.",
 ];
-/// Between two recordings. Choice: as between two phrases.
+/// Pause between two recordings. Choice: as between two phrases.
 const PAUSE_SAMPLES: usize = SAMPLE_RATE_HZ as usize / 5;
 /// Longest file that is read: half an hour of stereo at 48 kHz and 16 bits.
 const FILE_BYTES_MAX: u64 = 400 << 20;
-/// What is scored at a time.
+/// Seconds of speech that are scored together.
 pub(super) const SECONDS_PER_SEGMENT: f64 = (SEGMENT_SAMPLES / SAMPLE_RATE_HZ as usize) as f64;
 
-/// Who is heard.
+/// The source of the speech.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The file that was named.
+    /// The named file.
     File,
     /// People recorded for Asterisk.
     Recorded,
@@ -40,14 +40,14 @@ pub(super) enum Source {
     Sample,
 }
 
-/// Speech, ready to be scored.
+/// Speech that is ready for scoring.
 pub(super) struct Speech {
     pub(super) source: Source,
     pub(super) original: Original,
 }
 
 impl Source {
-    /// For a row.
+    /// Returns the source as a number for a row.
     pub(super) fn code(self) -> f64 {
         match self {
             Source::File => 0.0,
@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// What a row's number means, in words.
+    /// Returns the meaning of a row's number in words.
     pub(super) fn words(code: f64) -> &'static str {
         match code {
             0.0 => "the recording that was named",
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Seconds of speech per call: five minutes as in the paper, or one.
+/// Returns the seconds of speech per call: five minutes as in the paper, or one.
 pub(super) fn seconds(size: Size) -> u32 {
     match size {
         Size::Quick => 60,
@@ -74,17 +74,17 @@ pub(super) fn seconds(size: Size) -> u32 {
     }
 }
 
-/// What was prepared last: preparing five minutes takes seconds, and all cells use the same.
+/// The speech that was prepared last: preparing five minutes takes seconds, and all cells use the same.
 type Prepared = Option<((Option<PathBuf>, u32), Arc<Speech>)>;
 static PREPARED: Mutex<Prepared> = Mutex::new(None);
 
-/// The speech of a run.
+/// Returns the speech of a run.
 ///
 /// # Errors
-/// When the named recording cannot be scored.
+/// Fails if the named recording cannot be scored.
 pub(super) fn prepared(plan: &Plan) -> Result<Arc<Speech>, CellError> {
     let key = (plan.speech.clone(), seconds(plan.size));
-    // Nothing is left half done by a panic: what is there is whole.
+    // A panic leaves no incomplete state here: an existing entry is complete.
     let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((known, speech)) = &*prepared
         && *known == key
@@ -113,7 +113,7 @@ fn load(named: Option<&Path>, seconds: u32) -> Result<Speech, CellError> {
              {SECONDS_PER_SEGMENT} s: use a longer recording"
         )));
     }
-    // Whole intervals of it, repeated or cut.
+    // The speech consists of whole intervals of the recording, repeated or cut.
     let whole = recording.len() - recording.len() % SEGMENT_SAMPLES;
     let pcm: Vec<i16> = recording[..whole]
         .iter()
@@ -132,7 +132,7 @@ fn read(path: &Path) -> Result<Vec<i16>, CellError> {
     Ok(speech.pcm)
 }
 
-/// A named recording's file, which must not be too long to be read.
+/// Reads a named recording's file, which must not be too long.
 pub(in crate::experiment) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
@@ -143,8 +143,8 @@ pub(in crate::experiment) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// The recordings of a folder in the order of their names, one after the other, up to so many
-/// samples; none if the folder has less.
+/// Returns the recordings of a folder in the order of their names, one after the other, up to `samples`; `None` if the
+/// folder has fewer.
 fn recordings(folder: &Path, samples: usize) -> Option<Vec<i16>> {
     let entries = fs::read_dir(folder).ok()?;
     let mut names: Vec<String> = entries
@@ -155,7 +155,7 @@ fn recordings(folder: &Path, samples: usize) -> Option<Vec<i16>> {
     names.sort();
     let mut pcm = Vec::with_capacity(samples);
     for name in names {
-        // A file that cannot be read is as good as one that is not there.
+        // An unreadable file is treated as missing.
         if let Ok(recording) = read(&folder.join(name)) {
             pcm.extend(recording);
             pcm.extend([0; PAUSE_SAMPLES]);

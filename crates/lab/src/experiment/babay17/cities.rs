@@ -1,4 +1,4 @@
-//! Twelve cities, trouble that comes and goes, and sixteen calls between them.
+//! Twelve cities, problems that come and go, and sixteen calls between the cities.
 //!
 //! All schemes of a run live in the same [`world`].
 
@@ -13,12 +13,12 @@ use world::{BETWEEN_S, CALLS, LINKS, NODES, Problem, changes, trouble};
 pub(super) const CITIES: Cities = Cities;
 const ID: &str = "babay17/cities";
 
-/// Misses so soon after a problem has begun are those of the time before it is seen: in whole seconds, from
-/// the one in which it begins, so that at least 3 s of it are among them.
+/// Misses in this time after the beginning of a problem belong to the time before its detection: in whole seconds, from
+/// the second in which it begins, so that they include at least 3 s of it.
 const EARLY_S: u64 = 4;
-/// What targeted redundancy saves at least of what flooding saves over one path.
+/// The least share of flooding's gain over one path that targeted redundancy must achieve.
 const SAVED_PCT: f64 = 99.0;
-/// And what it costs at most of one path.
+/// And its highest cost, as a multiple of one path's.
 const COST: f64 = 2.15;
 
 pub(super) const CLAIMS: &[ClaimText] = &[
@@ -47,7 +47,7 @@ pub(super) const CLAIMS: &[ClaimText] = &[
 
 pub(super) struct Cities;
 
-/// What a run lasts.
+/// Returns the length of a run in seconds.
 pub(super) fn seconds(size: Size) -> u64 {
     match size {
         Size::Quick => 300,
@@ -55,7 +55,7 @@ pub(super) fn seconds(size: Size) -> u64 {
     }
 }
 
-/// The runs, with problems of their own each.
+/// Returns the runs, each with its own problems.
 pub(super) fn runs(size: Size) -> Vec<Cell> {
     let runs = match size {
         Size::Quick => 4,
@@ -66,7 +66,7 @@ pub(super) fn runs(size: Size) -> Vec<Cell> {
         .collect()
 }
 
-/// The runs as scenario files.
+/// Returns the runs as scenario files.
 pub(super) fn scenarios(
     id: &str,
     plan: &Plan,
@@ -91,7 +91,7 @@ fn scenario(scheme: &str, problems: &[Problem], seconds: u64) -> String {
     text + &faults(problems, seconds)
 }
 
-/// The front of a scenario of the cities, with nodes and links.
+/// Returns the first part of a scenario of the cities, with nodes and links.
 pub(super) fn network(name: &str, seconds: u64) -> String {
     let mut text = format!(
         "[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n"
@@ -105,7 +105,7 @@ pub(super) fn network(name: &str, seconds: u64) -> String {
     text
 }
 
-/// What the problems do to links, as a scenario says it.
+/// Returns the effects of the problems on links as the text of a scenario.
 pub(super) fn faults(problems: &[Problem], seconds: u64) -> String {
     let mut text = String::new();
     let all = changes(problems).into_iter();
@@ -123,7 +123,7 @@ pub(super) fn faults(problems: &[Problem], seconds: u64) -> String {
     text
 }
 
-/// Missed packets that were sent in the first seconds of a problem.
+/// Returns the number of missed packets that were sent in the first seconds of a problem.
 fn missed_early(calls: &[crate::scenario::Call], problems: &[Problem], seconds: u64) -> u64 {
     let early = early(problems, seconds).into_iter();
     early
@@ -137,7 +137,7 @@ fn missed_early(calls: &[crate::scenario::Call], problems: &[Problem], seconds: 
         .sum()
 }
 
-/// The first seconds of all problems, each once.
+/// Returns the first seconds of all problems, each once.
 fn early(problems: &[Problem], seconds: u64) -> Vec<u64> {
     let is_early = |second: &u64| {
         let mut starts = problems.iter().map(|p| p.from_s as u64);
@@ -233,13 +233,13 @@ impl Experiment for Cities {
     }
 }
 
-/// What all runs of a kind have together.
+/// Returns the sum over all runs of a kind.
 pub(super) fn sum(rows: &Rows, kind: &str, what: &str) -> f64 {
     let name = format!("{kind} {what}");
     rows.0.iter().map(|row| row.value(&name)).sum()
 }
 
-/// What a kind saves of what the most saves over the least, of all runs together.
+/// Returns a kind's share of the gain of the best scheme over the least one, over all runs together.
 pub(super) fn saved_of(rows: &Rows, kind: &str, (least, most): (&str, &str)) -> f64 {
     let missed = |kind| sum(rows, kind, "missed");
     100.0 * (missed(least) - missed(kind)) / (missed(least) - missed(most))

@@ -1,4 +1,4 @@
-//! Trouble on all links of source and destination.
+//! Problems on all links of source and destination.
 //!
 //! ```text
 //!        .─ a ─.    .─ d ─.
@@ -9,7 +9,7 @@
 //!     0 ── 20 s ─────┴── 2 s ───┴───────────── 20 s + trouble ───┴── 90 s more
 //! ```
 //!
-//! In trouble the edge links lose 20 % in both directions, in bursts of 50 %.
+//! During a problem the edge links lose 20 % in both directions, in bursts of 50 %.
 
 use super::{PACKET_MS, SCHEMES, SOURCE, cost, missed, run, untested};
 use crate::experiment::{
@@ -22,11 +22,12 @@ const DEADLINE_MS: u64 = 65;
 const CALM_S: u64 = 20;
 const REACTION_S: u64 = 2;
 const AGAIN_S: u64 = 90;
-/// Quick, these are 300 000 packets in trouble: 0.02 % of them are 60, with a standard error of some 10.
+/// Number of runs. In a quick run these are 300 000 packets during problems: 0.02 % of them are 60, with a standard
+/// error of some 10.
 const RUNS: u32 = 20;
-/// What targeted redundancy may miss in trouble, after the reaction, in percent.
+/// The largest percentage that targeted redundancy may miss during a problem, after the reaction.
 const MISSED_PCT: f64 = 0.02;
-/// What it may cost in calm, of one path.
+/// Its highest cost without problems, as a multiple of one path's.
 const CALM_COST: f64 = 1.05;
 
 pub(super) const CLAIMS: &[ClaimText] = &[
@@ -55,7 +56,7 @@ pub(super) const CLAIMS: &[ClaimText] = &[
 
 pub(super) struct EdgeTrouble;
 
-/// Seconds of trouble.
+/// Returns the seconds of a problem.
 fn trouble_s(size: Size) -> u64 {
     match size {
         Size::Quick => 300,
@@ -206,7 +207,7 @@ fn missed_pct(rows: &Rows, scheme: &str, phase: &str) -> f64 {
     100.0 * sum("missed") / sum("sent")
 }
 
-/// The mean over the runs, in which almost as many bytes are delivered.
+/// Returns the mean over the runs, which all deliver almost as many bytes.
 fn mean_cost(rows: &Rows, scheme: &str, phase: &str) -> f64 {
     let name = format!("{scheme} {phase} cost");
     rows.0.iter().map(|row| row.value(&name)).sum::<f64>() / rows.0.len() as f64

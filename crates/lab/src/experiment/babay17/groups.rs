@@ -1,7 +1,7 @@
-//! Twelve cities, trouble that comes and goes, and one source with five members: one tree, two trees, and one tree with
-//! targeted second ways.
+//! Twelve cities, problems that come and go, and one source with five members: one tree, two trees, and one tree with
+//! targeted second paths.
 //!
-//! The cities and their problems are those of [`super::cities`]. All kinds of a run live the same problems.
+//! The cities and their problems are those of [`super::cities`]. All kinds of a run have the same problems.
 
 use super::cities::world::{BETWEEN_S, LINKS, Problem, trouble};
 use super::cities::{faults, network, runs, saved_of, scenarios, seconds, sum};
@@ -14,7 +14,7 @@ pub(super) const GROUPS: Groups = Groups;
 const ID: &str = "babay17/groups";
 const SOURCE: &str = "goal";
 
-/// The source and its members: two across the continent, one near by, two beyond oceans.
+/// The source and its members: two across the continent, one nearby, two across oceans.
 const FROM: &str = "new-york";
 const MEMBERS: [&str; 5] = [
     "los-angeles",
@@ -24,16 +24,16 @@ const MEMBERS: [&str; 5] = [
     "hong-kong",
 ];
 const DEADLINE_MS: u64 = 150;
-/// What a group's setting says of ways.
+/// The values of a group's setting for its paths.
 const KINDS: [&str; 3] = ["1", "2", "targeted"];
-/// Without any problem, so long.
+/// Length of the time without any problem.
 const CALM_S: u64 = 60;
 
-/// What targeted second ways save at least of what two trees save over one.
+/// The least share of two trees' gain over one that targeted second paths must achieve.
 const SAVED_PCT: f64 = 90.0;
-/// What they cost at most of one tree.
+/// Their highest cost, as a multiple of one tree's.
 const COST: f64 = 1.3;
-/// What they add at most of what two trees add to the bytes of one.
+/// The largest share of the bytes that two trees add to one which they may add.
 const ADDED_PCT: f64 = 50.0;
 
 pub(super) const CLAIMS: &[ClaimText] = &[
@@ -161,7 +161,7 @@ impl Experiment for Groups {
     }
 }
 
-/// What ways save of what two trees save over one.
+/// Returns the share of two trees' gain over one that a kind of paths achieves.
 fn saved_pct(rows: &Rows, ways: &str) -> f64 {
     saved_of(rows, ways, ("1", "2"))
 }

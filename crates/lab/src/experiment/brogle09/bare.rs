@@ -1,5 +1,5 @@
-//! The second baseline: a bare epoll forwarder in every host, unicast UDP between them. What they
-//! take is what it costs to wake so many processes one after the other.
+//! The second baseline: a bare epoll forwarder in every host, with unicast UDP between them. Their cost is the cost of
+//! waking this many processes one after the other.
 
 use super::site::{ANY, PORT, Site};
 use super::talk::{Ends, Sink};
@@ -9,7 +9,7 @@ use net::epoll::Waker;
 use std::net::UdpSocket;
 use std::thread::JoinHandle;
 
-/// As the nodes'.
+/// The priority of the nodes.
 const PRIORITY: u8 = 10;
 
 /// Running forwarders; they end when this is dropped.
@@ -23,7 +23,7 @@ struct Forwarder {
 }
 
 impl Bare {
-    /// Starts one in every host of the site.
+    /// Starts a forwarder in every host of the site.
     pub(super) fn start(site: &Site) -> Result<Bare, CellError> {
         let mut bare = Bare {
             forwarders: Vec::new(),
@@ -45,14 +45,14 @@ impl Bare {
         Ok(bare)
     }
 
-    /// Ends them, and tells what each has done.
+    /// Ends them, and returns each one's report.
     pub(super) fn stop(mut self) -> Vec<Report> {
         let reports = self.forwarders.iter_mut().map(Forwarder::stop);
         reports.map(Option::unwrap_or_default).collect()
     }
 }
 
-/// The sender at the source, sending to the first host, and a socket at each sink.
+/// Returns the sender at the source, sending to the first host, and a socket at each sink.
 pub(super) fn ends(site: &Site) -> Result<Ends, CellError> {
     let sender = Site::within(site.source(), || connected(site.up(0)))?;
     let mut sinks = Vec::new();
@@ -87,7 +87,7 @@ impl Forwarder {
 }
 
 impl Forwarder {
-    /// What it has done, if it has not failed, nor was stopped before.
+    /// Returns its report, if it has not failed and was not stopped before.
     fn stop(&mut self) -> Option<Report> {
         self.stop.wake();
         self.thread.take()?.join().ok()?.ok()

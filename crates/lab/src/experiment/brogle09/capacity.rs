@@ -1,5 +1,5 @@
-//! How many packets per second are carried at most: trials at rates between one that is carried
-//! and one that is not, until they are close.
+//! The highest rate of packets per second that is carried: a search tries rates between one that is carried and one
+//! that is not, until the two are close.
 
 use super::overlay::{KINDS, Overlay, REFUSED};
 use super::site::{Shape, Site};
@@ -12,21 +12,21 @@ use crate::experiment::{Cell, CellError, Plan, Row, Size};
 
 /// Payloads, in bytes.
 pub(super) const PAYLOADS: [f64; 2] = [32.0, 1_024.0];
-/// Where a search begins.
+/// The rate at which a search begins.
 const START_PPS: u64 = 16_000;
-/// A rate that is not carried gets another chance: the machine may have had something else to do.
+/// A failed rate is tried again: the machine may have done other work.
 const TRIES: usize = 2;
-/// The share of a trial whose latency tells whether a queue has grown by its end.
+/// The share of a trial at whose end the latency shows whether a queue has grown.
 const END_SHARE: usize = 10;
-/// Trials at most, failures counted twice.
+/// Most trials, where failures count twice.
 const TRIALS_MAX: usize = 24;
-/// What was found is not always the most: a machine was busy for longer, or packets come just not fast
-/// enough yet to travel in bursts, which cost less. So rates so much above it are tried once more, and where
-/// one is carried, the search goes on from there.
+/// Rates above a found limit that are tried once more, as factors of it. A found limit is not always the highest: the
+/// machine was busy for longer, or packets arrive just not fast enough to travel in bursts, which cost less. If one of
+/// these rates is carried, the search continues from there.
 const AGAIN: [f64; 3] = [1.25, 1.75, 2.25];
 const SEARCHES_MAX: usize = 3;
 
-/// A cell for each topology and payload.
+/// Returns a cell for each topology and payload.
 pub(super) fn cells() -> Vec<Cell> {
     let cell = |tree| PAYLOADS.map(|payload| at(tree, payload));
     [0.0, 1.0].into_iter().flat_map(cell).collect()
@@ -36,12 +36,12 @@ fn at(tree: f64, payload: f64) -> Cell {
     Cell::at(&[("tree", tree), ("payload", payload), ("capacity", 1.0)])
 }
 
-/// Whether it is one of these cells.
+/// Returns whether a cell is one of these.
 pub(super) fn is_one(cell: &Cell) -> bool {
     cell.parameters.iter().any(|(name, _)| *name == "capacity")
 }
 
-/// Searches for every contender, one after the other.
+/// Searches for each contender, one after the other.
 pub(super) fn measure(plan: &Plan, cell: &Cell) -> Result<Row, CellError> {
     let site = Site::new(Shape::of(cell.parameter("tree")), None)?;
     let payload = cell.parameter("payload") as usize;
@@ -70,7 +70,7 @@ pub(super) fn measure(plan: &Plan, cell: &Cell) -> Result<Row, CellError> {
     Ok(row)
 }
 
-/// The highest rate that is carried.
+/// Returns the highest rate that is carried.
 fn search(plan: &Plan, ends: &Ends, payload: usize, who: &str) -> Result<f64, CellError> {
     ends.open(who)?;
     let seconds = match plan.size {
@@ -114,7 +114,7 @@ fn search(plan: &Plan, ends: &Ends, payload: usize, who: &str) -> Result<f64, Ce
     Ok(best as f64)
 }
 
-/// The highest rate that a search finds that begins `from` a rate, if it is above `best`.
+/// Returns the highest rate of a search that begins at the rate `from`, if it is above `best`.
 fn climb(
     from: u64,
     best: u64,
@@ -129,7 +129,8 @@ fn climb(
     Ok(search.best().max(best))
 }
 
-/// Next to nothing is lost, and no queue grows that only looks like no loss.
+/// Returns whether a rate is carried: next to nothing is lost, and no queue grows, which would only seem to lose
+/// nothing.
 fn is_carried(told: &Told) -> bool {
     let end_is_prompt = told.sinks.iter().all(|sink| {
         let from = sink.latencies_ns.len() - sink.latencies_ns.len() / END_SHARE;

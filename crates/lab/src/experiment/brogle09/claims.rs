@@ -1,11 +1,9 @@
-//! What the paper says: every sentence of [Brogle09 §IV] that holds a number or a comparison, with
-//! the numbers of the abstract, of the set-up (§III) and of the conclusion (§V), and the experiment
-//! that judges it.
+//! The claims of the paper: every sentence of [Brogle09 §IV] that contains a number or a comparison, with the numbers
+//! of the abstract, of the set-up (§III) and of the conclusion (§V), and the experiment that judges it.
 //!
-//! The list is older than the experiments and is not made from their results. "Load N" is a row of
-//! Table I. Where a sentence has no number, the number beside it is our reading, fixed beforehand:
-//! "high losses" and "unacceptable" are more than 1 %, "carried" is less than 0.1 %, "acceptable"
-//! is the paper's own 10 ms.
+//! The list is older than the experiments and does not depend on their results. "Load N" is a row of Table I. If a
+//! sentence has no number, its number here is our reading, fixed beforehand: "high losses" and "unacceptable" are more
+//! than 1 %, "carried" is less than 0.1 %, "acceptable" is the paper's own 10 ms.
 
 use crate::experiment::{ClaimText, claim};
 
@@ -405,7 +403,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "at least incoming streams with 49.6 Mbps can be supported in the tree topology with the same payload",
         "loss < 0.1 % in load 13, tree",
     ),
-    // Beyond the paper: what this project asks of itself beside native multicast.
+    // Beyond the paper: this project's own goals relative to native multicast.
     claim(
         COMPARE,
         "goal-loss",

@@ -1,5 +1,5 @@
-//! The comparison: native multicast, bare forwarders and the overlay side by side, also with loss
-//! on a middle link, and how much each carries at most. [Brogle09 §IV-C, §V]
+//! The comparison: native multicast, bare forwarders and the overlay in the same networks, also with loss on a middle
+//! link, and the highest rate of each. [Brogle09 §IV-C, §V]
 
 use super::capacity;
 use super::far;

@@ -1,5 +1,5 @@
-//! Troubles of the Internet on the middle link, all at once: a round trip, losses, an outage. All contenders cross the
-//! same emulated link.
+//! The impairments of the Internet on the middle link, all at once: a round trip, losses, an outage. All contenders use
+//! the same emulated link.
 
 use super::loads::Load;
 use super::overlay::{BESIDE, INSIDE, Overlay};
@@ -13,20 +13,20 @@ use std::time::Duration;
 
 /// Round trips of the link, in milliseconds.
 pub(super) const ROUND_TRIPS_MS: [f64; 3] = [20.0, 100.0, 200.0];
-/// How long the link is out in the cells with an outage: one in a trial.
+/// Length of the link's outage in the cells with an outage: there is one in a trial.
 pub(super) const OUTAGE_MS: f64 = 250.0;
-/// What the link loses each way, in percent, by independent losses.
+/// Loss of the link in each direction, in percent, by independent losses.
 const LOSS_PCT: f64 = 1.0;
-/// 24.8 Mbit/s in packets of 1024 bytes, which no contender finds much.
+/// The load: 24.8 Mbit/s in packets of 1024 bytes, which is low for every contender.
 const LOAD: f64 = 12.0;
-/// From the beginning of a trial to its outage.
+/// Time from the beginning of a trial to its outage.
 const BEFORE: Duration = Duration::from_millis(1_500);
-/// Nodes learn what a link is like from what crosses it. Choice: so long before the first trial, alike for all
+/// Nodes measure a link from its traffic. Choice: this length of traffic before the first trial, the same for all
 /// contenders.
 const WARM_UP_S: f64 = 4.0;
 const TRIAL_S: f64 = 5.0;
 
-/// A cell for each round trip, without and with outages; a quick run has those of the chain.
+/// Returns a cell for each round trip, without and with outages; a quick run has only those of the chain.
 pub(super) fn cells(size: Size) -> Vec<Cell> {
     let shapes: &[f64] = match size {
         Size::Quick => &[0.0],
@@ -47,19 +47,19 @@ pub(super) fn cells(size: Size) -> Vec<Cell> {
     shapes.iter().flat_map(of_shape).flatten().collect()
 }
 
-/// Whether it is one of these cells.
+/// Returns whether a cell is one of these.
 pub(super) fn is_one(cell: &Cell) -> bool {
     cell.parameters
         .iter()
         .any(|(name, _)| *name == "far_rtt_ms")
 }
 
-/// The share of a trial's packets that are sent during its outage, in percent.
+/// Returns the share of a trial's packets that are sent during its outage, in percent.
 pub(super) fn own_pct(outage_ms: f64) -> f64 {
     100.0 * outage_ms / 1e3 / TRIAL_S
 }
 
-/// Native multicast, bare forwarders, and the overlay by both modes of bridges.
+/// Measures native multicast, bare forwarders, and the overlay with both modes of bridges.
 pub(super) fn measure(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
     native::available()?;
     let rtt_ms = cell.parameter("far_rtt_ms");

@@ -58,7 +58,7 @@ impl Experiment for Fig4 {
     }
 }
 
-/// How many packets a load has, in words.
+/// Describes how many packets a load has.
 pub(super) fn packets(size: Size) -> &'static str {
     match size {
         Size::Full => "Each load has the paper's packet count.",

@@ -1,5 +1,5 @@
-//! Figure 5: loss and latency of IP multicast through the overlay, beside native multicast and
-//! bare forwarders. [Brogle09 §IV-B]
+//! Figure 5: loss and latency of IP multicast through the overlay, compared with native multicast and bare forwarders.
+//! [Brogle09 §IV-B]
 
 use super::fig4::packets;
 use super::figures::{self, Drawn};
@@ -10,7 +10,7 @@ use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, 
 
 /// The figure.
 pub(super) const FIG5: Fig5 = Fig5;
-/// Whose measurements `brogle09/compare` draws too.
+/// The family, whose measurements `brogle09/compare` draws too.
 pub(super) const FAMILY: &str = "brogle09/table1";
 
 /// The experiment.
@@ -68,14 +68,14 @@ impl Experiment for Fig5 {
     }
 }
 
-/// Measures one load: all contenders, back to back.
+/// Measures one load: all contenders, one directly after the other.
 pub(super) fn load(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
     super::overlay::available(&plan.program)?;
     let mut bout = Bout::new(plan, cell, seed)?;
     bout.native()?;
     bout.bare()?;
     for kind in KINDS {
-        // Trees that nodes do not build are missing from the row; the verdicts are about others.
+        // Trees that nodes do not support are missing from the row; the verdicts concern other trees.
         bout.overlay(kind)
             .or_else(|why| why.0.contains(REFUSED).then_some(()).ok_or(why))?;
     }

@@ -5,7 +5,7 @@ use crate::experiment::Rows;
 use crate::plot::{Axis, Chart, Mark, Series};
 
 const PAYLOADS: [f64; 3] = [32.0, 512.0, 1_024.0];
-/// The table's highest bandwidth, with some room.
+/// The table's highest bandwidth, with some margin.
 const MBPS_MAX: f64 = 90.0;
 
 /// One contender's line for each payload.
@@ -13,11 +13,11 @@ const MBPS_MAX: f64 = 90.0;
 pub(super) struct Drawn {
     /// The prefix of its numbers: `native`.
     pub(super) who: &'static str,
-    /// What it is called in the legend.
+    /// Its name in the legend.
     pub(super) name: &'static str,
 }
 
-/// The four drawings of a figure: loss and latency of the chain, then of the tree.
+/// Returns the four drawings of a figure: loss and latency of the chain, then of the tree.
 pub(super) fn four(rows: &Rows, drawn: &[Drawn]) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (tree, place) in [(0.0, "chain"), (1.0, "tree, P6")] {
@@ -55,7 +55,7 @@ fn lines(rows: &Rows, tree: f64, drawn: &[Drawn], value: &str) -> Vec<Series> {
     all
 }
 
-/// A chart over the bandwidth whose y axis holds all its points, but for those above `limit`.
+/// Returns a chart over the bandwidth whose y axis covers all its points, except those above `limit`.
 fn chart(title: String, label: &'static str, limit: f64, series: Vec<Series>) -> Chart {
     let points = series.iter().flat_map(|series| &series.points);
     let most = points.map(|point| point.1).fold(0.0, f64::max);

@@ -1,13 +1,13 @@
-//! Figures 4 and 5 on hosts as slow as the paper's: wires of 100 Mbit/s, and for each host a share of a processor.
+//! Figures 4 and 5 on hosts as slow as the paper's: wires of 100 Mbit/s, and a share of a processor for each host.
 //! [Brogle09 §III-A, §IV]
 //!
 //! ```text
 //!   host P1: node, so much of a processor ── 100 Mbit/s ── host P2 … each with a queue behind it
 //! ```
 //!
-//! On this machine's processors nodes carry every load of Table I, so nothing of the paper's limits shows. How slow a
-//! host has to be for them is the one number that is chosen here: the share at which the chain carries what the
-//! paper's did, 10 Mbit/s of 32 bytes and not 24.8. All else is put to the test at that share.
+//! With this machine's full processors, nodes carry every load of Table I, so the paper's limits do not show. The
+//! necessary slowness of a host is the one number that is chosen here: the share at which the chain carries the paper's
+//! limit, 10 Mbit/s of 32 bytes and not 24.8. Everything else is tested at that share.
 
 use super::loads::{LOADS, Load};
 use super::native;
@@ -26,15 +26,15 @@ use crate::stats::{every, most};
 pub(super) const KNEES: Knees = Knees;
 const ID: &str = "brogle09/knees";
 const WIRE_KBIT: u64 = 100_000;
-/// Choice: 256 KiB, 21 ms of such a wire; the paper does not tell of its queues.
+/// Choice: 256 KiB, 21 ms of such a wire; the paper does not mention its queues.
 const QUEUE_BYTES: u64 = 256 << 10;
-/// Every host's share of a processor that is tried, in percent.
+/// The shares of a processor per host that are tried, in percent.
 const QUICK_PCT: [f64; 3] = [10.0, 20.0, 30.0];
 const FULL_PCT: [f64; 6] = [5.0, 10.0, 15.0, 20.0, 30.0, 40.0];
-/// Bare loads on the wires alone: the kernel forwards, in no process's share.
+/// Marks loads on the wires alone: the kernel forwards, and no process needs a share.
 const NATIVE: f64 = 100.0;
 
-/// What the paper says of limits.
+/// The paper's claims about limits.
 pub(crate) const CLAIMS: &[ClaimText] = &[
     claim(
         ID,
@@ -176,7 +176,7 @@ impl Experiment for Knees {
     }
 }
 
-/// The rows, to be asked.
+/// The rows, with queries.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
     rows: &'a Rows,
@@ -201,7 +201,8 @@ impl Seen<'_> {
         shares
     }
 
-    /// The least share at which the chain's limit is the paper's; if there is none, the one whose limit is next above.
+    /// Returns the least share at which the chain's limit is the paper's; if there is none, the share whose limit is
+    /// the next above.
     fn share(self) -> f64 {
         let shares = self.shares();
         let carries = |share: &&f64| self.loss(0.0, **share, 3) < CARRIED_PCT;
@@ -214,7 +215,7 @@ impl Seen<'_> {
         format!("{share} % of a processor: {} % lost", words.join(", "))
     }
 
-    /// Every load of `carried` arrives and of every load of `lost` too little does.
+    /// Judges whether every load of `carried` arrives, and too little of every load of `lost`.
     fn verdict(
         self,
         claim: &'static str,
@@ -226,7 +227,7 @@ impl Seen<'_> {
             nos.iter().map(|no| self.loss(tree, share, *no)).collect()
         };
         let holds = every(&each(carried), |pct| *pct < CARRIED_PCT)
-            // There may be no load that is to be lost.
+            // The list of loads that must be lost may be empty.
             && each(lost).iter().all(|pct| *pct > HIGH_PCT);
         Verdict::of(
             claim,

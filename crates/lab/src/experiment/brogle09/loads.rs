@@ -13,7 +13,7 @@ pub(super) struct Load {
     pub(super) data: usize,
     /// Megabits of such packets per second.
     pub(super) mbps: f64,
-    /// Packets that the paper sends.
+    /// Number of packets that the paper sends.
     pub(super) packets: u64,
 }
 
@@ -46,26 +46,26 @@ pub(super) const LOADS: [Load; 15] = [
     load(15, 1_024, 1_071, 84.8, 50_000),
 ];
 
-/// A quick run sends one packet in so many of the paper's: about a second per load.
+/// A quick run sends one of this many of the paper's packets: about a second per load.
 const QUICK_SHARE: u64 = 5;
-/// But so many at least: less would say nothing about loss.
+/// Least number of packets of a quick run: fewer would not measure the loss.
 const QUICK_PACKETS_MIN: u64 = 200;
 
 impl Load {
-    /// The load of a number.
+    /// Returns the load with a number.
     pub(super) fn numbered(no: f64) -> Load {
         let found = LOADS.iter().find(|load| f64::from(load.no) == no);
         *found.expect("the experiment made this cell")
     }
 
-    /// Packets per second.
-    // Choice: bandwidth over the packet's bits, after which each load takes the same five seconds
-    // that its packet count says. The column of gaps at 100 Mbit/s comes to 4 to 14 % more.
+    /// Returns the packets per second.
+    // Choice: bandwidth over the packet's bits, which gives each load the five seconds that follow from its packet
+    // count. The column of gaps at 100 Mbit/s gives 4 to 14 % more.
     pub(super) fn rate_pps(&self) -> f64 {
         self.mbps * 1e6 / (8.0 * self.data as f64)
     }
 
-    /// Packets that a run sends.
+    /// Returns the number of packets that a run sends.
     pub(super) fn packets(&self, size: Size) -> u64 {
         match size {
             Size::Full => self.packets,

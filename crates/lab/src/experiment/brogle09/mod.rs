@@ -15,7 +15,7 @@
 //! | knees | the loads on wires of 100 Mbit/s and hosts with a share of a processor |
 //! | pastry | production nodes of `scribe` on generated networks: routes, trees, failures, state |
 //!
-//! All but `pastry`, which is virtual, is real time in network namespaces and needs root.
+//! All experiments except `pastry`, which is virtual, run in real time in network namespaces and need root.
 
 mod bare;
 mod capacity;

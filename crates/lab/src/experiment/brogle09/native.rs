@@ -1,5 +1,4 @@
-//! Native IP multicast: static routes by smcrouted in every host, forwarding by the kernel.
-//! [Brogle09 §III-A]
+//! Native IP multicast: smcrouted sets static routes in every host, and the kernel forwards. [Brogle09 §III-A]
 
 use super::site::{GROUP, PORT, Site, failed};
 use super::talk::{Ends, Sink, group_sender, group_sink};
@@ -11,18 +10,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "smcrouted";
-/// A route is there some ten milliseconds after the daemon has started.
+/// How long to wait: a route exists some ten milliseconds after the daemon has started.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// Daemons with their routes; they end when this is dropped.
 pub(super) struct Native {
     daemons: Vec<Child>,
-    // The last to be dropped: the daemons' files are in it.
+    // This field is dropped last: it holds the daemons' files.
     scratch: Scratch,
 }
 
-/// Whether the daemon is installed.
+/// Checks whether the daemon is installed.
 pub(super) fn available() -> Result<(), CellError> {
     let found = Command::new(DAEMON)
         .arg("-v")
@@ -61,7 +60,8 @@ impl Native {
         let config = config(site.incoming(host), &site.outgoing(host), site);
         crate::files::write(&file("conf"), config.as_bytes())?;
         let mut command = site.node(host).command(DAEMON)?;
-        // Ready files would be in a folder of the system's; all of ours have names of ours.
+        // Ready files would be in a folder of the system, so this option is not used; all files have names of this
+        // process.
         command
             .args(["-n", "-N", "-l", "err", "-i", &format!("sinew-lab-{host}")])
             .arg("-f")
@@ -107,7 +107,7 @@ impl Native {
 impl Drop for Native {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // Fails for one that has ended already. Its routes go with its socket.
+            // This fails for a process that has already ended. Its routes disappear with its socket.
             let _ = daemon.kill();
         }
         for daemon in &mut self.daemons {
@@ -116,7 +116,7 @@ impl Drop for Native {
     }
 }
 
-/// A daemon's configuration: one static route, on these interfaces only.
+/// Returns a daemon's configuration: one static route, on these interfaces only.
 fn config(incoming: &str, outgoing: &[String], site: &Site) -> String {
     let mut text = format!("phyint {incoming} enable\n");
     for name in outgoing {
@@ -130,12 +130,12 @@ fn config(incoming: &str, outgoing: &[String], site: &Site) -> String {
     text
 }
 
-/// Routes in the kernel's table of them, which has a line of titles.
+/// Counts the routes in the kernel's table, which has a line of titles.
 fn routes(table: &str) -> usize {
     table.lines().skip(1).count()
 }
 
-/// The sender at the source, and a member of the group at each sink.
+/// Returns the sender at the source, and a member of the group at each sink.
 pub(super) fn ends(site: &Site) -> Result<Ends, CellError> {
     let source = site.source();
     source

@@ -1,6 +1,5 @@
-//! The overlay: a node process in every host, with a bridge where the source and the leaves
-//! are, that captures and injects IP multicast by a TAP interface. Sender and receivers are plain
-//! multicast programs on those interfaces.
+//! The overlay: a node process in every host, with a bridge at the source and at the leaves that captures and injects
+//! IP multicast through a TAP interface. Sender and receivers are plain multicast programs on those interfaces.
 //!
 //! ```text
 //!   sender ─ TAP ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ TAP ─ sink        the bridge in the node
@@ -22,43 +21,43 @@ use std::process::{Child, Command, Stdio};
 use tools::interrupt::Interrupt;
 
 const UDP_PORT: u16 = 8_100;
-/// What is said of trees that this build's nodes do not build.
+/// The text about trees that this build's nodes do not support.
 pub(super) const REFUSED: &str = "are refused by the node";
 /// The interface of a node's bridge.
 const TAP: &str = "mc0";
 
-/// Who builds the group's tree.
+/// The builder of the group's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trees {
     LinkState,
     Scribe,
 }
 
-/// Where bridges live.
+/// The place of the bridges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bridges {
-    /// In the node's own loop.
+    /// The node's own loop.
     Inside,
-    /// Processes of their own, clients of their nodes.
+    /// Separate processes, which are clients of their nodes.
     Beside,
 }
 
-/// An overlay that takes part in the comparison.
+/// A kind of overlay in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// What its numbers begin with.
+    /// The prefix of its numbers.
     pub(super) name: &'static str,
     pub(super) trees: Trees,
     pub(super) bridges: Bridges,
 }
 
-/// As an operator who wants speed has it: what the claims are about.
+/// The configuration of an operator who wants speed, which the claims concern.
 pub(super) const INSIDE: Kind = Kind {
     name: "overlay",
     trees: Trees::LinkState,
     bridges: Bridges::Inside,
 };
-/// The same with bridges of their own.
+/// The same with bridges as separate processes.
 pub(super) const BESIDE: Kind = Kind {
     name: "beside",
     trees: Trees::LinkState,
@@ -70,7 +69,7 @@ pub(super) const SCRIBE: Kind = Kind {
     trees: Trees::Scribe,
     bridges: Bridges::Inside,
 };
-/// All of them.
+/// All kinds.
 pub(super) const KINDS: [Kind; 3] = [INSIDE, BESIDE, SCRIBE];
 
 /// Running nodes; they end when this is dropped.
@@ -79,11 +78,11 @@ pub(super) struct Overlay {
     bridges: Vec<Child>,
     fleet: Fleet,
     shape: Shape,
-    /// Each host's own, if hosts have one: gone after its processes.
+    /// The quota of each host, if hosts have one: removed after its processes.
     quotas: Vec<Quota>,
 }
 
-/// Whether this program has what the overlay's half needs.
+/// Checks whether this program supports what the overlay needs.
 pub(super) fn available(program: &Path) -> Result<(), CellError> {
     let help = Command::new(program)
         .args(["gateway", "multicast", "--help"])
@@ -102,12 +101,12 @@ pub(super) fn available(program: &Path) -> Result<(), CellError> {
 }
 
 impl Overlay {
-    /// Starts nodes and bridges, and waits until the nodes know ways to each other.
+    /// Starts nodes and bridges, and waits until the nodes have routes to each other.
     pub(super) fn start(program: &Path, site: &Site, kind: Kind) -> Result<Overlay, CellError> {
         Overlay::on_hosts(program, site, kind, None)
     }
 
-    /// The same on hosts whose processes have so much of one of this machine's processors, in percent, if given.
+    /// Starts them on hosts whose processes have this share of one of this machine's processors, in percent, if given.
     pub(super) fn on_hosts(
         program: &Path,
         site: &Site,
@@ -152,7 +151,7 @@ impl Overlay {
                 neighbors: above.into_iter().chain(below).map(beside).collect(),
                 cpu: None,
                 inside: Some(site.node(host)),
-                // The kernel holds back no thread that has real-time priority.
+                // The kernel does not limit threads with real-time priority.
                 realtime: percent.is_none(),
                 paper: false,
                 settings: &[],
@@ -202,7 +201,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// How long packets of the group are waited for.
+    /// Sets how long nodes wait for packets of the group.
     pub(super) fn set_deadline(&self, deadline_ms: u64) -> Result<(), CellError> {
         let set =
             json!({"cmd": "group_set", "group": GROUP.to_string(), "deadline_ms": deadline_ms});
@@ -210,7 +209,7 @@ impl Overlay {
         answer.map(drop).map_err(told)
     }
 
-    /// Says who builds the group's tree, at one node: the others learn it before anybody joins.
+    /// Sets the builder of the group's tree at one node: the others learn it before any member joins.
     fn choose(&self, trees: Trees) -> Result<(), CellError> {
         let tree = match trees {
             Trees::LinkState => return Ok(()),
@@ -222,7 +221,7 @@ impl Overlay {
         answer.map(drop).map_err(refused)
     }
 
-    /// The sender on the first host's TAP interface, and a member of the group on each leaf's.
+    /// Returns the sender on the first host's TAP interface, and a member of the group on each leaf's.
     pub(super) fn ends(&self, site: &Site) -> Result<Ends, CellError> {
         let first = site.node(0);
         wait_for_interface(site, 0)?;
@@ -241,13 +240,13 @@ impl Overlay {
         Ends::new(sender, sinks)
     }
 
-    /// What the middle node's process has used so far.
+    /// Returns what the middle node's process has used so far.
     pub(super) fn middle_usage(&self) -> Result<Usage, CellError> {
         let node = self.fleet.node(self.shape.middle());
         node.usage().map_err(told)
     }
 
-    /// Fails, with what its log says, if a process has ended.
+    /// Fails, with the process's log, if a process has ended.
     pub(super) fn check(&mut self) -> Result<(), CellError> {
         self.fleet.check().map_err(told)?;
         for bridge in &mut self.bridges {
@@ -262,7 +261,7 @@ impl Overlay {
 impl Drop for Overlay {
     fn drop(&mut self) {
         for bridge in &mut self.bridges {
-            // Fails for one that has ended already.
+            // This fails for a process that has already ended.
             let _ = bridge.kill();
         }
         for bridge in &mut self.bridges {
@@ -271,7 +270,7 @@ impl Drop for Overlay {
     }
 }
 
-/// Where the source and the leaves are.
+/// Returns the hosts at the source and the leaves.
 fn ends(shape: Shape) -> Vec<usize> {
     [0].into_iter().chain(shape.leaves()).collect()
 }
@@ -298,7 +297,7 @@ fn wait_for_interface(site: &Site, host: usize) -> Result<(), CellError> {
     }
 }
 
-/// The address of a host's TAP interface.
+/// Returns the address of a host's TAP interface.
 fn tap_address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 94, host as u8, 1)
 }

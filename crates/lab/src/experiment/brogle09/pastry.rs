@@ -1,5 +1,5 @@
-//! What the overlay's structure costs: Pastry's routes and Scribe's trees against shortest paths and
-//! link-state source trees. [Brogle09 §I]
+//! The cost of the overlay's structure: Pastry's routes and Scribe's trees compared with shortest paths and link-state
+//! source trees. [Brogle09 §I]
 //!
 //! ```text
 //!   routers (transit-stub, Waxman) ─▶ hosts on them ─▶ production nodes enter one by one
@@ -11,7 +11,7 @@
 //!                                                             └─▶ one node in 100 000 groups
 //! ```
 //!
-//! The nodes are those of production, with messages that take the time of the shortest path.
+//! The nodes are production nodes; messages take the time of the shortest path.
 
 mod claims;
 mod measure;
@@ -29,16 +29,16 @@ use world::World;
 /// The experiment.
 pub(super) const PASTRY: Pastry = Pastry;
 
-/// Sizes of the rings.
+/// Sizes of the rings: numbers of nodes.
 const QUICK_NODES: [u32; 3] = [100, 500, 2_000];
 const FULL_NODES: [u32; 4] = [100, 1_000, 4_000, 10_000];
-/// Nodes of which a tenth dies.
+/// Numbers of nodes in the cells in which a tenth fails.
 const CHURN_NODES: (u32, u32) = (500, 2_000);
-/// Groups of one node, and nodes around it.
+/// The number of groups of one node, and the number of nodes around it.
 const MANY_GROUPS: u32 = 100_000;
 const MANY_NODES: u32 = 64;
 
-/// What a cell measures, as its coordinate `part`.
+/// The measurements of a cell, as its coordinate `part`.
 const SHAPE: f64 = 0.0;
 const CHURN: f64 = 1.0;
 const GROUPS: f64 = 2.0;
@@ -70,7 +70,7 @@ impl Experiment for Pastry {
 
     fn cells(&self, size: Size) -> Vec<Cell> {
         let mut cells = Vec::new();
-        // The longest first, so that the cores end together.
+        // The longest cells come first, so that all cores end at about the same time.
         for nodes in nodes(size).iter().rev() {
             for waxman in [0.0, 1.0] {
                 cells.push(Cell::at(&[
@@ -136,7 +136,7 @@ fn nodes(size: Size) -> &'static [u32] {
     }
 }
 
-/// The rows of one network, by size of the ring.
+/// Returns the rows of one network, by size of the ring.
 fn line(rows: &Rows, waxman: f64, name: &str) -> Vec<(f64, f64)> {
     let at = [("part", SHAPE), ("waxman", waxman)];
     rows.line(&at, "nodes", name)
@@ -160,7 +160,7 @@ fn over_nodes(
             name: (*name).into(),
             color: i as u8,
             mark: Mark::Line,
-            // Sizes are far apart: the axis has their logarithm.
+            // The sizes are far apart, so the axis has their logarithm.
             points: line(rows, *waxman, value)
                 .into_iter()
                 .map(|(nodes, y)| (nodes.log10(), y))
@@ -252,7 +252,7 @@ fn served(rows: &Rows) -> Chart {
 mod tests {
     use super::*;
 
-    /// A cell of a ring that is small enough for a test.
+    /// Measures a cell of a ring that is small enough for a test.
     fn measure(parameters: &[(&'static str, f64)], seed: u64) -> Row {
         let plan = Plan {
             size: Size::Quick,

@@ -10,14 +10,12 @@
 //!                        └─ P1 ─ sink
 //! ```
 //!
-//! The tree of Figure 3 is not described in words beyond: seven hosts, the longest branch of four,
-//! three hosts with an out-degree of two and four with one, leaves P1, P4, P6 and P7. Choice: the
-//! caterpillar above, which is the only tree of seven in which each branching host lies on the
-//! longest branch.
+//! The text describes the tree of Figure 3 only by these properties: seven hosts, a longest branch of four, three hosts
+//! with an out-degree of two and four with one, leaves P1, P4, P6 and P7. Choice: the caterpillar above, which is the
+//! only tree of seven in which each branching host lies on the longest branch.
 //!
-//! Hosts know only their neighbours: whoever carries packets further does it hop by hop. One link
-//! in the middle of the longest branch can be emulated, to lose packets: then its two interfaces are
-//! TAP devices with `sinew emulate` between them.
+//! Hosts know only their neighbours: packets are carried further hop by hop. One link in the middle of the longest
+//! branch can be emulated, to lose packets: then its two interfaces are TAP devices with `sinew emulate` between them.
 
 use crate::experiment::CellError;
 use base::impair::Model;
@@ -27,14 +25,14 @@ use tools::emulate::bridge::Bridge;
 use tools::emulate::end::{self, End};
 use tools::emulate::{Options, Place};
 
-/// The longest packet here is 1024 bytes of payload in 150 of headers and seals.
+/// The longest packet here has 1024 bytes of payload and 150 of headers and seals.
 const MTU: usize = 1_500;
-/// What the interfaces of an emulated link are called.
+/// Name of the interfaces of an emulated link.
 const EMULATED: &str = "emu";
-/// What the way towards the source is called on every host.
+/// Name of the interface towards the source on every host.
 const UP: &str = "above";
 
-/// Which topology.
+/// The topologies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Chain,
@@ -45,7 +43,7 @@ pub(super) enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) name: &'static str,
-    /// Where its packets come from; the source for the first.
+    /// The host that its packets come from; `None` for the first, which gets them from the source.
     pub(super) parent: Option<usize>,
 }
 
@@ -70,7 +68,7 @@ const TREE: [Host; 7] = [
 ];
 
 impl Shape {
-    /// From a cell's coordinate.
+    /// Returns the topology of a cell's coordinate.
     pub(super) fn of(tree: f64) -> Shape {
         match tree == 0.0 {
             true => Shape::Chain,
@@ -78,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// Its hosts, parents before children; the first is the one behind the source.
+    /// Returns its hosts, parents before children; the first is the one next to the source.
     pub(super) fn hosts(self) -> &'static [Host] {
         match self {
             Shape::Chain => &CHAIN,
@@ -86,20 +84,20 @@ impl Shape {
         }
     }
 
-    /// The hosts behind a host.
+    /// Returns the hosts after a host.
     pub(super) fn children(self, of: usize) -> impl Iterator<Item = usize> {
         let hosts = self.hosts();
         (0..hosts.len()).filter(move |host| hosts[*host].parent == Some(of))
     }
 
-    /// Hosts with nobody behind them but a sink.
+    /// Returns the hosts that have only a sink after them.
     pub(super) fn leaves(self) -> Vec<usize> {
         let all = 0..self.hosts().len();
         all.filter(|host| self.children(*host).next().is_none())
             .collect()
     }
 
-    /// The leaf whose measurements are drawn: the chain's only one, the tree's P6 as in the paper.
+    /// Returns the leaf whose measurements are drawn: the chain's only one, the tree's P6 as in the paper.
     pub(super) fn drawn(self) -> &'static str {
         match self {
             Shape::Chain => "P4",
@@ -107,15 +105,14 @@ impl Shape {
         }
     }
 
-    /// The host in the middle of the longest branch: P3, whose way from its parent is the
-    /// chain's middle link.
+    /// Returns the host in the middle of the longest branch: P3. The link from its parent is the chain's middle link.
     pub(super) fn middle(self) -> usize {
         let found = self.hosts().iter().position(|host| host.name == "P3");
         found.expect("both topologies have a P3")
     }
 
-    /// The host at the far end of the link that can be made to lose packets: the middle one of the
-    /// three on the longest branch.
+    /// Returns the host at the far end of the link that can be made lossy: the middle one of the three on the longest
+    /// branch.
     pub(super) fn behind_lossy(self) -> usize {
         match self {
             Shape::Chain => self.middle(),
@@ -123,19 +120,19 @@ impl Shape {
         }
     }
 
-    /// Copies that all hosts together send of a packet, those to sinks included.
+    /// Returns the number of copies that all hosts together send of a packet, including those to sinks.
     pub(super) fn copies(self) -> usize {
         self.hosts().len() - 1 + self.leaves().len()
     }
 }
 
-/// The running networks. They go when this is dropped.
+/// The running networks. Dropping this removes them.
 pub(super) struct Site {
     pub(super) shape: Shape,
     emulated: Option<Emulated>,
     nodes: Vec<Namespace>,
     source: Namespace,
-    /// One for each leaf, in their order.
+    /// One sink for each leaf, in their order.
     sinks: Vec<Namespace>,
 }
 
@@ -145,8 +142,7 @@ struct Emulated {
 }
 
 impl Site {
-    /// Makes the networks; the lossy link is an emulated one if `seed` is given, and loses nothing
-    /// yet.
+    /// Creates the networks; the lossy link is an emulated one if `seed` is given, and loses nothing yet.
     pub(super) fn new(shape: Shape, seed: Option<u64>) -> Result<Site, CellError> {
         net::netns::available().map_err(|why| {
             CellError(format!("the experiment needs namespaces of its own: {why}"))
@@ -154,14 +150,14 @@ impl Site {
         let space = |_| -> Result<Namespace, SetupError> {
             let space = Namespace::new()?;
             for (name, value) in [
-                // What comes from a source that a host has no route to is forwarded all the same.
+                // A host also forwards packets from a source to which it has no route.
                 ("net/ipv4/conf/all/rp_filter", "0"),
                 ("net/ipv4/conf/default/rp_filter", "0"),
                 ("net/ipv4/ip_forward", "1"),
             ] {
                 space.sysctl(name, value)?;
             }
-            // Kernels without IPv6 have no such noise.
+            // Kernels without IPv6 do not send such packets anyway.
             let _ = space.sysctl("net/ipv6/conf/default/disable_ipv6", "1");
             Ok(space)
         };
@@ -204,7 +200,7 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the emulated link like this, there and back.
+    /// Sets the model of the emulated link in both directions.
     pub(super) fn impair(&self, words: &str) {
         let model: Model = words.parse().expect("the words are this experiment's own");
         if let Some(emulated) = &self.emulated {
@@ -213,7 +209,7 @@ impl Site {
         }
     }
 
-    /// Makes wires of all links but an emulated one: each end sends so fast at most, out of a queue of so many bytes.
+    /// Makes all links except an emulated one like wires: each end has a highest rate, and a queue of this many bytes.
     pub(super) fn wires(&self, rate_kbit: u64, queue_bytes: u64) -> Result<(), CellError> {
         let shape = |space: &Namespace, name: &str| space.shape(name, rate_kbit, queue_bytes);
         shape(&self.source, &down(0)).map_err(failed)?;
@@ -230,37 +226,37 @@ impl Site {
         Ok(())
     }
 
-    /// The network of a host.
+    /// Returns the network of a host.
     pub(super) fn node(&self, host: usize) -> &Namespace {
         &self.nodes[host]
     }
 
-    /// The network of the source.
+    /// Returns the network of the source.
     pub(super) fn source(&self) -> &Namespace {
         &self.source
     }
 
-    /// The networks of the sinks, in the order of the leaves.
+    /// Returns the networks of the sinks, in the order of the leaves.
     pub(super) fn sinks(&self) -> &[Namespace] {
         &self.sinks
     }
 
-    /// The address of a host towards where its packets come from.
+    /// Returns the address of a host on the side where packets arrive.
     pub(super) fn up(&self, host: usize) -> Ipv4Addr {
         address(net(host), 2)
     }
 
-    /// The source's own address.
+    /// Returns the source's own address.
     pub(super) fn source_address(&self) -> Ipv4Addr {
         address(net(0), 1)
     }
 
-    /// The address of the sink of a leaf.
+    /// Returns the address of the sink of a leaf.
     pub(super) fn sink_address(&self, leaf: usize) -> Ipv4Addr {
         address(SINKS + leaf as u8, 2)
     }
 
-    /// The interface of a host by which packets come.
+    /// Returns the interface of a host at which packets arrive.
     pub(super) fn incoming(&self, host: usize) -> &'static str {
         match self.emulated.is_some() && host == self.shape.behind_lossy() {
             true => EMULATED,
@@ -268,7 +264,7 @@ impl Site {
         }
     }
 
-    /// The interfaces of a host by which packets leave it.
+    /// Returns the interfaces of a host from which packets leave it.
     pub(super) fn outgoing(&self, host: usize) -> Vec<String> {
         let name = |child: usize| match self.incoming(child) {
             EMULATED => EMULATED.to_owned(),
@@ -293,15 +289,15 @@ impl Site {
 
 /// The interface of a leaf towards its sink.
 const SINK: &str = "to-sink";
-/// Third numbers of the sinks' addresses begin here.
+/// The third number of the sinks' addresses begins here.
 const SINKS: u8 = 100;
 
-/// The interface towards a child; the source's towards the first host.
+/// Returns the name of the interface towards a child; the source's is the one towards the first host.
 fn down(child: usize) -> String {
     format!("to-{child}")
 }
 
-/// The third number of the addresses on the way into a host.
+/// Returns the third number of the addresses on the link into a host.
 fn net(host: usize) -> u8 {
     host as u8
 }
@@ -342,16 +338,16 @@ impl Emulated {
     }
 }
 
-/// A step of setting up failed.
+/// Makes an error from a failed step of the setup.
 pub(super) fn failed(error: SetupError) -> CellError {
     CellError(error.to_string())
 }
 
-/// A group of the paper's kind: in the block that stays within an organisation.
+/// The group, as in the paper: in the block that stays within an organisation.
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
-/// Where the group's packets go.
+/// The port of the group's packets.
 pub(super) const PORT: u16 = 5_004;
-/// Any address, the same port.
+/// Any address with that port.
 pub(super) const ANY: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
 
 #[cfg(test)]

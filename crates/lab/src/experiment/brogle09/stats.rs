@@ -1,4 +1,4 @@
-//! What a stream's arrivals come to: loss and latencies, with and without the outliers.
+//! The statistics of a stream's arrivals: loss and latencies, with and without the outliers.
 
 use super::talk::{ABSENT, Arrivals, Told};
 use crate::experiment::Row;
@@ -6,7 +6,7 @@ use crate::stats::mean_and_error;
 use std::collections::BTreeSet;
 
 /// "Latency w/o 5% outliers" [Brogle09 Fig. 4, 5].
-// Choice: the paper does not say which; the slowest 5 % are left out.
+// Choice: the paper does not say which outliers; the slowest 5 % are left out.
 const KEPT: f64 = 0.95;
 
 /// Latencies in microseconds.
@@ -19,7 +19,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// Of values in nanoseconds, in order; all NaN if there are none.
+    /// Computes the latency of values in nanoseconds, in order; all NaN if there are none.
     fn of(sorted_ns: &[u32]) -> Latency {
         let n = sorted_ns.len() as f64;
         let us = |ns: &u32| f64::from(*ns) / 1e3;
@@ -38,7 +38,7 @@ impl Latency {
     }
 }
 
-/// All of them, and without the slowest 5 %.
+/// Returns the latency of all packets, and of those without the slowest 5 %.
 pub(super) fn latencies(arrivals: &Arrivals) -> [Latency; 2] {
     let all = arrivals.latencies_ns.iter().copied();
     let mut arrived: Vec<u32> = all.filter(|ns| *ns != ABSENT).collect();
@@ -47,21 +47,21 @@ pub(super) fn latencies(arrivals: &Arrivals) -> [Latency; 2] {
     [Latency::of(&arrived), Latency::of(&arrived[..kept])]
 }
 
-/// Share that did not arrive, in percent.
+/// Returns the share that did not arrive, in percent.
 pub(super) fn loss_pct(told: &Told, arrivals: &Arrivals) -> f64 {
     100.0 * told.sent.saturating_sub(arrivals.arrived) as f64 / told.sent.max(1) as f64
 }
 
-/// The largest loss of all sinks, in percent.
+/// Returns the largest loss of all sinks, in percent.
 pub(super) fn worst_loss_pct(told: &Told) -> f64 {
     let losses = told.sinks.iter().map(|sink| loss_pct(told, sink));
     losses.fold(0.0, f64::max)
 }
 
-/// Numbers whose standard error over the trials is told beside their mean.
+/// Numbers that are reported with the standard error of their mean over the trials.
 const WITH_ERROR: [&str; 4] = ["worst_loss_pct", "p50_us", "p99_us", "mean_95_us"];
 
-/// Writes what `who` did in some trials into a row, the mean of each number: `native_p50_us` of the sink that is
+/// Writes the results of `who` in some trials into a row, the mean of each number: `native_p50_us` of the sink that is
 /// drawn, and `native_P6_loss_pct` and so on of each. `native_p50_us_error` is a standard error.
 pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
     let of_one = |told: &Told| {
@@ -76,7 +76,7 @@ pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
         .map(|(name, _)| name)
         .collect();
     for name in names {
-        // Unknown of one trial, unknown of all.
+        // A number that is unknown in one trial is unknown in the mean.
         let values: Vec<f64> = each.iter().map(|one| one.value(name)).collect();
         let (mean, error) = mean_and_error(&values);
         let is_with_error = WITH_ERROR.iter().any(|end| name == format!("{who}_{end}"));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn outliers_are_the_slowest_twentieth_and_what_is_lost_has_no_latency() {
-        // 1 to 100 µs, the slowest first, and 25 that never came.
+        // There are latencies of 1 to 100 µs, the slowest first, and 25 packets that never arrived.
         let mut latencies_ns: Vec<u32> = (1..=100).rev().map(|us| us * 1_000).collect();
         latencies_ns.extend([ABSENT; 25]);
         let sink = arrivals(latencies_ns);

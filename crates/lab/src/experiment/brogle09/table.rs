@@ -9,7 +9,7 @@ use super::{bare, native};
 use crate::bench::usage;
 use crate::experiment::{Cell, CellError, Plan, Row, Size};
 
-/// What the lossy link does, there and back, in the cells that have one.
+/// The impairment of the lossy link, in both directions, in the cells that have one.
 const LOSSY: &str = "loss=1%";
 /// How often each contender carries a load.
 const TRIALS_QUICK: usize = 3;
@@ -17,14 +17,14 @@ const TRIALS_FULL: usize = 5;
 /// Loads that a quick run measures over the lossy link: one of each payload, none near any limit.
 const LOSSY_QUICK: [u32; 3] = [2, 7, 12];
 
-/// A cell for each load of the table, over both topologies.
+/// Returns a cell for each load of the table, over both topologies.
 pub(super) fn cells() -> Vec<Cell> {
     let shapes = [0.0, 1.0].into_iter();
     let all = shapes.flat_map(|tree| LOADS.iter().map(move |load| (tree, load)));
     all.map(|(tree, load)| cell(tree, load, 0.0)).collect()
 }
 
-/// The same with loss on a middle link.
+/// Returns the same cells with loss on a middle link.
 pub(super) fn lossy_cells(size: Size) -> Vec<Cell> {
     let is_in = |load: &&Load| size == Size::Full || LOSSY_QUICK.contains(&load.no);
     let shapes = [0.0, 1.0].into_iter();
@@ -42,7 +42,7 @@ fn cell(tree: f64, load: &Load, loss_pct: f64) -> Cell {
     ])
 }
 
-/// How often each contender carries a load.
+/// Returns how often each contender carries a load.
 pub(super) fn trials(size: Size) -> usize {
     match size {
         Size::Quick => TRIALS_QUICK,
@@ -50,7 +50,7 @@ pub(super) fn trials(size: Size) -> usize {
     }
 }
 
-/// A cell under measurement.
+/// A cell during its measurement.
 pub(super) struct Bout<'a> {
     plan: &'a Plan,
     site: Site,
@@ -59,7 +59,7 @@ pub(super) struct Bout<'a> {
 }
 
 impl Bout<'_> {
-    /// Sets the networks of a cell up.
+    /// Sets up the networks of a cell.
     pub(super) fn new<'a>(plan: &'a Plan, cell: &Cell, seed: u64) -> Result<Bout<'a>, CellError> {
         native::available()?;
         let load = Load::numbered(cell.parameter("no"));
@@ -83,14 +83,14 @@ impl Bout<'_> {
         })
     }
 
-    /// Native multicast.
+    /// Measures native multicast.
     pub(super) fn native(&mut self) -> Result<(), CellError> {
         let _routes = native::Native::start(&self.site)?;
         let ends = native::ends(&self.site)?;
         self.carry("native", &ends)
     }
 
-    /// As many bare forwarders as hosts.
+    /// Measures as many bare forwarders as there are hosts.
     pub(super) fn bare(&mut self) -> Result<(), CellError> {
         let forwarders = bare::Bare::start(&self.site)?;
         let ends = bare::ends(&self.site)?;
@@ -99,8 +99,8 @@ impl Bout<'_> {
             let per_copy = report.ns_per_packet() / 1e3;
             self.row.set("bare_copy_cpu_us", per_copy);
         }
-        // A veth is crossed in the processor time of whoever sends. The bare sender's packets
-        // cross one and end in a socket; native ones cross one more for every copy.
+        // The sender's processor time pays for crossing a veth. The bare sender's packets cross one and end in a
+        // socket; native ones cross one more for every copy.
         let of = |who: &str| self.row.value(&format!("{who}_sender_cpu_us"));
         let per_copy = (of("native") - of("bare")) / self.site.shape.copies() as f64;
         if per_copy.is_finite() {
@@ -109,7 +109,7 @@ impl Bout<'_> {
         Ok(())
     }
 
-    /// The overlay, one kind of it.
+    /// Measures one kind of the overlay.
     pub(super) fn overlay(&mut self, kind: Kind) -> Result<(), CellError> {
         let who = kind.name;
         let mut overlay = Overlay::start(&self.plan.program, &self.site, kind)?;
@@ -145,7 +145,7 @@ impl Bout<'_> {
         trials.map(|_| ends.run(&self.stream)).collect()
     }
 
-    /// What was measured.
+    /// Returns the measurements.
     pub(super) fn row(self) -> Row {
         self.row
     }

@@ -1,4 +1,4 @@
-//! One sender, a recorder of all sinks, one clock: what the paper had a SmartBits for.
+//! One sender, a recorder of all sinks, one clock: the functions for which the paper had a SmartBits.
 //!
 //! ```text
 //!   sender ── numbered, with the time of sending, at an even pace ──▶ … ──▶ sinks
@@ -6,10 +6,10 @@
 //!   recorder ◀── every millisecond, all that waits at all sinks ─────────────┘
 //! ```
 //!
-//! The kernel notes when a packet arrives at a sink's interface, as the SmartBits did; so the
-//! recorder need not be woken for each, and takes no processor from what it measures. The sender
-//! sleeps between packets for the same reason. Where packets are due faster than it can be woken
-//! (some 20 000 packets/s), it sends the two or three that are due one after the other.
+//! The kernel notes when a packet arrives at a sink's interface, as the SmartBits did. So the recorder need not wake
+//! for each packet, and takes no processor time from the measured programs. The sender sleeps between packets for the
+//! same reason. If packets are due faster than it can wake (some 20 000 packets/s), it sends the two or three that are
+//! due one after the other.
 
 use super::site::GROUP;
 use crate::experiment::CellError;
@@ -22,29 +22,30 @@ use std::time::Duration;
 
 /// Number of the talk, number of the packet, time of sending: 8 bytes each.
 const HEADER_BYTES: usize = 24;
-/// What a sink may keep until the recorder comes: 78 000 short packets a second for 0.3 s.
+/// Size of a sink's buffer until the recorder reads it: 78 000 short packets a second for 0.3 s.
 const SINK_BUFFER_BYTES: i32 = 32 << 20;
-/// How often the recorder looks.
+/// How often the recorder reads.
 const LOOK: Duration = Duration::from_millis(1);
-/// When nothing has arrived for so long after the last was sent, the rest is lost. The longest deadline here is 600 ms.
+/// Packets that have not arrived after this time without arrivals since the last was sent count as lost. The longest
+/// deadline here is 600 ms.
 const SILENCE_NS: u64 = 800_000_000;
-/// Shorter than this it is not worth sleeping.
+/// The shortest sleep that is worthwhile.
 const NAP_NS: u64 = 4_000;
-/// If the sender is held up for longer than this, what it missed is not sent all at once: that
-/// would be another load than the one asked for. The schedule moves, and the achieved rate tells.
+/// If the sender is delayed for longer than this, missed packets are not sent all at once, which would be another load
+/// than the requested one. The schedule moves, and the achieved rate shows it.
 const STALL_NS: u64 = 2_000_000;
-/// From the start of the threads to the first packet.
+/// Time from the start of the threads to the first packet.
 const LEAD_NS: u64 = 5_000_000;
 /// The sender's priority: above nodes and forwarders (10), which share its processors.
 const PRIORITY: u8 = 30;
-/// How long it may take until packets arrive at every sink.
+/// The longest time until packets arrive at every sink.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is tried.
+/// How often this is tried.
 const TRY_EVERY: Duration = Duration::from_millis(5);
-/// A way that is open has carried so many in a row to every sink.
+/// A path counts as open after it has carried this many packets in a row to every sink.
 const OPEN_PACKETS: u64 = 20;
 
-/// What is sent.
+/// The packets to send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stream {
     pub(super) payload: usize,
@@ -54,45 +55,45 @@ pub(super) struct Stream {
 
 /// Both ends of what is measured.
 pub(super) struct Ends {
-    /// Connected to where packets are to be sent.
+    /// The sender, connected to the address to which it sends.
     sender: UdpSocket,
     sinks: Vec<Sink>,
 }
 
-/// Where packets arrive.
+/// The receiving end of a path.
 pub(super) struct Sink {
     /// The leaf's name.
     pub(super) name: &'static str,
     pub(super) socket: UdpSocket,
 }
 
-/// What became of a stream.
+/// The result of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub(super) sent: u64,
-    /// Packets per second, from when the first was due until the last was sent.
+    /// Packets per second, from the time when the first was due until the last was sent.
     pub(super) achieved_pps: f64,
     /// Packets that the sender's kernel refused.
     pub(super) refused: u64,
-    /// Processor time of the sender: with native multicast all forwarding is in it.
+    /// Processor time of the sender: with native multicast it includes all forwarding.
     pub(super) sender_cpu_ns: u64,
     pub(super) sinks: Vec<Arrivals>,
 }
 
-/// What arrived at one sink.
+/// The arrivals at one sink.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
     pub(super) name: &'static str,
-    /// From sending to arrival, packet by packet; [`ABSENT`] for what did not arrive.
+    /// Time from sending to arrival, packet by packet; [`ABSENT`] for packets that did not arrive.
     pub(super) latencies_ns: Vec<u32>,
     pub(super) arrived: u64,
     pub(super) duplicates: u64,
 }
 
-/// No packet is under way for four seconds.
+/// Marks a packet that did not arrive: no packet is under way for four seconds.
 pub(super) const ABSENT: u32 = u32::MAX;
 
-/// A socket that sends to the group; the network that it is opened in has a route for it.
+/// Returns a socket that sends to the group; the network in which it is opened has a route for it.
 pub(super) fn group_sender(to: (Ipv4Addr, u16)) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.set_multicast_ttl_v4(64)?;
@@ -101,7 +102,7 @@ pub(super) fn group_sender(to: (Ipv4Addr, u16)) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket that has joined the group on the interface with this address.
+/// Returns a socket that has joined the group on the interface with this address.
 pub(super) fn group_sink(port: u16, interface: Ipv4Addr) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((GROUP, port))?;
     socket.join_multicast_v4(&GROUP, &interface)?;
@@ -116,7 +117,7 @@ impl Ends {
         Ok(Ends { sender, sinks })
     }
 
-    /// Sends until packets arrive at every sink; how long that took.
+    /// Sends until packets arrive at every sink. Returns how long that took.
     pub(super) fn open(&self, who: &str) -> Result<Duration, CellError> {
         let (talk, begun) = (unix_ns(), std::time::Instant::now());
         let mut recorder = Recorder::new();
@@ -125,7 +126,7 @@ impl Ends {
         let mut first = None;
         for seq in 0.. {
             write(&mut packet, talk, seq);
-            // Until routes and neighbours are known the kernel may refuse it.
+            // The kernel may refuse it until routes and neighbours are known.
             let _ = self.sender.send(&packet);
             sleep(TRY_EVERY);
             for (sink, count) in self.sinks.iter().zip(&mut counts) {
@@ -229,7 +230,7 @@ fn record(
         .collect();
     let mut heard = unix_ns();
     loop {
-        // Before looking, so that what is not there at the look was not there when all was sent.
+        // This is read before the sinks, so that a packet missing then was missing when all had been sent.
         let is_over = done.load(Ordering::Acquire);
         let mut taken = 0;
         for (sink, arrivals) in sinks.iter().zip(&mut all) {
@@ -281,7 +282,7 @@ fn write(packet: &mut [u8], talk: u64, seq: u64) {
     packet[16..24].copy_from_slice(&unix_ns().to_be_bytes());
 }
 
-/// Number and time of sending, if it belongs to this talk.
+/// Returns number and time of sending, if the packet belongs to this talk.
 fn read(packet: &[u8], talk: u64) -> Option<(u64, u64)> {
     let (numbers, _) = packet.as_chunks::<8>();
     let mut numbers = numbers.iter().map(|bytes| u64::from_be_bytes(*bytes));

@@ -1,4 +1,4 @@
-//! Both baselines in real namespaces: what they are held against must work.
+//! Both baselines in real namespaces: the baselines of the comparison must work.
 
 use super::site::{Shape, Site};
 use super::stats::worst_loss_pct;
@@ -67,7 +67,7 @@ fn a_lossy_link_takes_from_what_is_behind_it_and_native_multicast_does_not_repai
     let told = ends.run(&stream).unwrap();
     for sink in &told.sinks {
         match sink.name {
-            // 150 of 500 are expected; a bound seven deviations wide.
+            // Of 500 packets, 150 losses are expected; the bound is seven deviations wide.
             "P6" | "P7" => assert!((270..430).contains(&sink.arrived), "{}", sink.arrived),
             _ => assert_eq!(sink.arrived, 500, "{}", sink.name),
         }

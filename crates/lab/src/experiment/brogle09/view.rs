@@ -1,22 +1,22 @@
-//! Rows by topology and number of load, and what verdicts say of them.
+//! Rows by topology and number of load, and their presentation in verdicts.
 
 use super::loads::LOADS;
 use crate::experiment::{Row, Rows, Size, Verdict};
 use crate::stats;
 
-/// "Carried", here and in the claims: less than this is lost, in percent.
+/// "Carried", here and in the claims: the loss is less than this, in percent.
 pub(super) const CARRIED_PCT: f64 = 0.1;
-/// "High", "unacceptable": more than this is lost, in percent.
+/// "High", "unacceptable": the loss is more than this, in percent.
 pub(super) const HIGH_PCT: f64 = 1.0;
 /// "Acceptable (meaning below 10 ms)" [Brogle09 §IV-B].
 pub(super) const ACCEPTABLE_US: f64 = 10_000.0;
-/// A load whose sender achieved less of its rate is another load.
+/// A load whose sender achieved a smaller share of its rate counts as another load.
 pub(super) const REACHED: f64 = 0.97;
 
 pub(super) const CHAIN: f64 = 0.0;
 pub(super) const TREE: f64 = 1.0;
 
-/// Rows to be asked.
+/// Rows with queries.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     rows: &'a Rows,
@@ -25,7 +25,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A topology, without loss on any link.
+    /// Creates a view of a topology, without loss on any link.
     pub(super) fn of(rows: &'a Rows, tree: f64) -> View<'a> {
         View {
             rows,
@@ -34,7 +34,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A topology with a lossy link.
+    /// Creates a view of a topology with a lossy link.
     pub(super) fn lossy(rows: &'a Rows, tree: f64) -> View<'a> {
         View {
             loss_pct: 1.0,
@@ -42,35 +42,35 @@ impl<'a> View<'a> {
         }
     }
 
-    /// All its rows, in the order of the table.
+    /// Returns all its rows, in the order of the table.
     pub(super) fn all(self) -> impl Iterator<Item = &'a Row> {
         let at = [("tree", self.tree), ("loss_pct", self.loss_pct)];
         self.rows.with(&at)
     }
 
-    /// A number of one load; NaN if it was not measured.
+    /// Returns a number of one load; NaN if it was not measured.
     pub(super) fn at(self, no: u32, name: &str) -> f64 {
         let found = self.all().find(|row| row.parameter("no") == f64::from(no));
         found.map_or(f64::NAN, |row| row.value(name))
     }
 
-    /// A number of some loads.
+    /// Returns a number of some loads.
     pub(super) fn each(self, nos: &[u32], name: &str) -> Vec<f64> {
         nos.iter().map(|no| self.at(*no, name)).collect()
     }
 
-    /// The mean of a number over some loads.
+    /// Returns the mean of a number over some loads.
     pub(super) fn mean(self, nos: &[u32], name: &str) -> f64 {
         stats::mean(self.each(nos, name))
     }
 
-    /// Largest and smallest of a number over some loads.
+    /// Returns the largest and smallest value of a number over some loads.
     pub(super) fn range(self, nos: &[u32], name: &str) -> (f64, f64) {
         let each = self.each(nos, name);
         (stats::most(&each), stats::least(&each))
     }
 
-    /// Numbers of some loads in words: `1: 0.02, 2: 0.00 %`.
+    /// Formats numbers of some loads: `1: 0.02, 2: 0.00 %`.
     pub(super) fn words(self, nos: &[u32], name: &str, unit: &str) -> String {
         let digits = if unit == "%" { 3 } else { 0 };
         let word = |no: &u32| format!("{no}: {:.digits$}", self.at(*no, name));
@@ -78,14 +78,14 @@ impl<'a> View<'a> {
         format!("{} {unit}", all.join(", "))
     }
 
-    /// The loads whose rate this sender reached, with the lowest loss of all three if asked.
+    /// Returns the loads whose rate this sender reached.
     pub(super) fn reached(self, who: &str) -> Vec<u32> {
         let achieved = format!("{who}_achieved_pps");
         let reaches = |no: &u32| self.at(*no, &achieved) >= REACHED * self.at(*no, "offered_pps");
         numbers().into_iter().filter(reaches).collect()
     }
 
-    /// The highest rate of the table that arrives everywhere but for what "carried" permits.
+    /// Returns the highest rate of the table that arrives everywhere, except for the loss that "carried" permits.
     pub(super) fn carried_pps(self, who: &str) -> f64 {
         let loss = format!("{who}_worst_loss_pct");
         let rates = numbers().into_iter().filter_map(|no| {
@@ -96,12 +96,12 @@ impl<'a> View<'a> {
     }
 }
 
-/// All loads.
+/// Returns the numbers of all loads.
 pub(super) fn numbers() -> Vec<u32> {
     LOADS.iter().map(|load| load.no).collect()
 }
 
-/// A verdict on the loads that are sent.
+/// Returns a verdict on the loads that are sent.
 pub(super) fn setup(claim: &'static str, size: Size) -> Verdict {
     let mut payloads: Vec<usize> = LOADS.iter().map(|load| load.payload).collect();
     payloads.dedup();

@@ -6,13 +6,12 @@
 //!      40     80     120    …                         ordinary flows, from one end of a link to the
 //!   └──────────────┘└────┘└─────────────────┘         other; the transfer's connections between relays
 //! ```
+//! A relay is a host of the chain. Data that one connection has delivered in order waits in its receive buffer until
+//! the next one's send buffer accepts it; both are limited, and a full receive buffer closes the window of the sender
+//! before it. [Liu04 §V]
 //!
-//! A relay is a host of the chain. What one connection has brought in order waits in its receive
-//! buffer until the next one's send buffer takes it; both are bounded, and a full receive buffer closes
-//! the window of the sender before it. [Liu04 §V]
-//!
-//! Choice: the paper says nothing of queues, segments and windows. Here links have room for 100 ms, TCP
-//! is ns-2's Reno (its FullTCP) with segments of 1000 bytes, and no window is in the way.
+//! Choice: the paper does not mention queues, segments and windows. Here links have room for 100 ms, TCP is ns-2's Reno
+//! (its FullTCP) with segments of 1000 bytes, and windows do not limit the rate.
 
 use base::impair::{LossModel, Model, Queue};
 use base::{Duration, Time};
@@ -20,52 +19,52 @@ use congestion::Family;
 use sim::tcp::{Flow, Forward, Network, Relay, Settings, TcpHost, Traffic};
 use sim::{HostId, World};
 
-/// What a link carries. [Liu04 §V-A]
+/// The rate of a link. [Liu04 §V-A]
 pub(super) const LINK_BPS: u64 = 20_000_000;
 /// Its propagation delay. [Liu04 §V-A]
 pub(super) const LINK_MS: u64 = 10;
-/// Packets that wait for a link: 100 ms of full segments.
+/// Number of packets that wait for a link: 100 ms of full segments.
 const QUEUE_PACKETS: usize = 240;
-/// Segments in the receive buffer of a relay and in its send buffer, each. A segment on a link at its
-/// fullest waits 100 ms and travels 20: 290 segments are under way there at 20 Mbit/s.
+/// Number of segments in a relay's receive buffer and in its send buffer, each. A segment on a full link waits 100 ms
+/// and travels 20: 290 segments are under way there at 20 Mbit/s.
 pub(super) const BUFFER_SEGMENTS: u32 = 320;
-/// Largest window: what the buffers hold.
+/// Largest window: the capacity of the buffers.
 const WINDOW: u32 = BUFFER_SEGMENTS;
-/// Up to so much on top of the propagation, at random: some packet times. Without it phases decide: a
-/// queue that is full has room for one packet each time one leaves, and whose packets are clocked by
-/// that very queue get it, always. (ns-2 has `overhead_` against this.)
+/// Largest random addition to the propagation delay: some packet times. Without it, phases decide: a full queue has
+/// room for one packet each time one leaves, and packets that are clocked by this very queue would always get this
+/// room. (ns-2 has `overhead_` against this.)
 const JITTER_US: u64 = 2_000;
-/// Flows begin within this, evenly: not all in one moment.
+/// Flows begin within this time, evenly distributed, not all at one moment.
 const ENTER_MS: u64 = 2_000;
-/// Transfers begin so much later: the links are as full by then as they stay.
+/// Transfers begin this much later: by then the links are as full as they stay.
 ///
 /// Choice: a connection that is among the first on an empty link opens its window to hundreds of segments, and loses
-/// most of them when the others come. ns-2's Reno then waits for the timer at each further loss until it is beyond
-/// them, and no round trip is measured before, so each wait is twice as long as the last, up to a minute: it
-/// carries next to nothing for many minutes. That tells of the first two seconds, not of the chain.
+/// most of them when the others begin. ns-2's Reno then waits for the timer at each further loss until it is beyond
+/// them, and measures no round trip before that, so each wait is twice as long as the last, up to a minute: it carries
+/// next to nothing for many minutes. That result would concern the first two seconds, not the chain.
 const AFTER_MS: u64 = 4_000;
-/// Probes for the round trip of a link: 100 bytes, 20 in a second.
+/// Probes for the round trip of a link: 100 bytes, 20 per second.
 const PROBE_BYTES: usize = 100;
 const PROBE_BPS: u64 = 16_000;
 
-/// A chain and what happens on it.
+/// A chain and the traffic on it.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    /// Ordinary flows on each link.
+    /// Number of ordinary flows on each link.
     pub(super) ordinary: Vec<u32>,
-    /// Errors on each link, in the direction of the data.
+    /// Error rate of each link, in the direction of the data.
     pub(super) errors: Vec<f64>,
-    /// Transfers over the whole chain.
+    /// Number of transfers over the whole chain.
     pub(super) transfers: u32,
-    /// Where their connections begin and end.
+    /// The hosts at which their connections begin and end.
     pub(super) cuts: Vec<usize>,
-    /// Not counted.
+    /// Seconds that are not counted.
     pub(super) warm_up_s: u64,
-    /// Counted.
+    /// Seconds that are counted.
     pub(super) seconds: u64,
 }
 
-/// What came of it, after the warm-up.
+/// The results after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     /// Goodput of each transfer.
@@ -76,17 +75,17 @@ pub(super) struct Outcome {
     pub(super) losses: Vec<f64>,
     /// Mean round trip of each link, queue included.
     pub(super) rtts_ms: Vec<f64>,
-    /// Packets that entered all links in the direction of the data.
+    /// Number of packets that entered all links in the direction of the data.
     pub(super) entered: f64,
-    /// Packets that would have had to, if none were lost: for each link, the segments that came the
-    /// first time to the end of the connection over it.
+    /// Number of packets that would have entered if none were lost: for each link, the segments that arrived for the
+    /// first time at the end of the connection over it.
     pub(super) needed: f64,
-    /// Segments that relays of one transfer held at most at the end of a second.
+    /// The largest number of segments that relays of one transfer held at the end of a second.
     pub(super) held_most: f64,
 }
 
 impl Chain {
-    /// So many links with so many ordinary flows each, and one transfer end to end.
+    /// Creates a chain with these numbers of ordinary flows on its links, and one transfer end to end.
     pub(super) fn new(ordinary: &[u32]) -> Chain {
         Chain {
             ordinary: ordinary.to_vec(),
@@ -98,7 +97,7 @@ impl Chain {
         }
     }
 
-    /// Runs it. Equal chains and seeds have equal outcomes.
+    /// Runs the chain. Equal chains and seeds have equal outcomes.
     pub(super) fn run(&self, seed: u64) -> Outcome {
         let mut network = Network::default();
         let hosts: Vec<HostId> = (0..=self.ordinary.len()).map(|_| network.host()).collect();
@@ -149,10 +148,10 @@ impl Chain {
     }
 }
 
-/// What a run is watched by.
+/// The parts of a run that are observed.
 struct Run {
     hosts: Vec<HostId>,
-    /// The connections of each.
+    /// The connections of each transfer.
     transfers: Vec<Vec<Flow>>,
     ordinary: Vec<Vec<Flow>>,
     probes: Vec<Flow>,
@@ -232,7 +231,7 @@ struct Count {
     transfers: Vec<u64>,
     ordinary: Vec<Vec<u64>>,
     needed: u64,
-    /// Packets that entered each link, and those that it lost.
+    /// Number of packets that entered each link, and of those that it lost.
     links: Vec<(u64, u64)>,
 }
 
@@ -240,8 +239,8 @@ fn entered(count: &Count) -> u64 {
     count.links.iter().map(|(entered, _)| entered).sum()
 }
 
-/// Segments that the relays of a transfer hold: that have come in and are not acknowledged by the next
-/// host. In order and out of it, waiting and sent on.
+/// Returns the number of segments that the relays of a transfer hold: those that have arrived and are not acknowledged
+/// by the next host. They are in order or out of order, waiting or sent on.
 fn held(world: &World<TcpHost>, stages: &[Flow]) -> f64 {
     let pairs = stages.windows(2);
     let held = pairs.map(|pair| {
@@ -251,13 +250,14 @@ fn held(world: &World<TcpHost>, stages: &[Flow]) -> f64 {
     held.sum::<u64>() as f64
 }
 
-/// There with the data, and back alone: what goes back is acknowledgements, which do not queue.
+/// Returns the round trip: with the data in one direction, and the propagation delay alone in the other, because
+/// acknowledgements do not queue.
 fn rtt_ms(world: &World<TcpHost>, probe: Flow) -> f64 {
     let delays = probe.deliveries(world).iter();
     crate::stats::mean(delays.map(|d| d.delay().as_secs_f64() * 1e3)) + LINK_MS as f64
 }
 
-/// A connection from where `before` ends, behind a relay with bounded buffers.
+/// Adds a connection at the end of `before`, after a relay with limited buffers.
 pub(super) fn relayed(network: &mut Network, before: Flow, to: HostId, settings: Settings) -> Flow {
     let relay = Relay {
         forward: Forward::InOrder,
@@ -268,7 +268,7 @@ pub(super) fn relayed(network: &mut Network, before: Flow, to: HostId, settings:
     flow
 }
 
-/// TCP, of transfers and ordinary flows alike.
+/// Returns the settings of TCP, for transfers and ordinary flows alike.
 pub(super) fn settings() -> Settings {
     let mut settings = Settings::ns2(Family::Reno).with_window(WINDOW);
     settings.receive_buffer = BUFFER_SEGMENTS;
@@ -276,7 +276,7 @@ pub(super) fn settings() -> Settings {
     settings
 }
 
-/// A link with so many errors.
+/// Returns a link with an error rate.
 pub(super) fn link(errors: f64) -> Model {
     let delay = Duration::from_millis(LINK_MS);
     let model = wire(LINK_BPS, delay, QUEUE_PACKETS, errors);
@@ -284,7 +284,7 @@ pub(super) fn link(errors: f64) -> Model {
     model.expect("a short time")
 }
 
-/// Any link.
+/// Returns a link with all parameters.
 pub(super) fn wire(rate_bps: u64, delay: Duration, queue: usize, errors: f64) -> Model {
     let model = Model::default().with_rate(rate_bps, Queue::Packets(queue));
     let model = model.and_then(|model| model.with_delay(delay));

@@ -1,9 +1,8 @@
-//! What the paper says: every sentence of [Liu04 §V] that holds a number or a comparison, those of
-//! §III that its figures show, and those of §VI that can be tested, with the experiment that judges
-//! each.
+//! The claims of the paper: every sentence of [Liu04 §V] that contains a number or a comparison, those of §III that its
+//! figures show, and those of §VI that can be tested, with the experiment that judges each.
 //!
-//! The list is older than the experiments and is not made from their results. The figures' curves are
-//! not in the text, so nothing is held against their numbers.
+//! The list is older than the experiments and does not depend on their results. The figures' curves are not in the
+//! text, so nothing is compared with their numbers.
 
 use crate::experiment::{ClaimText, claim};
 
@@ -292,7 +291,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "parallel TCP breaks, at the application layer, the fairness that TCP tries to maintain at the transport layer",
         "a user with 16 connections has more than twice an ordinary flow's goodput",
     ),
-    // What real relays have to reach.
+    // The goals for real relays.
     claim(
         "liu04/real",
         "real-gain",
@@ -329,7 +328,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "stripes on the worst segment lift the end-to-end rate as the optimum predicts",
         "within 15 % of the optimum over the rates of single connections",
     ),
-    // What a copy has to reach on kinds of links as users have them.
+    // The goals for a copy on kinds of links as users have them.
     claim(
         "liu04/kinds",
         "kinds-predicted",

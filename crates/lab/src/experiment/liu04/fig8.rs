@@ -1,8 +1,8 @@
-//! Figure 8: a transfer over a chain of six congested links, with as many relays as there may be, where
-//! the optimal pipeline has them. [Liu04 §V-A]
+//! Figure 8: a transfer over a chain of six congested links, with each possible number of relays, at the places of the
+//! optimal pipeline. [Liu04 §V-A]
 //!
-//! Each cell first watches the chain with ordinary flows alone: losses and round trips of its links
-//! decide the placement, by the algorithm of [Liu04 §III-B] over formula (1). Then the transfer runs.
+//! Each cell first measures the chain with ordinary flows alone: losses and round trips of its links determine the
+//! placement, by the algorithm of [Liu04 §III-B] over formula (1). Then the transfer runs.
 
 mod verdicts;
 
@@ -20,15 +20,15 @@ pub(super) const FIG8: Figure = Figure;
 
 /// Links of the chain. [Liu04 §V-A]
 const LINKS: usize = 6;
-/// Ordinary flows on each link. Choice: the figure's assignment is in its drawing only, of which the
-/// text has nothing; so there are several, and quick runs have the first.
+/// Ordinary flows on each link. Choice: the figure's assignment is only in its drawing, which the text does not
+/// describe; so there are several, and quick runs have the first.
 const LAYOUTS: [[u32; LINKS]; 3] = [
     [80, 40, 120, 40, 80, 40],
     [40, 80, 120, 40, 80, 120],
     [120, 40, 80, 40, 120, 80],
 ];
 const QUICK_LAYOUTS: [[u32; LINKS]; 1] = [LAYOUTS[0]];
-/// In place of a number of connections: one over the slowest link alone, and none at all.
+/// Values in place of a number of connections: one connection over the slowest link alone, and no transfer.
 const SLOWEST: usize = LINKS + 1;
 const NOTHING: usize = 0;
 
@@ -81,7 +81,7 @@ impl Experiment for Figure {
     fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
         let ordinary = LAYOUTS[cell.parameter("layout") as usize];
         let connections = cell.parameter("connections") as usize;
-        // Runs of equal number meet the same ordinary flows, however many connections there are.
+        // Runs with equal numbers have the same ordinary flows, however many connections there are.
         let run = cell.parameter("run") as u64;
         let seed = Rng::new(plan.seed ^ (run << 32)).next_u64();
         Ok(measured(cell, &ordinary, connections, plan.size, seed))
@@ -165,7 +165,7 @@ fn measured(cell: &Cell, ordinary: &[u32], connections: usize, size: Size, seed:
     let mut chain = Chain::new(ordinary);
     chain.transfers = 0;
     chain.seconds = match connections {
-        // As long as the others: their losses are compared with these.
+        // The length is that of the others, because their losses are compared with these.
         NOTHING => seconds(size),
         _ => watched_s(size),
     };
@@ -181,7 +181,7 @@ fn measured(cell: &Cell, ordinary: &[u32], connections: usize, size: Size, seed:
         .min_by_key(|&at| rates.rate(at, at + 1).one)
         .unwrap_or(0);
     if connections > ordinary.len() {
-        // The slowest link alone: the chain is cut to it.
+        // For the slowest link alone, the chain is reduced to it.
         chain = Chain::new(&ordinary[slowest..=slowest]);
     } else {
         chain.cuts = all[connections - 1].cuts.clone();
@@ -194,7 +194,7 @@ fn measured(cell: &Cell, ordinary: &[u32], connections: usize, size: Size, seed:
     }
     chain.transfers = 1;
     chain.seconds = seconds(size);
-    // Other seeds than what decided the placement: it is not to know these very flows.
+    // The seed differs from that of the placement, so that the placement does not depend on these very flows.
     let outcome = chain.run(Rng::new(seed).next_u64());
     row.set("kbps", mean(outcome.transfers_kbps.iter().copied()));
     row.set("held_most", outcome.held_most);
@@ -211,7 +211,7 @@ fn tell_links(row: &mut Row, watched: &Outcome) {
     }
 }
 
-/// B(i,j) of formula (1) [Liu04 §III-A], with segments of 1000 bytes.
+/// Returns B(i,j) of formula (1) [Liu04 §III-A], with segments of 1000 bytes.
 fn rates(watched: &Outcome) -> Rates {
     let links: Vec<(f64, f64)> = watched
         .rtts_ms
@@ -240,7 +240,7 @@ fn value(rows: &Rows, layout: usize, connections: usize, key: &str) -> f64 {
     mean(rows.with(&place).map(|row| row.value(key)))
 }
 
-/// A small chain for tests.
+/// Measures a small chain for tests.
 #[cfg(test)]
 pub(super) fn small(connections: usize, seed: u64) -> Row {
     let cell = Cell::at(&[("connections", connections as f64)]);

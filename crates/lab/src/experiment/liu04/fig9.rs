@@ -1,4 +1,4 @@
-//! Figure 9: transfers through the widest relay path of at most so many hops. [Liu04 §V-B]
+//! Figure 9: transfers through the widest relay path with a limited number of hops. [Liu04 §V-B]
 
 use super::underlay::{LINK_BPS, LINKS, LOSS_MAX, NODES, OVERLAY_NODES, PAIRS, Underlay, number};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -17,9 +17,9 @@ pub(super) const FIG9: Figure = Figure;
 const HOPS_MAX: usize = 8;
 /// "The widest paths … keep the same when the upper limit is larger than 7."
 const SAME_FROM: usize = 7;
-/// A trend is obvious if so much is gained from one hop to the most.
+/// A trend is obvious if the gain from one hop to the most is at least this factor.
 const OBVIOUS: f64 = 1.5;
-/// Transfers over equal paths differ by so much by chance.
+/// Transfers over equal paths differ by at most this share by chance.
 const CHANCE: f64 = 0.05;
 
 /// The experiment.
@@ -113,7 +113,7 @@ impl Experiment for Figure {
     }
 }
 
-/// Networks of a run: "we performed these experiments several times".
+/// Returns the number of networks of a run: "we performed these experiments several times".
 pub(super) const fn networks(size: Size) -> u32 {
     match size {
         Size::Quick => 5,
@@ -121,7 +121,7 @@ pub(super) const fn networks(size: Size) -> u32 {
     }
 }
 
-/// The seed of a network, the same in all figures.
+/// Returns the seed of a network, the same in all figures.
 pub(super) fn network_seed(seed: u64, network: u32) -> u64 {
     Rng::new(seed ^ (u64::from(network) << 32) ^ 0x6c69_7534).next_u64()
 }
@@ -174,7 +174,7 @@ pub(super) fn measured(
     Ok(row)
 }
 
-/// The nodes of the widest path of at most so many hops.
+/// Returns the nodes of the widest path with at most `hops` hops.
 fn widest(graph: &Topology, (from, to): (usize, usize), hops: usize) -> Option<Vec<usize>> {
     let index = |node: usize| graph.index(Network::addr(node));
     let (from, to) = index(from).zip(index(to))?;
@@ -182,7 +182,7 @@ fn widest(graph: &Topology, (from, to): (usize, usize), hops: usize) -> Option<V
     Some(path.nodes().map(number).collect())
 }
 
-/// What the graph's formula predicts for a path.
+/// Returns the width of a path by the graph's formula.
 fn width_kbps(graph: &Topology, nodes: &[usize]) -> f64 {
     let width = |pair: &[usize]| {
         let [from, to] = [pair[0], pair[1]].map(|node| graph.index(Network::addr(node)));
@@ -212,7 +212,7 @@ impl Judge<'_> {
         ]
     }
 
-    /// A value by the limit on hops, for each pair of each network.
+    /// Returns a value by the limit on hops, for each pair of each network.
     fn lines(&self, key: &str) -> Vec<Vec<f64>> {
         let mut lines = Vec::new();
         for network in 0..self.networks {
@@ -226,7 +226,7 @@ impl Judge<'_> {
     }
 
     fn setup(&self) -> Verdict {
-        // Of all networks, if they are alike.
+        // Returns the common value of all networks, if they are equal.
         let of_all = |key: &str| {
             let values = || self.rows.0.iter().map(|row| row.value(key));
             match most(values()) == least(values()) {
@@ -248,7 +248,7 @@ impl Judge<'_> {
 
     fn losses(&self) -> Verdict {
         let drawn = most(self.rows.0.iter().map(|row| row.value("loss_most")));
-        // None of 434 losses that are drawn evenly needs to reach the limit.
+        // None of 434 evenly drawn losses needs to reach the limit.
         let is_within = drawn <= LOSS_MAX;
         let limit = if is_within { LOSS_MAX } else { f64::NAN };
         Verdict::setup("setup-losses", &[("% at most", 100.0 * limit, 2.0)]).note(format!(
@@ -320,7 +320,7 @@ impl Judge<'_> {
         Verdict::of("trend", 2 * obvious > gains.len(), said)
     }
 
-    /// Steps to a path that is wider by the model, and whether the transfer has less there.
+    /// Compares steps to a path that is wider by the model with the transfer's rate on it.
     fn steps(&self, model: &str, measured: &str) -> Steps {
         let lines = self.lines(model).into_iter().zip(self.lines(measured));
         let pairs = lines.flat_map(|(model, measured)| {
@@ -377,9 +377,9 @@ impl Judge<'_> {
 /// Steps to a path that is wider by a model.
 struct Steps {
     all: usize,
-    /// The transfer has less there, by more than chance.
+    /// Number of steps after which the transfer has a lower rate, by more than chance.
     narrower: usize,
-    /// The worst of them: after over before.
+    /// The worst ratio of the rates after and before a step.
     worst: f64,
 }
 
@@ -394,7 +394,7 @@ impl std::fmt::Display for Steps {
     }
 }
 
-/// What the last is over the first.
+/// Returns the ratio of the last value to the first.
 fn ratio(line: &[f64]) -> f64 {
     match (line.first(), line.last()) {
         (Some(first), Some(last)) => last / first.max(1e-9),

@@ -1,4 +1,4 @@
-//! What relays do to the network below and to ordinary flows. [Liu04 §VI]
+//! The effect of relays on the underlay and on ordinary flows. [Liu04 §VI]
 //!
 //! | part | network | compares |
 //! |---|---|---|
@@ -28,33 +28,33 @@ const REACT: f64 = 2.0;
 const DETOUR: f64 = 3.0;
 const STRIPES: f64 = 4.0;
 
-/// Ordinary flows on a link.
+/// Number of ordinary flows on a link.
 const ORDINARY: u32 = 20;
-/// Links of the chain of `share` and `react`.
+/// Number of links of the chain of `share` and `react`.
 const LINKS: usize = 4;
-/// Transfers beside them.
+/// Numbers of transfers in addition to them.
 const TRANSFERS: [u32; 3] = [1, 4, 20];
-/// Errors of the last link of `local`.
+/// Error rates of the last link of `local`.
 const ERRORS: [f64; 3] = [0.001, 0.01, 0.1];
-/// Its links.
+/// Its number of links.
 const LOCAL_LINKS: usize = 6;
-/// Users of `detour`, and ordinary flows there.
+/// Number of users of `detour`, and of ordinary flows there.
 const USERS: u32 = 10;
 const CONGESTED: u32 = 40;
-/// Connections of the user of `stripes`.
+/// Numbers of connections of the user of `stripes`.
 const CONNECTIONS: [u32; 3] = [1, 4, 16];
-/// The stream of `react`, and when it is there.
+/// The rate of the stream of `react`, and when it is present.
 const STREAM_BPS: u64 = 15_000_000;
 const STREAM_S: (u64, u64) = (20, 40);
-/// It is watched so long after the stream has ended.
+/// How long the cell is observed after the stream has ended.
 const AFTER_S: u64 = 20;
-/// Of the capacity, headers taken off: the rest is taken.
+/// The share of the capacity, without headers, from which on the rest counts as taken.
 const TAKEN: f64 = 0.9;
 
-/// How much of their goodput ordinary flows may lose to a small portion of relayed traffic: a fair
-/// share of one more flow beside twenty is 4.8 %.
+/// The largest share of their goodput that ordinary flows may lose to a small portion of relayed traffic: a fair share
+/// of one more flow in addition to twenty is 4.8 %.
 const SMALL: f64 = 0.06;
-/// Packets saved, to be "significant".
+/// The least share of saved packets that is "significant".
 const SAVED: f64 = 0.05;
 
 /// The experiment.
@@ -114,7 +114,7 @@ impl Experiment for Impact {
 
     fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
         let run = cell.parameter("run") as u64;
-        // What is compared meets the same ordinary flows.
+        // The compared variants have the same ordinary flows.
         let seed = Rng::new(plan.seed ^ (run << 32) ^ 0x0069_6d70).next_u64();
         Ok(measured(cell, seconds(plan.size), seed))
     }
@@ -233,14 +233,14 @@ fn local(row: &mut Row, errors: f64, is_relayed: bool, seconds: u64, seed: u64) 
     chain.errors[LOCAL_LINKS - 1] = errors;
     (chain.seconds, chain.cuts) = (seconds, cuts(LOCAL_LINKS, is_relayed));
     let outcome = chain.run(seed);
-    // Probes are on every link as well: 20 a second each.
+    // Each link also carries probes: 20 per second.
     let probes = (20 * seconds * LOCAL_LINKS as u64) as f64;
     let packets = outcome.entered - probes;
     row.set("packets_per_segment", packets / outcome.needed.max(1.0));
     row.set("transfer_kbps", mean(outcome.transfers_kbps));
 }
 
-/// Jain's index: 1 if all have the same.
+/// Returns Jain's index: 1 if all rates are equal.
 fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
@@ -288,7 +288,7 @@ fn payload() -> f64 {
     settings().payload_bytes() as f64
 }
 
-/// Bits that a flow has delivered at so many tenths of a second.
+/// Returns the bits that a flow has delivered after this many tenths of a second.
 fn step(world: &mut World<TcpHost>, flow: Flow, tenths: u64) -> f64 {
     world.run_until(Time::ZERO + Duration::from_millis(100 * tenths));
     flow.received(world).delivered as f64 * payload() * 8.0
@@ -297,7 +297,7 @@ fn step(world: &mut World<TcpHost>, flow: Flow, tenths: u64) -> f64 {
 fn detour(row: &mut Row, is_relayed: bool, seconds: u64, seed: u64) {
     let mut network = Network::default();
     let [a, b, c] = [(); 3].map(|()| network.host());
-    // The way around has twice the delay, and nobody on it.
+    // The way around has twice the delay, and no other traffic.
     for (from, to) in [(a, b), (a, c), (c, b)] {
         network.link(from, to, &link(0.0));
     }
@@ -351,7 +351,7 @@ fn stripes(row: &mut Row, connections: u32, seconds: u64, seed: u64) {
     row.set("transfer_kbps", rates[1].iter().sum());
 }
 
-/// Goodput in kbit/s of groups of flows, after 10 s.
+/// Returns the goodput in kbit/s of groups of flows, after 10 s.
 fn goodput(world: &mut World<TcpHost>, groups: &[&[Flow]], seconds: u64) -> Vec<Vec<f64>> {
     const WARM_UP_S: u64 = 10;
     let count = |world: &World<TcpHost>| -> Vec<Vec<u64>> {

@@ -1,4 +1,4 @@
-//! The experiments in small: seconds, not minutes.
+//! Small versions of the experiments: seconds, not minutes.
 
 use super::chain::{BUFFER_SEGMENTS, Chain};
 use super::underlay::{LINKS, LOSS_MAX, NODES, OVERLAY_NODES, Underlay};
@@ -14,7 +14,7 @@ fn a_clean_chain_is_filled_end_to_end_and_by_relays_alike() {
         let mut chain = Chain::new(&[0, 0, 0]);
         (chain.cuts, chain.seconds) = (cuts, 10);
         let outcome = chain.run(1);
-        // 20 Mbit/s less headers, probes and the dips of Reno.
+        // The rate is 20 Mbit/s minus headers, probes and the dips of Reno.
         let kbps = outcome.transfers_kbps[0];
         assert!((17_000.0..19_231.0).contains(&kbps), "{kbps}");
         assert!(outcome.held_most <= 2.0 * 2.0 * f64::from(BUFFER_SEGMENTS));
@@ -27,8 +27,8 @@ fn full_buffers_stop_the_sender_before_them() {
     let mut chain = Chain::new(&[0, 40]);
     (chain.cuts, chain.seconds) = (vec![0, 1, 2], 10);
     let outcome = chain.run(1);
-    // The first link could carry 19 Mbit/s, and what the relay does not take is not sent: neither
-    // lost nor sent again.
+    // The first link could carry 19 Mbit/s. The sender does not send what the relay does not accept: it is neither lost
+    // nor retransmitted.
     let kbps = outcome.transfers_kbps[0];
     assert!(kbps < 4_000.0, "{kbps}");
     assert_eq!(outcome.losses[0], 0.0);
@@ -132,15 +132,15 @@ fn local_recovery_spares_the_other_links() {
         let cell = Cell::at(&[("part", 1.0), ("size", 0.1), ("relayed", relayed)]);
         impact::measured(&cell, 20, 1).value("packets_per_segment")
     });
-    // With 10 % errors on one of six links: 1.11 packets on each, or on that one alone.
+    // With 10 % errors on one of six links, there are 1.11 packets on each, or on that one alone.
     assert!(packets[1] < packets[0], "{packets:?}");
     assert!((1.0..1.06).contains(&packets[1]), "{packets:?}");
 }
 
 #[test]
 fn a_transfer_is_not_held_back_by_how_empty_the_links_were_at_first() {
-    // What one of 120 flows has: 20 Mbit/s less headers, shared. Begun with the others, the transfer of this seed
-    // would have 17 kbit/s.
+    // The expected rate is that of one of 120 flows: 20 Mbit/s minus headers, shared. If it began with the others, the
+    // transfer of this seed would have 17 kbit/s.
     let seed = base::Rng::new(3 ^ (1 << 32)).next_u64();
     let seed = base::Rng::new(seed).next_u64();
     let mut chain = Chain::new(&[120]);

@@ -1,5 +1,5 @@
-//! Figures 10 and 11: how much shorter relay paths get when they may be narrower than the widest, by
-//! logical and by physical hops. [Liu04 §IV-C, §V-B]
+//! Figures 10 and 11: how much shorter relay paths become if they may be narrower than the widest, by logical and by
+//! physical hops. [Liu04 §IV-C, §V-B]
 
 use super::fig9::{network_seed, networks};
 use super::underlay::{LINKS, NODES, OVERLAY_NODES, PAIRS, Underlay};
@@ -10,7 +10,7 @@ use graph::generate::Network;
 use graph::width::model::Formula;
 use graph::width::{LOGICAL_HOPS, Length, Width, relaxed};
 
-/// By logical hops.
+/// The figure by logical hops.
 pub(super) const FIG10: Tradeoff = Tradeoff {
     id: "liu04/fig10",
     title: "Width and logical hops of the shortest path that is wide enough",
@@ -24,7 +24,7 @@ pub(super) const FIG10: Tradeoff = Tradeoff {
     ],
 };
 
-/// By physical hops.
+/// The figure by physical hops.
 pub(super) const FIG11: Tradeoff = Tradeoff {
     id: "liu04/fig11",
     title: "Width and physical hops of the shortest path that is wide enough",
@@ -47,7 +47,7 @@ pub(super) struct Tradeoff {
     title: &'static str,
     length: Length,
     hops: &'static str,
-    /// The claims: width falls, hops fall, both together, in several networks.
+    /// The keys of the claims: width falls, hops fall, both together, in several networks.
     keys: [&'static str; 4],
 }
 
@@ -234,7 +234,7 @@ fn ends_of(row: &Row, key: &str) -> (f64, f64) {
     ends(row.points(key))
 }
 
-/// The first and the last value.
+/// Returns the first and the last value.
 fn ends(points: &[(f64, f64)]) -> (f64, f64) {
     let value = |point: Option<&(f64, f64)>| point.map_or(f64::NAN, |point| point.1);
     (value(points.first()), value(points.last()))

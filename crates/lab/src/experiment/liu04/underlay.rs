@@ -6,9 +6,9 @@
 //!        50 nodes                                          half the round trip, the sum of losses, physical hops
 //! ```
 //!
-//! Choice: one transit domain of two nodes, three stubs of eight nodes on each, and as many links
-//! between stubs as make 217; the longest of the distances are between stubs. Delays are the distances,
-//! scaled to 10 ms on average, as the links of §V-A have.
+//! Choice: one transit domain of two nodes, three stubs of eight nodes on each, and as many links between stubs as make
+//! 217; the longest distances are between stubs. Delays are the distances, scaled to 10 ms on average, as on the links
+//! of §V-A.
 
 use super::chain::{self, BUFFER_SEGMENTS, relayed, wire};
 use crate::experiment::CellError;
@@ -28,13 +28,13 @@ pub(super) const LINKS: usize = 217;
 pub(super) const NODES: usize = 50;
 /// Nodes of the overlay. [Liu04 §V-B]
 pub(super) const OVERLAY_NODES: usize = 20;
-/// What every link carries. [Liu04 §V-B]
+/// The rate of every link. [Liu04 §V-B]
 pub(super) const LINK_BPS: u64 = 10_000_000;
-/// The most that a link loses. [Liu04 §V-B]
+/// The largest loss of a link. [Liu04 §V-B]
 pub(super) const LOSS_MAX: f64 = 0.02;
-/// Senders and receivers. The paper chooses "two pairs" and shows "three".
+/// Number of sender-receiver pairs. The paper chooses "two pairs" and shows "three".
 pub(super) const PAIRS: usize = 3;
-/// Packets that wait for a link: ns-2's 50.
+/// Number of packets that wait for a link: ns-2's 50.
 const QUEUE_PACKETS: usize = 50;
 const MEAN_DELAY_US: u64 = 10_000;
 
@@ -58,16 +58,16 @@ const SHAPE: TransitStub = TransitStub {
 pub(super) struct Underlay {
     network: Network,
     losses: Vec<f64>,
-    /// The overlay's nodes, by number in the underlay.
+    /// The overlay's nodes, by their numbers in the underlay.
     pub(super) overlay: Vec<usize>,
-    /// Senders and receivers among them.
+    /// The senders and receivers among them.
     pub(super) pairs: Vec<(usize, usize)>,
-    /// The next hop from each node to each.
+    /// The next hop from each node to each other one.
     next: Vec<Vec<usize>>,
 }
 
 impl Underlay {
-    /// The network of a seed.
+    /// Creates the network of a seed.
     pub(super) fn new(seed: u64) -> Result<Underlay, CellError> {
         let failed = |error: graph::generate::BadShape| CellError(error.to_string());
         let bare = SHAPE.generate(&mut Rng::new(seed)).map_err(failed)?;
@@ -75,7 +75,7 @@ impl Underlay {
             extra_stub_stub: LINKS.saturating_sub(bare.links.len()),
             ..SHAPE
         };
-        // Extra links are drawn last: the rest is the same.
+        // Extra links are drawn last, so the rest stays the same.
         let mut network = shape.generate(&mut Rng::new(seed)).map_err(failed)?;
         let delays: u64 = network.links.iter().map(|l| u64::from(l.delay_us)).sum();
         let all = MEAN_DELAY_US * network.links.len() as u64;
@@ -91,7 +91,7 @@ impl Underlay {
             nodes.swap(i, other);
         }
         nodes.truncate(OVERLAY_NODES);
-        // The first of the nodes are as random as any.
+        // The order of the nodes is random, so the first ones are a random choice.
         let pairs = (0..PAIRS)
             .map(|n| (nodes[2 * n], nodes[2 * n + 1]))
             .collect();
@@ -104,18 +104,18 @@ impl Underlay {
         })
     }
 
-    /// Nodes and links.
+    /// Returns the numbers of nodes and links.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.network.nodes.len(), self.network.links.len())
     }
 
-    /// The least and the largest loss of a link.
+    /// Returns the least and the largest loss of a link.
     pub(super) fn losses(&self) -> (f64, f64) {
         let least = self.losses.iter().copied().fold(f64::MAX, f64::min);
         (least, self.losses.iter().copied().fold(0.0, f64::max))
     }
 
-    /// The nodes that packets come by from one node to another.
+    /// Returns the nodes that packets pass from one node to another.
     pub(super) fn route(&self, from: usize, to: usize) -> Vec<usize> {
         let mut nodes = vec![from];
         while let Some(&at) = nodes.last()
@@ -126,7 +126,7 @@ impl Underlay {
         nodes
     }
 
-    /// The delay of that route, in microseconds.
+    /// Returns the delay of that route, in microseconds.
     pub(super) fn route_us(&self, from: usize, to: usize) -> u64 {
         let route = self.route(from, to);
         let links = route.windows(2).map(|pair| self.link(pair[0], pair[1]));
@@ -134,7 +134,7 @@ impl Underlay {
         delays.sum()
     }
 
-    /// The overlay's graph: a logical link between any two of its nodes, as wide as the formula says.
+    /// Returns the overlay's graph: a logical link between any two of its nodes, with the width of the formula.
     pub(super) fn graph(&self, formula: Formula) -> Topology {
         let mut topology = Topology::new(Parameters::default());
         topology.predict_by(formula);
@@ -143,7 +143,7 @@ impl Underlay {
                 let route = self.route(from, to);
                 let links: Vec<usize> = route.windows(2).map(|p| self.link(p[0], p[1])).collect();
                 let through: f64 = links.iter().map(|link| 1.0 - self.losses[*link]).product();
-                // The way back may be another one, and a connection waits for round trips.
+                // The route back may differ, and a connection waits for round trips.
                 let delay_us = (self.route_us(from, to) + self.route_us(to, from)) / 2;
                 let delay_us = u32::try_from(delay_us).unwrap_or(u32::MAX);
                 let cost = LinkCost::new(delay_us, 1.0 - through);
@@ -160,7 +160,7 @@ impl Underlay {
         topology
     }
 
-    /// The goodput of a transfer through these overlay nodes, in kbit/s.
+    /// Returns the goodput of a transfer through these overlay nodes, in kbit/s.
     pub(super) fn transfer_kbps(&self, nodes: &[usize], seconds: u64, seed: u64) -> f64 {
         let mut network = tcp::Network::default();
         let hosts: Vec<HostId> = (0..self.network.nodes.len())
@@ -168,7 +168,7 @@ impl Underlay {
             .collect();
         for (link, loss) in self.network.links.iter().zip(&self.losses) {
             let delay = Duration::from_micros(u64::from(link.delay_us));
-            // "Any two links between two nodes have the same loss rate" [Liu04 §V-B]: both directions.
+            // "Any two links between two nodes have the same loss rate" [Liu04 §V-B]: this sets both directions.
             let model = wire(LINK_BPS, delay, QUEUE_PACKETS, *loss);
             network.link(hosts[link.a], hosts[link.b], &model);
         }
@@ -194,24 +194,24 @@ impl Underlay {
     }
 }
 
-/// TCP with segments of 1460 bytes, as the widths of the overlay's links have it.
+/// Returns TCP with segments of 1460 bytes, as the widths of the overlay's links assume.
 fn settings() -> Settings {
     let mut settings = chain::settings();
     settings.segment_bytes = 1_500;
     settings
 }
 
-/// Slow start is over, and buffers of relays are full where they will be.
+/// Time after which slow start is over, and buffers of relays are filled.
 const WARM_UP_S: u64 = 10;
 const _: () = assert!(BUFFER_SEGMENTS > 100, "10 Mbit/s for 80 ms");
 
-/// The number of an overlay node in the underlay.
+/// Returns the number of an overlay node in the underlay.
 pub(super) fn number(addr: NodeAddr) -> usize {
     (addr.0 - Network::addr(0).0) as usize
 }
 
-/// Routes by the fewest links, as ns-2 and the simulator have them: among equal ones by the link that
-/// was made first, at each node by itself.
+/// Returns routes by the fewest links, as ns-2 and the simulator have them: among equal ones, each node by itself takes
+/// the link that was made first.
 fn next_hops(network: &Network) -> Vec<Vec<usize>> {
     let mut next = Vec::new();
     for me in 0..network.nodes.len() {

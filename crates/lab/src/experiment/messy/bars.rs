@@ -1,4 +1,4 @@
-//! What the defaults must reach in a scene, as numbers, and whether a measured row does.
+//! The goals for the defaults in a scene, as numbers, and the check whether a measured row reaches them.
 
 use super::measure::{AFTER_MS, GOOD_PCT};
 use super::scene::Scene;
@@ -6,50 +6,49 @@ use crate::experiment::Row;
 
 /// How much more than UDP the overlay may miss, in percent of the packets.
 const MORE_POINTS: f64 = 0.3;
-/// The longest silence where another way exists.
+/// The longest silence if another path exists.
 const SILENCE_MS: f64 = 500.0;
-/// What may be missed beside outages and the time after them, in percent.
+/// The largest percentage that may be missed apart from outages and the time after them.
 const OUTSIDE_PCT: f64 = 0.1;
-/// Where both carriers' losses are drawn, each with draws of its own, a mean over few runs is off by
-/// so many standard errors of the difference before that says anything.
+/// If both carriers' losses are drawn independently, a mean over few runs may differ by this many standard errors of
+/// the difference by chance.
 const ERRORS: f64 = 2.0;
 
-/// A bar.
+/// A goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bar {
-    /// Lost and late together: at most UDP's and 0.3 points.
+    /// Lost and late together: at most UDP's plus 0.3 points.
     NoMoreThanUdp,
-    /// The same, and the share of the time in which the overlay's only way stood still.
+    /// The same, plus the share of the time in which the overlay's only path stood still.
     NoMoreThanUdpAndStalls,
-    /// The longest silence: of the trouble and 400 ms where there is no other way, 500 ms where
-    /// there is one.
+    /// The longest silence: at most the fault plus 400 ms if there is no other path, 500 ms if there is one.
     Silence,
-    /// The longest silence: UDP's and 400 ms, where losses come in runs of any length.
+    /// The longest silence: at most UDP's plus 400 ms, for losses in runs of any length.
     SilenceOfUdp,
-    /// Missed beside outages and the 400 ms after them: at most 0.1 %, and what UDP misses there where
-    /// no answer to a request can come in time.
+    /// Missed apart from outages and the 400 ms after them: at most 0.1 %, or what UDP misses there if no answer to a
+    /// request can arrive in time.
     BesideOutages,
-    /// Lost and late together: at most so many percent.
+    /// Lost and late together: at most this percentage.
     Missed(f64),
-    /// Changes of the call's route, of the call that has most of them: at most so many in 300 s. Trees by metrics and to
-    /// nodes that nothing goes by are told beside.
+    /// Changes of a call's route, for the call with the most of them: at most this many in 300 s. Trees by other
+    /// metrics and to nodes without traffic are only reported.
     RouteChanges(f64),
-    /// So many calls as good as perfect, and all others refused.
+    /// This many calls nearly perfect, and all others refused.
     Served(u32),
 }
 
-/// A bar in one scene.
+/// The result of a goal in one scene.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reached {
     pub(super) holds: bool,
-    /// What was measured and what it had to be.
+    /// The measured value and the limit.
     pub(super) text: String,
-    /// By how much it is off, as a share of the limit: for the worst of many.
+    /// The excess over the limit, as a share of the limit: to find the worst of many.
     pub(super) excess: f64,
 }
 
 impl Bar {
-    /// Whether a scene's row reaches it.
+    /// Judges whether a scene's row reaches the goal.
     pub(super) fn judge(self, scene: &Scene, row: &Row) -> Reached {
         let value = |name: &str| row.value(&format!("default {name}"));
         let udp = |name: &str| row.value(&format!("udp {name}"));
@@ -103,7 +102,7 @@ impl Bar {
     }
 }
 
-/// The share of the time in which the only way stood still, in percent.
+/// Returns the share of the time in which the only path stood still, in percent.
 fn stood_still_pct(scene: &Scene) -> f64 {
     match scene.trouble.rhythm() {
         Some((every_ms, for_ms)) if !scene.has_another_way() => {
@@ -168,7 +167,7 @@ mod tests {
         let way = scene().ways[0];
         let ways = scene().over(vec![way, Way { links: 2, ..way }]);
         assert!(Bar::Silence.judge(&ways, &row).text.contains("500"));
-        // What was not measured holds for nothing.
+        // A value that was not measured reaches no goal.
         assert!(!Bar::Missed(2.2).judge(&scene(), &Row::default()).holds);
     }
 

@@ -1,4 +1,4 @@
-//! The cases: what a bad day is made of, and what the defaults must make of it.
+//! The cases: the faults of a messy network, and the goals for the defaults with them.
 
 use super::bars::Bar;
 use super::scene::{Calls, Path, Scene, Trouble, Way};
@@ -9,7 +9,7 @@ const SOURCE: &str = "never worse";
 /// One link of most scenes.
 const LINK: Path = Path::new(20, 1.0);
 
-/// Everything.
+/// All sweeps.
 pub(super) const ALL: &[&Sweep] = &[&OUTAGES, &RELAYS, &LOSS, &JITTER, &CAPACITY, &FLAPS, &REAL];
 
 const OUTAGE_BARS: &[Bar] = &[Bar::NoMoreThanUdp, Bar::Silence, Bar::BesideOutages];
@@ -421,7 +421,7 @@ pub(super) const CAPACITY: Sweep = Sweep {
     ],
 };
 
-/// A way that flaps beside one that is steady.
+/// A path that flaps, and a steady alternative.
 pub(super) const FLAPS: Sweep = Sweep {
     id: "messy/flaps",
     title: "A short way that comes and goes beside a long one that stays",
@@ -464,7 +464,7 @@ pub(super) const FLAPS: Sweep = Sweep {
     ],
 };
 
-/// The same with real nodes, for some.
+/// Some of these cases with real nodes.
 pub(super) const REAL: Sweep = Sweep {
     id: "messy/real",
     title: "Bad days of real nodes",
@@ -532,7 +532,7 @@ pub(super) const REAL: Sweep = Sweep {
     ],
 };
 
-/// Real time is dear.
+/// Returns the seconds of a run with real nodes. They are few because real time is expensive.
 const fn real_s(size: Size) -> u32 {
     match size {
         Size::Quick => 40,
@@ -548,7 +548,7 @@ const fn relay_stalls(every_ms: u32, for_ms: u32) -> Trouble {
     Trouble::RelayStalls { every_ms, for_ms }
 }
 
-/// A way over one relay, of two such links.
+/// Returns a path over one relay, with two such links.
 const fn relay(path: Path) -> Way {
     Way { links: 2, path }
 }
@@ -580,7 +580,7 @@ fn capacity(rate_kbit: u32, count: u32, apart_ms: u32) -> Scene {
     }
 }
 
-/// The direct link is down now and then; the detour has two links of half the delay each.
+/// Returns a scene whose direct link is down from time to time; the detour has two links of half the delay each.
 fn flap(every_ms: u32, for_ms: u32, half_ms: u32) -> Scene {
     let ways = vec![Way::link(LINK), relay(Path::new(half_ms, 0.0))];
     Scene {
@@ -633,7 +633,7 @@ fn stall_grid(size: Size) -> Vec<Scene> {
     points.iter().map(scene).collect()
 }
 
-/// All points of a grid.
+/// Returns all points of a grid.
 fn grid(axes: &[&[f64]]) -> Vec<Vec<f64>> {
     axes.iter().fold(vec![Vec::new()], |points, axis| {
         let longer = |point: &Vec<f64>| {

@@ -1,4 +1,4 @@
-//! Measures a scene: both profiles with UDP beside, with several seeds.
+//! Measures a scene: both profiles and UDP, with several seeds.
 
 use super::scene::{DEADLINE_MS, INTERVAL_MS, Scene};
 use crate::experiment::{Cell, CellError, Row};
@@ -8,40 +8,40 @@ use crate::stats::{mean, most, standard_error};
 use base::Duration;
 use std::path::Path;
 
-/// The carriers, as a row's values call them.
+/// The carriers, as in the names of a row's values.
 pub(super) const CARRIERS: [&str; 3] = ["udp", "default", "paper"];
-/// How long after a trouble losses still count as its own.
+/// The time after a fault in which losses still count as caused by it.
 pub(super) const AFTER_MS: f64 = 400.0;
-/// A call as good as perfect misses no more than this share, in percent.
+/// The largest percentage that a nearly perfect call misses.
 pub(super) const GOOD_PCT: f64 = 0.5;
 
-/// Of what refused calls miss, so much is dropped for want of room: the rest was under way before.
+/// The share of the misses of refused calls that must be drops for lack of room: the rest was under way before.
 const NAMED_SHARE: f64 = 0.9;
 
-/// What a carrier's calls came to in one run.
+/// The results of a carrier's calls in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     sent: f64,
     lost_pct: f64,
     late_pct: f64,
     silence_ms: f64,
-    /// Missed beside the troubles and the time after them, of what was sent beside them.
+    /// The share that was missed apart from the faults and the time after them, of the packets sent apart from them.
     outside_pct: f64,
-    /// Of all nodes by all metrics, whoever uses them.
+    /// Route changes of all nodes by all metrics, whether used or not.
     route_changes: f64,
-    /// Of the call whose way changed most often.
+    /// Route changes of the call whose path changed most often.
     call_route_changes: f64,
-    /// Calls as good as perfect.
+    /// Number of nearly perfect calls.
     good: f64,
-    /// Other calls that were refused: their clients were told, or the node counts what it drops of them as
-    /// having no room.
+    /// Number of other calls that were refused: their clients were notified, or the node counts the drops as lack of
+    /// room.
     refused: f64,
 }
 
-/// One run of a scene with a profile: UDP, and the overlay.
+/// One run of a scene with a profile: the results of UDP and the overlay.
 pub(super) type Live<'a> = &'a dyn Fn(&Scene, &str, u64) -> Result<[Run; 2], CellError>;
 
-/// The scene's row: means over the seeds, and the most of some.
+/// Measures the scene's row: means over the seeds, and the maximum of some values.
 pub(super) fn measure(
     cell: &Cell,
     scene: &Scene,
@@ -93,7 +93,7 @@ pub(super) fn measure(
             pairs.map(|(overlay, udp)| of(overlay) - of(udp)).collect()
         };
         let missed = match seeds {
-            // Of one run there is only what independent losses would vary by.
+            // For one run there is only the variation of independent losses.
             1 => (runs[n][0].chance_pct().powi(2) + runs[0][0].chance_pct().powi(2)).sqrt(),
             _ => error(&differences(Run::missed_pct)),
         };
@@ -104,7 +104,7 @@ pub(super) fn measure(
     Ok(row)
 }
 
-/// A run in the simulator.
+/// Runs a scene in the simulator.
 pub(super) fn simulated(scene: &Scene, profile: &str, seed: u64) -> Result<[Run; 2], CellError> {
     let scenario = parsed(&scene.text("messy", profile, seed, false))?;
     let mut simulation = Simulation::new(&scenario, seed);
@@ -113,7 +113,7 @@ pub(super) fn simulated(scene: &Scene, profile: &str, seed: u64) -> Result<[Run;
     Ok(runs_of(scene, seed, &report, &calls))
 }
 
-/// A run with real nodes. Which packets were missed is not kept there.
+/// Runs a scene with real nodes. They do not record which packets were missed.
 pub(super) fn in_earnest(
     program: &Path,
     scene: &Scene,
@@ -136,7 +136,7 @@ fn runs_of(scene: &Scene, seed: u64, report: &Report, calls: &[Vec<Call>]) -> [R
     let (overlay_calls, udp_calls) = calls.split_at(overlay.len());
     let troubles = scene.troubles_ms(seed);
     let starts = scene.starts_ms();
-    // Those by UDP all begin at once, as one flow of so many.
+    // The calls by UDP all begin at once, as one flow with a count.
     let udp_starts = vec![0.0; starts.len()];
     let mut runs = [
         Run::of(udp, udp_calls, &udp_starts, &troubles),
@@ -204,7 +204,7 @@ impl Run {
         self.lost_pct + self.late_pct
     }
 
-    /// What chance alone makes of as many misses, if they are independent.
+    /// Returns the standard deviation by chance of this many misses, if they are independent.
     fn chance_pct(&self) -> f64 {
         let share = self.missed_pct() / 100.0;
         100.0 * (share * (1.0 - share) / self.sent.max(1.0)).sqrt()
@@ -215,7 +215,7 @@ fn is_good(flow: &FlowReport) -> bool {
     flow.packets.lost_pct + flow.packets.late_pct <= GOOD_PCT
 }
 
-/// The standard error; 0 of one run, which has none.
+/// Returns the standard error; 0 for one run, which has none.
 fn error(samples: &[f64]) -> f64 {
     standard_error(samples).unwrap_or(0.0)
 }

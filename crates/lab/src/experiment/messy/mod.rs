@@ -1,14 +1,13 @@
-//! Never worse: what the overlay makes of a messy Internet, with plain UDP over the same path beside.
+//! Never worse: the results of the overlay on a messy Internet, compared with plain UDP over the same path.
 //!
 //! ```text
 //!   Sweep ─ cases ─▶ Case ─ scenes ─▶ Scene ─▶ scenario file ─▶ production nodes, both profiles, UDP
 //!                      └─ bars ─────────────────────────────────▶ a verdict on each case
 //! ```
 //!
-//! A *scene* is a network of one or more ways from `a` to `b`, what its links do, and one trouble
-//! that comes again and again. A *case* is a sentence about one scene or a grid of them, with the
-//! bars that the defaults must reach in each. The paper's profile is measured beside and not judged:
-//! its ten seconds until a link is down are the paper's.
+//! A *scene* is a network of one or more paths from `a` to `b`, the impairments of its links, and one recurring fault.
+//! A *case* is a sentence about one scene or a grid of them, with the goals that the defaults must reach in each. The
+//! paper's profile is also measured but not judged: its ten seconds until a link counts as down are the paper's.
 
 mod bars;
 mod cases;
@@ -29,7 +28,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &cases::REAL,
 ];
 
-/// What each case promises.
+/// Returns the promises of all cases.
 pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
     cases::ALL
         .iter()

@@ -1,74 +1,74 @@
-//! A scene: ways from `a` to `b`, what their links do, a trouble; written as a scenario file.
+//! A scene: paths from `a` to `b`, the impairments of their links, and a fault; written as a scenario file.
 //!
 //! ```text
-//!        ┌── link ─────────────────────────┐      the first way: UDP takes it too, in one piece,
-//!        │                                 │      and the trouble strikes it
+//!        ┌── link ─────────────────────────┐      the first path, for plain UDP a single link;
+//!        │                                 │      the fault affects this one
 //!      a ├── link ── c1 ── link ───────────┤ b
-//!        └── link ── c2 ── link ───────────┘      further ways, if any
+//!        └── link ── c2 ── link ───────────┘      further paths, if any
 //! ```
 
 use base::{Duration, Rng};
 use std::fmt::Write as _;
 
-/// When a packet of a call is late.
+/// The time after which a packet of a call is late.
 pub(super) const DEADLINE_MS: u32 = 150;
-/// Between two packets of a call.
+/// Time between two packets of a call.
 pub(super) const INTERVAL_MS: f64 = 20.0;
 /// How long nodes measure their links before calls begin, in both profiles.
 const SETTLE_S: u32 = 15;
-/// Nothing happens earlier.
+/// No fault happens before this time.
 const CALM_MS: u64 = 2_000;
 
-/// A network with a trouble.
+/// A network with a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scene {
     /// Its coordinates in a grid; none if it stands alone.
     pub(super) at: Vec<(&'static str, f64)>,
-    /// From `a` to `b`: the one that UDP takes first.
+    /// The paths from `a` to `b`. Plain UDP has a path with the properties of the first.
     pub(super) ways: Vec<Way>,
     pub(super) trouble: Trouble,
-    /// Whether UDP suffers the trouble of the first way too. Otherwise it has a path as good as that
-    /// one is at other times.
+    /// Whether UDP is affected by the fault of the first path too. Otherwise it has a path like that one without the
+    /// fault.
     pub(super) udp_suffers: bool,
     pub(super) calls: Calls,
     pub(super) seconds: u32,
 }
 
-/// A way from `a` to `b` of so many links.
+/// A path from `a` to `b` with a number of links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Way {
     pub(super) links: u32,
     pub(super) path: Path,
 }
 
-/// What a link does, in both directions.
+/// The properties of a link, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Path {
     pub(super) delay_ms: u32,
     pub(super) loss_pct: f64,
-    /// The chance that the packet after a lost one is lost.
+    /// The probability that the packet after a lost one is lost.
     pub(super) burst_pct: f64,
     pub(super) jitter_ms: u32,
     pub(super) reorders: bool,
-    /// None is without limit.
+    /// The rate; `None` means no limit.
     pub(super) rate_kbit: Option<u32>,
 }
 
-/// What happens every so often, for so long.
+/// The recurring faults, with their interval and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     Nothing,
-    /// To the first link of the first way.
+    /// An outage of the first link of the first path.
     Outage {
         every_ms: u32,
         for_ms: u32,
     },
-    /// The first relay of the first way is not scheduled.
+    /// The process of the first relay on the first path is not scheduled.
     RelayStalls {
         every_ms: u32,
         for_ms: u32,
     },
-    /// Nothing at `a` is scheduled: the node, its client, the sender by UDP.
+    /// Nothing at `a` is scheduled: neither the node, nor its client, nor the sender by UDP.
     SenderStalls {
         every_ms: u32,
         for_ms: u32,
@@ -84,7 +84,7 @@ pub(super) enum Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calls {
     pub(super) count: u32,
-    /// Between the beginnings of two.
+    /// Time between the beginnings of two calls.
     pub(super) apart_ms: u32,
 }
 
@@ -96,7 +96,7 @@ impl Calls {
 }
 
 impl Path {
-    /// A path with independent losses.
+    /// Creates a path with independent losses.
     pub(super) const fn new(delay_ms: u32, loss_pct: f64) -> Path {
         Path {
             delay_ms,
@@ -108,7 +108,7 @@ impl Path {
         }
     }
 
-    /// In the words of a link.
+    /// Returns the words of a link.
     fn words(&self) -> String {
         let mut words = format!("delay={}ms", self.delay_ms);
         if self.loss_pct > 0.0 {
@@ -129,7 +129,7 @@ impl Path {
         words
     }
 
-    /// So many of them in a row as one path. Its jitter is spread evenly, where a sum would be less
+    /// Returns this many of them in a row as one path. Its jitter is spread evenly, while that of a sum would be less
     /// often near its ends.
     fn in_row(&self, links: u32) -> Path {
         let kept = (1.0 - self.loss_pct / 100.0).powi(links as i32);
@@ -143,12 +143,12 @@ impl Path {
 }
 
 impl Way {
-    /// A single link.
+    /// Creates a path of a single link.
     pub(super) const fn link(path: Path) -> Way {
         Way { links: 1, path }
     }
 
-    /// The same with its delay so many times as long.
+    /// Returns the path with its delay multiplied.
     pub(super) fn slower(self, factor: f64) -> Way {
         let delay_ms = (f64::from(self.path.delay_ms) * factor) as u32;
         let path = Path {
@@ -160,7 +160,7 @@ impl Way {
 }
 
 impl Trouble {
-    /// How often, and for how long.
+    /// Returns the interval and length of the faults.
     pub(super) fn rhythm(self) -> Option<(u32, u32)> {
         match self {
             Trouble::Nothing => None,
@@ -171,7 +171,7 @@ impl Trouble {
         }
     }
 
-    /// Whether no other way leads around it, however many there are.
+    /// Returns whether no other path avoids the fault, however many there are.
     fn is_at_an_end(self) -> bool {
         matches!(
             self,
@@ -181,7 +181,7 @@ impl Trouble {
 }
 
 impl Scene {
-    /// One link, one call.
+    /// Creates a scene of one link and one call.
     pub(super) fn link(path: Path, trouble: Trouble, seconds: u32) -> Scene {
         Scene {
             at: Vec::new(),
@@ -193,24 +193,24 @@ impl Scene {
         }
     }
 
-    /// The same over these ways.
+    /// Returns the scene over these paths.
     pub(super) fn over(self, ways: Vec<Way>) -> Scene {
         Scene { ways, ..self }
     }
 
-    /// The same as a point of a grid.
+    /// Returns the scene as a point of a grid.
     pub(super) fn at(self, at: &[(&'static str, f64)]) -> Scene {
         let at = at.to_vec();
         Scene { at, ..self }
     }
 
-    /// Whether what is in trouble has a way around it.
+    /// Returns whether there is a path around the fault.
     pub(super) fn has_another_way(&self) -> bool {
         self.ways.len() > 1 && !self.trouble.is_at_an_end()
     }
 
-    /// Whether a packet that a link of the first way has lost can come in time when it is asked for
-    /// once: as soon as the next packet shows the gap, there and back.
+    /// Returns whether a packet that a link of the first path has lost can arrive in time after one request: the next
+    /// packet reveals the gap, and a round trip follows.
     pub(super) fn can_recover(&self) -> bool {
         let way = &self.ways[0];
         let slowest = way.path.delay_ms + way.path.jitter_ms;
@@ -218,7 +218,7 @@ impl Scene {
         asked <= f64::from(DEADLINE_MS)
     }
 
-    /// When troubles begin and end, in milliseconds. The seed decides their phase.
+    /// Returns when faults begin and end, in milliseconds. The seed determines their phase.
     pub(super) fn troubles_ms(&self, seed: u64) -> Vec<(f64, f64)> {
         let Some((every_ms, for_ms)) = self.trouble.rhythm() else {
             return Vec::new();
@@ -234,7 +234,7 @@ impl Scene {
         CALM_MS + Rng::new(seed).below(u64::from(every_ms))
     }
 
-    /// When each call begins: they are apart by what is asked for, and their packets evenly spread.
+    /// Returns when each call begins: their distance is the configured one, and their packets are evenly spread.
     pub(super) fn starts_ms(&self) -> Vec<f64> {
         let Calls { count, apart_ms } = self.calls;
         let phase = |n| f64::from(n) * INTERVAL_MS / f64::from(count);
@@ -243,8 +243,8 @@ impl Scene {
             .collect()
     }
 
-    /// As a scenario file: the overlay's calls first, then those by UDP. Nothing in a simulation depends
-    /// on what is sealed; real nodes always seal.
+    /// Returns the scenario file: the overlay's calls first, then those by UDP. Sealing does not affect a simulation;
+    /// real nodes always seal.
     pub(super) fn text(&self, name: &str, profile: &str, seed: u64, seals: bool) -> String {
         let mut text = format!(
             "[scenario]\nname = \"{name}\"\nprofile = \"{profile}\"\nduration = \"{}s\"\n\
@@ -289,7 +289,7 @@ impl Scene {
                  deadline = \"{DEADLINE_MS}ms\"\n"
             );
         }
-        // All of them over one path.
+        // All these calls use one path.
         let _ = write!(
             text,
             "\n[[flow]]\nname = \"udp\"\nfrom = \"a\"\nto = \"b\"\ndirect = true\npath = \"{udp}\"\n\

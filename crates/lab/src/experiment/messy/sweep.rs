@@ -1,4 +1,4 @@
-//! A sweep: cases of one kind of trouble as an experiment.
+//! A sweep: cases with one kind of fault as an experiment.
 
 use super::bars::{Bar, Reached};
 use super::measure::{self, CARRIERS};
@@ -9,7 +9,7 @@ use crate::experiment::{
 use crate::plot::{Axis, Chart, Mark, Series};
 use crate::stats::most;
 
-/// Cases of one kind of trouble.
+/// Cases with one kind of fault.
 pub(super) struct Sweep {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Sweep {
     pub(super) cases: &'static [Case],
 }
 
-/// How scenes are lived.
+/// How scenes are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lives {
     /// In the simulator.
@@ -26,7 +26,7 @@ pub(super) enum Lives {
     InEarnest,
 }
 
-/// A sentence about some scenes, and what the defaults must reach in each of them.
+/// A sentence about some scenes, and the goals for the defaults in each of them.
 pub(super) struct Case {
     pub(super) claim: ClaimText,
     pub(super) bars: &'static [Bar],
@@ -61,7 +61,7 @@ impl Sweep {
 }
 
 impl Sweep {
-    /// Runs of each scene.
+    /// Returns the number of runs of each scene.
     const fn seeds(&self, size: Size) -> u32 {
         match (self.lives, size) {
             (Lives::InEarnest, _) => 1,
@@ -197,7 +197,7 @@ impl Case {
     }
 }
 
-/// A line for each scene and carrier.
+/// Returns a line for each scene and carrier.
 fn table(rows: &Rows) -> Vec<Vec<String>> {
     let head = [
         "scene",

@@ -1,4 +1,4 @@
-//! Checks: what a claim means as numbers, in a sentence that a program can judge.
+//! Checks: the meaning of a claim as numbers, in a sentence that a program can judge.
 //!
 //! ```text
 //!   lost_pct <= udp_lost_pct + 0.3            in every row; also <, >, >=, and chains: a < b < c
@@ -7,8 +7,7 @@
 //!   p50_ms varies by at most 10 % over loss   from the least to the most, of their mean
 //!   lost_pct crosses udp_lost_pct at loss from 2 to 5
 //! ```
-//! Rows that differ in nothing but the coordinate behind `with`, `over` or `at` are judged together; each such group
-//! must hold.
+//! Rows that differ only in the coordinate after `with`, `over` or `at` are judged together; each such group must hold.
 
 mod judge;
 
@@ -17,7 +16,7 @@ use std::fmt;
 
 pub(super) use judge::shown;
 
-/// What a claim means.
+/// The meaning of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Check {
     Compare {
@@ -60,9 +59,9 @@ const RELATIONS: [(&str, Relation); 4] = [
 ];
 
 impl Check {
-    /// Reads one.
+    /// Reads a check.
     pub(super) fn read(text: &str) -> Result<Check, String> {
-        // A share may be written as one word.
+        // A share may be written without a space before the percent sign.
         let text = text.replace('%', " % ");
         let words: Vec<&str> = text.split_whitespace().collect();
         let at = |word: &str| words.iter().position(|w| *w == word);
@@ -155,7 +154,7 @@ impl Check {
         })
     }
 
-    /// All names of measures and coordinates in it.
+    /// Returns all names of measures and coordinates in it.
     pub(super) fn names(&self) -> Vec<&str> {
         match self {
             Check::Compare { first, then, .. } => {
@@ -167,7 +166,7 @@ impl Check {
         }
     }
 
-    /// The coordinate over which rows are judged together.
+    /// Returns the coordinate over which rows are judged together.
     pub(super) fn over(&self) -> Option<&str> {
         match self {
             Check::Compare { .. } => None,
@@ -177,12 +176,12 @@ impl Check {
         }
     }
 
-    /// Whether it follows more than one name, of which there is no error.
+    /// Returns whether it follows an expression of several names, for which there is no standard error.
     pub(super) fn is_trend_of_a_sum(&self) -> bool {
         matches!(self, Check::Trend { of, .. } if of.name().is_none())
     }
 
-    /// Whether it means nothing without standard errors.
+    /// Returns whether it has no meaning without standard errors.
     pub(super) fn wants_errors(&self) -> bool {
         matches!(self, Check::Compare { beyond_errors, .. } if *beyond_errors)
     }

@@ -1,4 +1,4 @@
-//! The texts that make an experiment: read from the disk, made by a program, or come from another machine.
+//! The texts of an experiment: read from the disk, made by a program, or received from another machine.
 
 use super::super::{Experiment, LabError};
 use super::{Own, read};
@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// How the names of files with experiments end: as they are written, and with everything that they need in one file.
+/// The endings of the names of experiment files: as users write them, and with everything that they need in one file.
 const ENDING: &str = ".toml";
 const WHOLE: &str = ".experiment.json";
 
-/// The texts that make an experiment.
+/// The texts of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Definition {
-    /// What errors call it.
+    /// Its name in errors.
     pub(super) file: String,
     pub(super) text: String,
-    /// Name and text of the scenario, if it is in a file of its own.
+    /// Name and text of the scenario, if it is in a separate file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) scenario: Option<(String, String)>,
     /// The files that the scenario names.
@@ -27,16 +27,16 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Whether a name means a file with an experiment.
+    /// Returns whether a name refers to a file with an experiment.
     #[must_use]
     pub fn is_meant_by(name: &str) -> bool {
         name.ends_with(ENDING) || name.ends_with(WHOLE)
     }
 
-    /// Reads a file, and those that it names.
+    /// Reads a file, and the files that it names.
     ///
     /// # Errors
-    /// [`LabError::Io`], or [`LabError::Definition`] for what is wrong in it.
+    /// [`LabError::Io`], or [`LabError::Definition`] for an error in its contents.
     pub fn load(path: &Path) -> Result<Definition, LabError> {
         let read =
             |path: &Path| std::fs::read_to_string(path).map_err(|error| LabError::at(path, error));
@@ -45,7 +45,7 @@ impl Definition {
             let whole = serde_json::from_str(&text);
             return whole.map_err(|error| LabError::at(path, error.into()));
         }
-        // What is wrong with the text is said below.
+        // Errors in the text are reported below.
         let named = |text: &str| -> Option<String> {
             let table: toml::Table = toml::from_str(text).ok()?;
             let name = table.get(read::TABLE)?.get("scenario")?;
@@ -70,7 +70,7 @@ impl Definition {
         };
         let files = Files::Beside(beside.to_owned());
         (_, definition.files) = read::own(&definition, &files)?;
-        // From now on it is the same wherever it was: an experiment is not another one in another folder.
+        // From now on the folder does not matter: an experiment stays the same in another folder.
         let name = |file: &str| {
             let name = Path::new(file).file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
@@ -80,7 +80,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Writes it with everything that it needs into one file of a folder; the file's name.
+    /// Writes it with everything that it needs into one file of a folder. Returns the file's name.
     ///
     /// # Errors
     /// [`LabError::Io`]
@@ -93,10 +93,10 @@ impl Definition {
         Ok(name)
     }
 
-    /// One whose text is made by a program, and that is measured outside.
+    /// Creates a definition whose text is made by a program, and which is measured externally.
     ///
     /// # Errors
-    /// [`LabError::Definition`] for what is wrong in it.
+    /// [`LabError::Definition`] for an error in it.
     pub fn made(file: &str, text: &str) -> Result<Definition, LabError> {
         let definition = Definition {
             file: file.to_owned(),
@@ -108,8 +108,8 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The experiment. Choice: it stays for as long as the program runs, as those do that are built in; a program reads
-    /// few.
+    /// Returns the experiment. Choice: it stays in memory for as long as the program runs, as built-in ones do; a
+    /// program reads few.
     pub(in crate::experiment) fn experiment(&self) -> Result<&'static Own, LabError> {
         static KNOWN: Mutex<BTreeMap<Definition, &'static Own>> = Mutex::new(BTreeMap::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,8 +123,8 @@ impl Definition {
     }
 }
 
-/// A text that stays for as long as the program runs, once. Choice: names of coordinates, measures and claims are
-/// those of built-in experiments everywhere else, which live as long.
+/// Returns a text that stays in memory for as long as the program runs, without duplicates. Choice: everywhere else,
+/// names of coordinates, measures and claims belong to built-in experiments, which live as long.
 pub(super) fn intern(text: &str) -> &'static str {
     static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

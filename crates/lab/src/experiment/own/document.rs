@@ -1,8 +1,9 @@
-//! What a simulation has come to, as one tree of numbers with names.
+//! The results of a simulation, as one tree of named numbers.
 
 use crate::scenario::Record;
 
-/// What measures take from: `flows` and `links` by their names, `overlay`, and `events` counted by their kinds.
+/// Returns the document from which measures take numbers: `flows` and `links` by their names, `overlay`, and `events`
+/// counted by their kinds.
 pub(super) fn of(record: &Record) -> serde_json::Value {
     let flows = record.report.flows.iter();
     let flows = flows.map(|flow| (flow.name.clone(), serde_json::json!(flow)));
@@ -21,7 +22,7 @@ pub(super) fn of(record: &Record) -> serde_json::Value {
     })
 }
 
-/// A number of a document by its path; not a number where the document has none yet. Names of flows may have dots.
+/// Returns a number of a document by its path; NaN if the document has no value yet. Names of flows may contain dots.
 pub(super) fn number(document: &serde_json::Value, path: &str) -> Result<f64, String> {
     let (mut at, mut rest) = (document, path);
     loop {

@@ -1,4 +1,4 @@
-//! Sums over names: what a measure takes of a report, and what a check compares.
+//! Sums over names: the expressions that a measure takes from a report, and that a check compares.
 //!
 //! ```text
 //!   flows.call.lost_pct + flows.call.late_pct        udp_lost_pct * 0.3
@@ -11,7 +11,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Expression {
     text: String,
-    /// Each with its sign, and a product: the first factor, then operators and factors.
+    /// The terms, each with its sign and a product: the first factor, then operators and factors.
     terms: Vec<(f64, Vec<(Operator, Factor)>)>,
 }
 
@@ -28,7 +28,7 @@ enum Factor {
 }
 
 impl Expression {
-    /// Reads one.
+    /// Reads an expression.
     pub(super) fn read(text: &str) -> Result<Expression, String> {
         let mut words = text.split_whitespace();
         let factor = |word: Option<&str>| {
@@ -70,7 +70,7 @@ impl Expression {
         })
     }
 
-    /// What it comes to; `value` knows the names. No number if one of them is none.
+    /// Returns its value; `value` resolves names. The result is NaN if one of them is.
     pub(super) fn value<E>(&self, value: impl Fn(&str) -> Result<f64, E>) -> Result<f64, E> {
         let mut sum = 0.0;
         for (sign, product) in &self.terms {
@@ -90,7 +90,7 @@ impl Expression {
         Ok(sum)
     }
 
-    /// All names in it.
+    /// Returns all names in it.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let factors = self.terms.iter().flat_map(|(_, product)| product);
         factors.filter_map(|(_, factor)| match factor {
@@ -99,7 +99,7 @@ impl Expression {
         })
     }
 
-    /// The name, if it is nothing else.
+    /// Returns the name, if the expression is only a name.
     pub(super) fn name(&self) -> Option<&str> {
         match self.terms.as_slice() {
             [(_, product)] => match product.as_slice() {
@@ -110,13 +110,13 @@ impl Expression {
         }
     }
 
-    /// Whether it says nothing of what was measured.
+    /// Returns whether it does not depend on any measurement.
     pub(super) fn is_number(&self) -> bool {
         self.names().next().is_none()
     }
 }
 
-/// As it was written, but for its spaces.
+/// Writes the expression as the user wrote it, except for spaces.
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -1,5 +1,5 @@
-//! Figures of an own experiment: measures over a coordinate or another measure, a line for each and for each value of a
-//! third.
+//! Figures of an own experiment: measures over a coordinate or another measure, with a line for each and for each value
+//! of a third.
 
 use super::super::{Row, Rows};
 use super::spread_of;
@@ -18,11 +18,11 @@ pub(super) struct Figure {
     pub(super) y_label: String,
 }
 
-/// Its name, its points and the ends of their errors, in pairs.
+/// The name of a line, its points, and the ends of their errors in pairs.
 type Line = (String, Vec<(f64, f64)>, Vec<(f64, f64)>);
 
 impl Figure {
-    /// All measures over a coordinate.
+    /// Creates a figure of all measures over a coordinate.
     pub(super) fn of_all(x: &str, measures: &[&str]) -> Figure {
         Figure {
             title: None,
@@ -34,7 +34,7 @@ impl Figure {
         }
     }
 
-    /// The drawing; `title` is for one that has none.
+    /// Returns the drawing; `title` is for a figure that has none.
     pub(super) fn chart(&self, title: &str, rows: &Rows) -> Chart {
         let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
         let mut groups: Vec<String> = Vec::new();
@@ -74,7 +74,7 @@ impl Figure {
         let axis = |label: &str, values: &dyn Fn(&(f64, f64)) -> f64| {
             let least = points().map(values).fold(f64::INFINITY, f64::min);
             let most = points().map(values).fold(f64::NEG_INFINITY, f64::max);
-            // From zero, unless that would leave the drawing half empty.
+            // The axis begins at zero, unless that would leave the drawing half empty.
             let min = if least >= 0.0 && least < most / 2.0 {
                 0.0
             } else {
@@ -124,7 +124,7 @@ fn number(row: &Row, name: &str) -> f64 {
     row.known(name).unwrap_or_else(|| row.parameter(name))
 }
 
-/// The value of a coordinate, for a reader.
+/// Returns the value of a coordinate, for a reader.
 fn word(row: &Row, name: &str) -> String {
     let word = row.words.get(name).cloned();
     word.unwrap_or_else(|| row.parameter(name).to_string())

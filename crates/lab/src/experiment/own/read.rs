@@ -1,5 +1,5 @@
-//! From the text of an experiment to the experiment: the table `[experiment]`, beside a scenario's or with the name of
-//! one. docs/lab.md has the schema.
+//! Reads the text of an experiment: the table `[experiment]`, together with a scenario or with the name of one.
+//! docs/lab.md has the schema.
 
 mod claims;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// The table that an experiment adds to a scenario.
+/// The name of the table that an experiment adds to a scenario.
 pub(super) const TABLE: &str = "experiment";
 const KEYS: [&str; 11] = [
     "id",
@@ -30,15 +30,15 @@ const KEYS: [&str; 11] = [
     "figure",
 ];
 const MEASURE_KEYS: [&str; 3] = ["name", "take", "over"];
-/// Runs of a cell: a thousand have a standard error of a thirtieth of one run's.
+/// Most runs of a cell: a thousand have a standard error of a thirtieth of one run's.
 const SEEDS_MAX: i64 = 1_000;
-/// What a value of a coordinate can be.
+/// The possible values of a coordinate, for errors.
 const WORD: &str = "a number, or a word in quotes";
-/// Values of a coordinate, and cells of a grid.
+/// Most values of a coordinate, and most cells of a grid.
 const VALUES_MAX: usize = 1_000;
 const CELLS_MAX: usize = 10_000;
 
-/// Reads and checks a definition, whose scenario's files are in `files`; those that it has read.
+/// Reads and checks a definition, whose scenario's files are in `files`. Returns also the files that it has read.
 pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts), Mistake> {
     let text = Text {
         file: &definition.file,
@@ -117,13 +117,13 @@ pub(super) fn own(definition: &Definition, files: &Files) -> Result<(Own, Texts)
     Ok((own, texts))
 }
 
-/// A digest of what decides the numbers of a cell, besides its key and the seed.
+/// Returns a digest of everything that determines the numbers of a cell, except its key and the seed.
 fn decisive(source: &Source, texts: &Texts, measures: &[Measure], seeds: [u32; 2]) -> u64 {
     let text = match source {
         Source::Scenario(template) => &template.text,
         Source::Elsewhere(by) => by,
     };
-    // Empty lines and comments decide nothing; of the experiment's own lines, empty ones are left.
+    // Empty lines and comments do not matter; the experiment's own lines are empty here.
     let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let lines: Vec<&str> = text.lines().map(str::trim).filter(is_said).collect();
     let source = lines.join("\n");
@@ -136,7 +136,7 @@ fn text_of(table: &Table<'_>, key: &str) -> Result<Option<String>, Mistake> {
     Ok(text.transpose()?.map(str::to_owned))
 }
 
-/// `mine/hello`, or the file's name behind `own/`.
+/// Returns `mine/hello`, or the file's name after `own/`.
 fn id(table: &Table<'_>, file: &str) -> Result<&'static str, Mistake> {
     let is_word = |word: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
@@ -231,7 +231,7 @@ fn grid(table: &Table<'_>) -> Result<Vec<Coordinate>, Mistake> {
     }
 }
 
-/// That a name can stand in a check; `dotted` allows that of a setting.
+/// Checks that a name is possible in a check; `dotted` allows that of a setting.
 fn check_name(value: &table::Value<'_>, name: &str, dotted: bool) -> Result<(), Mistake> {
     let bare = match dotted {
         true => name.strip_prefix(SETTINGS).unwrap_or(name),
@@ -239,7 +239,7 @@ fn check_name(value: &table::Value<'_>, name: &str, dotted: bool) -> Result<(), 
     };
     let begins = bare.starts_with(|c: char| c.is_ascii_alphabetic());
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-    // What a check would read as something else.
+    // A check would interpret these words differently.
     let words = [
         "rises", "falls", "varies", "crosses", "beyond", "inf", "nan", "infinity", "cell",
     ];
@@ -295,7 +295,7 @@ fn measures(table: &Table<'_>, grid: &[Coordinate]) -> Result<Vec<Measure>, Mist
     }
 }
 
-/// Where the numbers of a cell come from, and the files that it takes.
+/// Returns the source of a cell's numbers, and the files that it uses.
 fn source(
     table: &Table<'_>,
     every: &[&str],
@@ -344,8 +344,8 @@ fn source(
     Ok((Source::Scenario(template), Some(tried)))
 }
 
-/// Fills a template with every value at least once, before hours of measuring; with all of them together where they
-/// decide about files. The files that it took, and one of the scenarios.
+/// Fills a template with every value at least once, before hours of measuring; with all combinations if values
+/// determine files. Returns the files that it used, and one of the scenarios.
 fn tried(template: &Template, grid: &[Coordinate]) -> Result<(Texts, Scenario), Mistake> {
     let is_file = |line: &&str| line.contains("follows");
     let names: Vec<&str> = template.text.lines().filter(is_file).collect();
@@ -374,7 +374,7 @@ fn tried(template: &Template, grid: &[Coordinate]) -> Result<(Texts, Scenario), 
     Ok((texts, first.expect("a grid has a combination")))
 }
 
-/// That every measure takes what a report of the scenario has.
+/// Checks that every measure takes a value that a report of the scenario has.
 fn check_taken(table: &Table<'_>, scenario: &Scenario) -> Result<(), Mistake> {
     let document = document::of(&scenario::blank(scenario));
     let value = table.required("measure", "measures")?;

@@ -1,12 +1,12 @@
-//! A scenario with blanks: `{loss}` where a cell of the grid has a value.
+//! A scenario with placeholders: `{loss}` where a cell of the grid has a value.
 //!
 //! ```text
 //!   path = "delay=20ms loss={loss}%"     ── loss=5 ──▶   path = "delay=20ms loss=5%"
 //!   nodes = "{nodes}"                    ── nodes=4 ─▶   nodes = 4
 //!   class = "{class}"                    ── class=best ▶ class = "best"
 //! ```
-//! A text that is nothing but a blank becomes the value itself, so a number stays one. A coordinate of the grid called
-//! `settings.KEY` needs no blank: it is a setting of all nodes.
+//! A text that is only a placeholder becomes the value itself, so a number stays a number. A coordinate of the grid
+//! with a name such as `settings.KEY` needs no placeholder: it is a setting of all nodes.
 
 use super::Value;
 use crate::scenario::{Files, Mistake, Scenario};
@@ -14,17 +14,19 @@ use overlay::Settings;
 use overlay::settings::SetError;
 use tools::spelling::nearest;
 
-/// Before the name of a setting.
+/// The prefix of a setting's name.
 pub(super) const SETTINGS: &str = "settings.";
 
-/// A text without the table of the experiment: its lines are empty, so that those of the scenario keep their numbers.
+/// Returns a text without the table of the experiment: its lines are empty, so that those of the scenario keep their
+/// numbers.
 pub(super) fn scenario_of(text: &str) -> String {
     let mut is_ours = false;
     let mut scenario = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let trimmed = line.trim_start();
         let name = trimmed.trim_start_matches('[').trim_start();
-        // A header; an array that goes over several lines has values or a bracket.
+        // A line in brackets is a header only if it has a possible name; an array over several lines has values or
+        // another bracket.
         let fits = |c: char| c.is_ascii_alphanumeric() || "_-.\"' ".contains(c);
         let is_header = trimmed.starts_with('[')
             && name
@@ -46,16 +48,16 @@ pub(super) fn scenario_of(text: &str) -> String {
 /// The values of a cell, by the names of their coordinates.
 pub(super) type Values = [(&'static str, Value)];
 
-/// A scenario that is the same for all cells, but for its blanks.
+/// A scenario that is the same for all cells, except for its placeholders.
 pub(super) struct Template {
-    /// What errors call it.
+    /// Its name in errors.
     pub(super) file: String,
     pub(super) text: String,
     pub(super) files: Files,
 }
 
 impl Template {
-    /// The scenario of a cell.
+    /// Returns the scenario of a cell.
     pub(super) fn filled(&self, values: &Values) -> Result<Scenario, Mistake> {
         let text = fill(&self.text, values);
         let mut scenario = Scenario::parse_with(&self.file, &text, &self.files)?;
@@ -67,7 +69,7 @@ impl Template {
         Ok(scenario)
     }
 
-    /// That every blank is the name of a coordinate.
+    /// Checks that every placeholder is the name of a coordinate.
     pub(super) fn check_blanks(&self, known: &[&str]) -> Result<(), Mistake> {
         let unknown = |(_, name): &(usize, &str)| !known.contains(name);
         let Some((at, name)) = blanks(&self.text).find(unknown) else {
@@ -86,13 +88,13 @@ impl Template {
         })
     }
 
-    /// Whether a coordinate changes anything.
+    /// Returns whether a coordinate has any effect.
     pub(super) fn has(&self, name: &str) -> bool {
         name.starts_with(SETTINGS) || blanks(&self.text).any(|(_, blank)| blank == name)
     }
 }
 
-/// That a setting takes a value.
+/// Checks that a setting accepts a value.
 pub(super) fn setting(key: &str, value: &Value) -> Result<(), String> {
     match Settings::modern().set(key, &value.plain()) {
         Ok(()) => Ok(()),
@@ -118,13 +120,14 @@ fn fill(text: &str, values: &Values) -> String {
     filled
 }
 
-/// Where blanks are, and their names. An inline table of TOML is none: it has an equals sign.
+/// Returns the positions of placeholders, and their names. An inline table of TOML is none, because it has an equals
+/// sign.
 fn blanks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     text.match_indices('{').filter_map(move |(at, _)| {
         let (name, _) = text[at + 1..].split_once('}')?;
         let is_blank = !name.is_empty() && name.chars().all(is_name);
-        // What a comment says of blanks is for readers; within quotes, `#` begins none.
+        // Placeholders in comments are ignored; `#` within quotes does not begin a comment.
         let line = text[..at].rsplit('\n').next().unwrap_or_default();
         let comment = line.match_indices('#').any(|(at, _)| {
             let quotes = |quote: char| line[..at].matches(quote).count() % 2;

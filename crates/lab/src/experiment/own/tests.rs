@@ -1,4 +1,4 @@
-//! Own experiments as a whole: read, run, sharded, sent elsewhere, measured outside, and refused.
+//! Own experiments as a whole: read, run, sharded, sent elsewhere, measured externally, and refused.
 
 use super::super::cells::{self, Request};
 use super::super::run::run_until;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use tools::progress::Progress;
 
-/// A pair of nodes; the blanks are those of [`GRID`].
+/// A pair of nodes; the placeholders are those of [`GRID`].
 const SCENARIO: &str = "[scenario]\nname = 'pair'\nduration = '2s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n\
     [[link]]\na = 'a'\nb = 'b'\npath = 'delay={delay}ms loss={loss}%'\n[[flow]]\nfrom = 'a'\nto = 'b'\nclass = '{class}'\n";
 const GRID: &str = "[experiment]\nid = 'own/pair'\ntitle = 'A pair'\nseeds = 2\n[experiment.grid]\nloss = [1, 5]\n\
@@ -78,7 +78,7 @@ fn the_grid_is_the_product_of_its_values() {
 fn the_example_gives_its_files_and_its_shards_make_a_whole() {
     let scratch = Scratch::new("own").unwrap();
     let at = |name: &str| scratch.path().join(name);
-    // Two files, a measured path, and few seconds.
+    // The experiment has two files, a measured path, and few seconds.
     std::fs::write(at("up.csv"), "at_s,delay_ms\n1,25\n").unwrap();
     let scenario = SCENARIO.replace("[[flow]]", "follows = 'up.csv'\n[[flow]]");
     std::fs::write(at("pair.toml"), scenario).unwrap();
@@ -101,7 +101,7 @@ fn the_example_gives_its_files_and_its_shards_make_a_whole() {
     run("one", Some("1/2"));
     let definition = Definition::load(&at("mine.toml")).unwrap();
     let carried = definition.write(scratch.path()).unwrap();
-    // The parts know everything: whoever merges them needs no file.
+    // The parts contain everything, so merging needs no file.
     for file in ["mine.toml", "pair.toml", "up.csv"] {
         std::fs::remove_file(at(file)).unwrap();
     }
@@ -363,7 +363,7 @@ fn what_decides_nothing_changes_no_cell() {
         identity(&whole)
     );
     assert_eq!(identity(&claimed), identity(&whole));
-    // What cannot be taken is refused.
+    // Settings that cannot be applied are refused.
     let mut request = with(&whole);
     request.overrides = vec!["settings.hello_interval=50ms".parse().unwrap()];
     let error = cells::cells(&request).unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! What the paper says: every sentence of [Papadimitriou06 §5] that holds a number or a comparison,
-//! and the set-up of §4.2 and §4.3, each with the experiment that judges it.
+//! The claims of the paper: every sentence of [Papadimitriou06 §5] that contains a number or a comparison, and the
+//! set-up of §4.2 and §4.3, each with the experiment that judges it.
 //!
-//! The list is older than the experiments and is not made from their results. The paper's figures
-//! have no numbers in their text, so most claims are comparisons; what stands under "expected" says
-//! beforehand what has to be seen for a sentence to hold. The words that are left open there mean:
+//! The list is older than the experiments and does not depend on their results. The paper's figures have no numbers in
+//! their text, so most claims are comparisons; "expected" states beforehand what must be measured for a sentence to
+//! hold. The words that are left open there have these meanings:
 //!
 //! | word | means |
 //! |---|---|
@@ -178,7 +178,7 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "UDP does not exhibit excessive packet loss (relatively to TCP)",
         "UDP's loss rate within 0.02 of the highest TCP's, or below, at every number of flows",
     ),
-    // §5.2: the size of voice packets, beside light FTP traffic.
+    // §5.2: the size of voice packets, with light FTP traffic.
     claim(
         "papadimitriou06/fig7",
         "setup",

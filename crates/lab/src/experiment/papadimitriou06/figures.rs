@@ -1,4 +1,4 @@
-//! The figures: which scenario each draws, what of it, and who judges it.
+//! The figures: the scenario of each, the values that it draws, and the function that judges it.
 
 use super::scenario::{HEAVY, LIGHT, Point, Scenario, point};
 use super::setup::{FIGURE_1, SECOND_MBPS, Transport};
@@ -16,20 +16,20 @@ pub(super) struct Figure {
     judge: fn(&Table<'_>, Size) -> Vec<Verdict>,
 }
 
-/// What is drawn.
+/// What a figure draws.
 #[derive(Clone, Copy)]
 enum Draw {
-    /// A value over the number of calls, a line per transport, beside so much FTP.
+    /// A value over the number of calls, a line per transport, with a number of FTP flows.
     Calls { ftp: f64, value: Value },
     /// A value of one transport over the number of calls, a line per packet size.
     Sizes { transport: Transport, value: Value },
-    /// A value over the errors, a line per transport, with so many calls.
+    /// A value over the errors, a line per transport, with a number of calls.
     Errors { calls: f64, value: Value },
-    /// Shares by threshold, a line per transport, with so many calls.
+    /// Shares by threshold, a line per transport, with a number of calls.
     Thresholds { calls: f64, value: Value },
 }
 
-/// A column of a row, and how it is called.
+/// A column of a row, and its label.
 #[derive(Clone, Copy)]
 struct Value {
     name: &'static str,
@@ -45,7 +45,7 @@ const LOST: Value = value("lost", "packet loss rate");
 const UNDELIVERED: Value = value("undelivered", "share not delivered by the end");
 const LATE: Value = value("delay_p95_ms", "one-way delay, 95th percentile, ms");
 const FTP: Value = value("ftp_goodput_kbps", "goodput of FTP, kbit/s");
-/// By threshold: the number follows.
+/// Values by threshold: the number is appended to the name.
 const INDEX_AT: Value = value("index_", "real-time performance index");
 const DELAYED_AT: Value = value("delayed_", "delayed packets rate");
 
@@ -161,7 +161,8 @@ impl Experiment for Figure {
         let table = Table(rows);
         let mut charts = match (self.scenario, self.draw) {
             (Scenario::Three, Draw::Calls { ftp, .. }) => {
-                // First where the paper's shape appears, if anywhere; then the rest of the sweep.
+                // The first drawing has the capacity at which the paper's shape appears, if anywhere; then follows the
+                // rest of the sweep.
                 let first = three::shape(&table, plan.size, ftp);
                 let others = SECOND_MBPS.into_iter().filter(|mbps| *mbps != first);
                 let all = [first].into_iter().chain(others);
@@ -202,7 +203,7 @@ impl Draw {
         }
     }
 
-    /// What is drawn besides: what the paper's metric hides.
+    /// Returns what is drawn additionally: values that the paper's metric hides.
     fn beside(self) -> Vec<Value> {
         match (self, self.value().name) {
             (Draw::Thresholds { .. }, _) => Vec::new(),
@@ -213,7 +214,7 @@ impl Draw {
         }
     }
 
-    /// `second_mbps` is the capacity of the second link, where it is swept.
+    /// Draws a chart; `second_mbps` is the capacity of the second link, if it is swept.
     fn chart(
         self,
         figure: &Figure,
@@ -287,7 +288,8 @@ impl Draw {
     }
 }
 
-/// The standard errors of each transport's line, which [`chart`] draws in the same order; none of single rounds.
+/// Returns the standard errors of each transport's line, which [`chart`] draws in the same order; none for single
+/// rounds.
 fn bars(
     transports: &[Transport],
     xs: &[f64],
@@ -308,7 +310,7 @@ fn bars(
     bars.filter(|series| !series.points.is_empty()).collect()
 }
 
-/// A chart of named lines. Axes begin at zero, shares end at one.
+/// Returns a chart of named lines. Axes begin at zero, shares end at one.
 pub(super) fn chart(
     title: &'static str,
     x: &'static str,

@@ -1,4 +1,4 @@
-//! What is measured of a run. [Papadimitriou06 §4.3]
+//! The measurements of a run. [Papadimitriou06 §4.3]
 //!
 //! ```text
 //!   written    |  |  |  |  |            |  |  |  |        the speaker's packets, and his pause
@@ -6,13 +6,13 @@
 //!                     gap               (pause taken off)
 //! ```
 //!
-//! A packet is *delayed* if the gap since the last arrival exceeds the threshold, and *timely* if it
-//! arrives and is not. Choice: the speaker's own silence is taken off a gap, since the first packet
-//! of every talkspurt would be delayed otherwise, on a perfect path too; what the plain reading
-//! gives is measured beside ([`Scores::plain_index`]).
+//! A packet is *delayed* if the gap since the last arrival exceeds the threshold, and *timely* if it arrives and is not
+//! delayed. Choice: the speaker's own silence is subtracted from a gap, since otherwise the first packet of every
+//! talkspurt would be delayed, even on a perfect path; the result of the plain reading is measured too
+//! ([`Scores::plain_index`]).
 //!
-//! By gaps a packet that waited in the sender for seconds is timely if the one before it waited as
-//! long. So the one-way delay from the application's write is measured beside.
+//! By gaps, a packet that waited in the sender for seconds is timely if the one before it waited as long. So the
+//! one-way delay from the application's write is measured too.
 
 use crate::stats::ranked;
 use base::{Duration, Time};
@@ -21,13 +21,13 @@ use base::{Duration, Time};
 pub(super) const THRESHOLDS_MS: [u64; 7] = [100, 150, 200, 250, 300, 350, 400];
 /// The threshold of all scenarios but the fifth. [Papadimitriou06 §4.3]
 pub(super) const THRESHOLD_MS: u64 = 300;
-/// One way within which a delay is not noticed. [Papadimitriou06 Table II]
+/// The one-way delay up to which a delay is not noticed. [Papadimitriou06 Table II]
 pub(super) const ON_TIME: Duration = Duration::from_millis(150);
-/// Packets written so late in a run are not judged: they may be under way at its end without
-/// anything being wrong. Longer than any queue here holds them.
+/// Packets that are written in this last part of a run are not judged: at its end they may still be under way without a
+/// fault. No queue here holds packets longer.
 pub(super) const TAIL: Duration = Duration::from_secs(1);
 
-/// A packet of an application: when it was written, and when all of it was there.
+/// A packet of an application: when it was written, and when it had arrived completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) written: Time,
@@ -37,36 +37,36 @@ pub(super) struct Packet {
 /// One call, as its receiver heard it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
-    /// In the order of writing.
+    /// The packets in the order of writing.
     pub(super) packets: Vec<Packet>,
-    /// Bytes of each.
+    /// Bytes of each packet.
     pub(super) bytes: usize,
-    /// Between two packets of a talkspurt.
+    /// Time between two packets of a talkspurt.
     pub(super) interval: Duration,
 }
 
-/// What a call scores.
+/// The scores of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Scores {
     /// Packets that count.
     pub(super) written: u64,
-    /// Those of them that arrived.
+    /// Those of these packets that arrived.
     pub(super) arrived: u64,
-    /// Of the written ones, by threshold: shares of timely and of delayed packets.
+    /// By threshold: shares of timely and of delayed packets, of the written ones.
     pub(super) index: [f64; THRESHOLDS_MS.len()],
     pub(super) delayed: [f64; THRESHOLDS_MS.len()],
-    /// The index at 300 ms with the speaker's silence in the gaps.
+    /// The index at 300 ms, with the speaker's silence included in the gaps.
     pub(super) plain_index: f64,
     /// Bytes delivered in the whole run.
     pub(super) bytes: u64,
-    /// One-way delays of those that arrived.
+    /// One-way delays of the packets that arrived.
     pub(super) delays: Vec<Duration>,
     /// The share of written packets that arrived within [`ON_TIME`].
     pub(super) on_time: f64,
 }
 
 impl Call {
-    /// Scores a call in a run that ends at `end`; `None` if nothing of it counts.
+    /// Scores a call in a run that ends at `end`; returns `None` if no packet of it counts.
     pub(super) fn scores(&self, end: Time) -> Option<Scores> {
         let arrived_by = |packet: &Packet| packet.arrived.filter(|at| *at <= end);
         let delivered = self.packets.iter().filter(|p| arrived_by(p).is_some());
@@ -92,7 +92,7 @@ impl Call {
             let delay = at.since(packet.written);
             scores.delays.push(delay);
             on_time += u64::from(delay <= ON_TIME);
-            // The first of a call waits for nobody.
+            // The first packet of a call has no gap.
             let whole = last.map_or(Duration::ZERO, |last| at.since(last));
             let gap = whole.saturating_sub(silence);
             for (place, threshold) in THRESHOLDS_MS.iter().enumerate() {
@@ -114,19 +114,19 @@ impl Call {
     }
 }
 
-/// Jain's index of what flows got: 1 if all got the same. [Papadimitriou06 §4.3]
+/// Returns Jain's index of the flows' throughputs: 1 if all are equal. [Papadimitriou06 §4.3]
 pub(super) fn fairness(throughputs: &[f64]) -> f64 {
     let (sum, squares) = throughputs
         .iter()
         .fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     match squares > 0.0 {
         true => sum * sum / (throughputs.len() as f64 * squares),
-        // Nobody got anything, which is fair.
+        // If all throughputs are zero, this counts as fair.
         false => 1.0,
     }
 }
 
-/// The smallest of sorted values that a share `q` does not exceed, in milliseconds; NaN of nothing.
+/// Returns the smallest of sorted values that a share `q` does not exceed, in milliseconds; NaN if there are none.
 pub(super) fn quantile_ms(sorted: &[Duration], q: f64) -> f64 {
     ranked(sorted, q).map_or(f64::NAN, |value| value.as_nanos() as f64 / 1e6)
 }
@@ -170,22 +170,22 @@ mod tests {
             (60, Some(282)),
         ];
         let scores = call(&sent).scores(ms(9_000)).unwrap();
-        // A gap of 250 ms: above 100, 150 and 200, not above 250.
+        // The gap of 250 ms is above 100, 150 and 200, and not above 250.
         assert_eq!(scores.delayed, [0.25, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(scores.index[0], 0.75);
-        // Of the four only the first was within 150 ms of being written.
+        // Of the four packets, only the first arrived within 150 ms of its write.
         assert_eq!(scores.on_time, 0.25);
     }
 
     #[test]
     fn losses_are_in_the_gap_and_silence_around_them_is_not() {
-        // Lost: the end of one talkspurt and the beginning of the next, 14 packets; 1 s of silence.
+        // The end of one talkspurt and the beginning of the next are lost, 14 packets; between them is 1 s of silence.
         let mut sent = vec![(0, Some(30))];
         sent.extend((1..8).map(|n| (20 * n, None)));
         sent.extend((0..7).map(|n| (1_140 + 20 * n, None)));
         sent.push((1_280, Some(1_310)));
         let scores = call(&sent).scores(ms(9_000)).unwrap();
-        // 15 intervals of 20 ms are 300 ms of gap, silence apart.
+        // The gap is 15 intervals of 20 ms, 300 ms, without the silence.
         assert_eq!(
             scores.delayed,
             [

@@ -1,7 +1,7 @@
 //! One run of the paper's network: hosts, links and flows of the simulator.
 //!
-//! All sources of voice share one host and so do all sinks: access links have no rate, so sharing
-//! them changes nothing, and errors strike each packet by itself. [Papadimitriou06 Figure 1]
+//! All sources of voice share one host, and so do all sinks: access links have no rate limit, so sharing them changes
+//! nothing, and errors affect each packet independently. [Papadimitriou06 Figure 1]
 
 use super::metrics::{Call, Packet};
 use super::setup::{
@@ -16,18 +16,18 @@ use sim::tcp::{self, Flow, Load, Settings, TcpHost, Traffic};
 use sim::traffic::Pattern;
 use sim::{World, tcp::PartialSettings};
 
-/// What happens to packets that are still on their way when speakers stop.
+/// Time for packets that are still under way when speakers stop.
 const DRAIN: Duration = Duration::from_secs(1);
-/// The delay within which the partially reliable class repairs. [Papadimitriou06 Table II]
+/// The deadline of the partially reliable class. [Papadimitriou06 Table II]
 const DEADLINE: Duration = Duration::from_millis(150);
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) calls: Vec<Call>,
     pub(super) voice: Voice,
     pub(super) ftp: Ftp,
-    /// Packets dropped by the queues of R1 towards R2, and of R2 towards R3.
+    /// Packets dropped by the queue of R1 towards R2, and by that of R2 towards R3.
     pub(super) first_lost: u64,
     pub(super) second_lost: u64,
 }
@@ -35,13 +35,13 @@ pub(super) struct Outcome {
 /// All voice together, in packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Voice {
-    /// Sent for the first time, and in all.
+    /// Packets sent for the first time, and packets sent in total.
     pub(super) first_sent: u64,
     pub(super) sent: u64,
-    /// Lost on the way, whatever became of them later; and of them not by errors.
+    /// Packets lost on the path, whatever happened to them later; and those of them that queues lost, not errors.
     pub(super) lost: u64,
     pub(super) queue_lost: u64,
-    /// Reductions of windows.
+    /// Number of reductions of windows.
     pub(super) cuts: u64,
 }
 
@@ -60,8 +60,8 @@ struct Hosts {
     routers: [HostId; 3],
 }
 
-/// Runs it. Equal setups and seeds give equal outcomes; with equal seeds the same people speak at
-/// the same moments over every transport.
+/// Runs it. Equal setups and seeds give equal outcomes; with equal seeds the same people speak at the same moments over
+/// every transport.
 pub(super) fn run(setup: &Setup, seed: u64) -> Outcome {
     let mut network = tcp::Network::default();
     let hosts = lay(&mut network, &setup.network, setup.errors);
@@ -121,7 +121,7 @@ fn lay(network: &mut tcp::Network, figure: &Network, errors: f64) -> Hosts {
     hosts
 }
 
-/// A call that begins `enter` after the start.
+/// Adds a call that begins `enter` after the start.
 fn call(
     network: &mut tcp::Network,
     hosts: &Hosts,
@@ -147,7 +147,7 @@ fn call(
         Transport::Real => connect(network, Family::Real),
         Transport::Reno => connect(network, Family::Reno),
         Transport::Udp => {
-            // RTP is in the payload.
+            // The payload includes RTP.
             let traffic = speech(setup.bytes + HEADER_BYTES - UDP_HEADER_BYTES);
             (network.datagrams(from, to, traffic), traffic)
         }
@@ -187,7 +187,7 @@ fn told_voice(world: &World<TcpHost>, calls: &[(Flow, Traffic)], errors: u64) ->
     voice
 }
 
-/// Each packet that the speaker wrote, with when it was delivered.
+/// Returns each packet that the speaker wrote, with its time of delivery.
 fn told_call(world: &World<TcpHost>, flow: Flow, traffic: Traffic, setup: &Setup) -> Call {
     let packet = |written: Time| Packet {
         written,
@@ -195,7 +195,7 @@ fn told_call(world: &World<TcpHost>, flow: Flow, traffic: Traffic, setup: &Setup
     };
     let mut packets: Vec<Packet> = flow.writes(world, traffic).map(packet).collect();
     for delivery in flow.deliveries(world) {
-        // A packet is a segment, so its number is the packet's.
+        // A packet is one segment, so the segment's number is the packet's.
         if let Some(packet) = packets.get_mut(delivery.number as usize) {
             packet.arrived.get_or_insert(delivery.delivered);
         }

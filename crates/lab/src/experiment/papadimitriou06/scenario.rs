@@ -1,4 +1,4 @@
-//! The five scenarios as grids, and the row that a run gives.
+//! The five scenarios as grids, and the row of a run.
 //!
 //! | scenario | calls | FTP | bytes | errors |
 //! |---|---|---|---|---|
@@ -8,9 +8,8 @@
 //! | 4 | 80, 120 | 20 | 160 | 0 to 5 % |
 //! | 5 | 80, 120 | 20 | 160 | 1 %; thresholds from 100 to 400 ms |
 //!
-//! Runs that differ in the transport alone share their seed: the same people speak at the same
-//! moments. Every point is run in several rounds with different seeds; what is drawn and judged is
-//! the mean over them.
+//! Runs that differ only in the transport share their seed: the same people speak at the same moments. Every point is
+//! run in several rounds with different seeds; figures and verdicts use the mean over them.
 
 use super::metrics::{THRESHOLDS_MS, fairness, quantile_ms};
 use super::network::{self, Outcome};
@@ -18,7 +17,7 @@ use super::setup::{FIGURE_1, SECOND_MBPS, SPAN, Setup, Transport};
 use crate::experiment::{Cell, CellError, Plan, Row, Size};
 use base::{Duration, Time};
 
-/// One of the five, or the comparison over many seeds.
+/// One of the five scenarios, or the comparison over many seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scenario {
     One,
@@ -29,19 +28,19 @@ pub(super) enum Scenario {
     Partial,
 }
 
-/// Where in a grid, transport and round apart.
+/// A point of a grid, without transport and round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) calls: f64,
     pub(super) ftp: f64,
     pub(super) bytes: f64,
-    /// In percent.
+    /// The errors in percent.
     pub(super) errors: f64,
-    /// Of the second link, where it is swept.
+    /// The rate of the second link, if it is swept.
     pub(super) second_mbps: Option<f64>,
 }
 
-/// A point as most have it.
+/// Returns a point with the usual values.
 pub(super) const fn point(calls: f64, ftp: f64) -> Point {
     Point {
         calls,
@@ -68,7 +67,7 @@ impl Point {
         }
     }
 
-    /// As coordinates of cells with this transport.
+    /// Returns the coordinates of cells with this transport.
     pub(super) fn of(self, transport: Transport) -> Vec<(&'static str, f64)> {
         let mut place = vec![
             ("transport", transport.code()),
@@ -87,7 +86,7 @@ const SECOND: &str = "second";
 /// The light and the heavy cross traffic.
 pub(super) const LIGHT: f64 = 20.0;
 pub(super) const HEAVY: f64 = 60.0;
-/// Seeds of the comparison with the partially reliable class.
+/// Number of seeds of the comparison with the partially reliable class.
 const SEEDS: usize = 20;
 
 impl Scenario {
@@ -102,7 +101,7 @@ impl Scenario {
         }
     }
 
-    /// Numbers of calls.
+    /// Returns the numbers of calls.
     pub(super) fn calls(self, size: Size) -> &'static [f64] {
         match (self, size) {
             (Scenario::Four | Scenario::Five, _) => &[80.0, 120.0],
@@ -112,7 +111,7 @@ impl Scenario {
         }
     }
 
-    /// Errors in percent.
+    /// Returns the errors in percent.
     pub(super) fn errors(self, size: Size) -> &'static [f64] {
         match (self, size) {
             (Scenario::Four, Size::Quick) => &[0.0, 1.0, 3.0, 5.0],
@@ -121,7 +120,7 @@ impl Scenario {
         }
     }
 
-    /// Every place of the grid, once.
+    /// Returns every point of the grid, once.
     pub(super) fn points(self, size: Size) -> Vec<Point> {
         let calls = self.calls(size);
         let mut points = Vec::new();
@@ -150,11 +149,11 @@ impl Scenario {
         points
     }
 
-    /// Who is compared.
+    /// Returns the transports that are compared.
     pub(super) fn transports(self) -> &'static [Transport] {
         match self {
             Scenario::Partial => &[Transport::Real, Transport::Udp, Transport::Partial],
-            // At every capacity of a sweep.
+            // These run at every capacity of the sweep.
             Scenario::Three => &Transport::PAPER,
             _ => &Transport::ALL,
         }
@@ -170,7 +169,7 @@ impl Scenario {
         }
     }
 
-    /// The grid.
+    /// Returns the grid.
     pub(super) fn cells(self, size: Size) -> Vec<Cell> {
         let mut cells = Vec::new();
         for point in self.points(size) {
@@ -200,7 +199,7 @@ impl Scenario {
                 None => FIGURE_1,
             },
         };
-        // The same for every transport and capacity.
+        // The seed is the same for every transport and capacity.
         let others = cell
             .parameters
             .iter()
@@ -211,7 +210,7 @@ impl Scenario {
     }
 }
 
-/// What is told of a run. Shares are means over calls, as the paper's are.
+/// Returns the row of a run. Shares are means over calls, as in the paper.
 fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
     let mut row = Row::of(cell);
     let end = Time::ZERO + setup.span;
@@ -236,7 +235,7 @@ fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
     row.set("within_150ms", mean(&|s| s.on_time));
     let throughputs: Vec<f64> = scores.iter().map(|s| s.bytes as f64).collect();
     row.set("fairness", fairness(&throughputs));
-    // What each got of what it asked for: speakers differ, whatever carries them.
+    // The share of its demand that each call got: speakers differ, whatever the transport.
     let satisfied: Vec<f64> = scores
         .iter()
         .map(|s| s.arrived as f64 / s.written as f64)

@@ -1,4 +1,4 @@
-//! Rows as figures and verdicts ask for them: means over rounds, by transport and point.
+//! Rows for figures and verdicts: means over rounds, by transport and point.
 
 use super::scenario::Point;
 use super::setup::Transport;
@@ -9,12 +9,12 @@ use crate::stats::{least, mean, most, standard_error};
 pub(super) struct Table<'a>(pub(super) &'a Rows);
 
 impl Table<'_> {
-    /// The mean over rounds; NaN, which no comparison holds for, if nothing was measured.
+    /// Returns the mean over rounds; NaN, for which no comparison holds, if nothing was measured.
     pub(super) fn mean(&self, transport: Transport, point: Point, name: &str) -> f64 {
         mean(self.values(transport, point, name))
     }
 
-    /// Round by round.
+    /// Returns the values round by round.
     pub(super) fn values(&self, transport: Transport, point: Point, name: &str) -> Vec<f64> {
         self.0
             .with(&point.of(transport))
@@ -22,13 +22,13 @@ impl Table<'_> {
             .collect()
     }
 
-    /// The standard error of the mean; 0 of a single round, which has none.
+    /// Returns the standard error of the mean; 0 for a single round, which has none.
     pub(super) fn error(&self, transport: Transport, point: Point, name: &str) -> f64 {
         let values = self.values(transport, point, name);
         standard_error(&values).unwrap_or(0.0)
     }
 
-    /// The mean over rounds and points.
+    /// Returns the mean over rounds and points.
     pub(super) fn over(&self, transport: Transport, points: &[Point], name: &str) -> f64 {
         mean(
             points
@@ -37,7 +37,7 @@ impl Table<'_> {
         )
     }
 
-    /// Whether a transport has more than each of the others, none of which is unknown.
+    /// Returns whether a transport has more than each of the others, all of which must be known.
     pub(super) fn has_most(
         &self,
         transport: Transport,
@@ -49,7 +49,7 @@ impl Table<'_> {
         own > most(others)
     }
 
-    /// Whether a transport has less than each of the others, none of which is unknown.
+    /// Returns whether a transport has less than each of the others, all of which must be known.
     pub(super) fn has_least(
         &self,
         transport: Transport,
@@ -61,7 +61,7 @@ impl Table<'_> {
         own < least(others)
     }
 
-    /// What a transport has, and what each of the others has.
+    /// Returns the value of a transport, and those of the others.
     fn against<'a>(
         &'a self,
         transport: Transport,
@@ -74,21 +74,21 @@ impl Table<'_> {
         (mean(transport), others.map(move |t| mean(*t)))
     }
 
-    /// Of `transports`, the one with the most.
+    /// Returns the one of `transports` with the most.
     pub(super) fn most(&self, transports: &[Transport], point: Point, name: &str) -> Transport {
         let by = |t: &&Transport| self.mean(**t, point, name);
         let most = transports.iter().max_by(|a, b| by(a).total_cmp(&by(b)));
         *most.expect("somebody is compared")
     }
 
-    /// Of `transports`, the one with the least.
+    /// Returns the one of `transports` with the least.
     pub(super) fn least(&self, transports: &[Transport], point: Point, name: &str) -> Transport {
         let by = |t: &&Transport| self.mean(**t, point, name);
         let least = transports.iter().min_by(|a, b| by(a).total_cmp(&by(b)));
         *least.expect("somebody is compared")
     }
 
-    /// "Vegas 0.912, Westwood 0.87", with so many digits.
+    /// Formats "Vegas 0.912, Westwood 0.87", with this many digits.
     pub(super) fn list(
         &self,
         transports: &[Transport],
@@ -103,7 +103,7 @@ impl Table<'_> {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// The same at several numbers of calls: "80 calls: …; 120 calls: …".
+    /// Formats the same for several numbers of calls: "80 calls: …; 120 calls: …".
     pub(super) fn lists(
         &self,
         transports: &[Transport],

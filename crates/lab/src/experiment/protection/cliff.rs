@@ -1,4 +1,4 @@
-//! Where the cliff of requests is, and what repair leaves behind it.
+//! The one-way delay at which requests alone fail, and the remaining loss with repair beyond it.
 //!
 //! ```text
 //!   missed │        ┌──────── requests alone: an answer comes 3 T and a packet after the loss
@@ -19,7 +19,7 @@ const ID: &str = "protection/cliff";
 const LOSS_PCT: f64 = 5.0;
 const BURST_PCT: f64 = 25.0;
 const DEADLINE_MS: f64 = 150.0;
-/// The longest way of the claim, and what may be missed up to it: the bar of single calls with bursts.
+/// The longest one-way delay of the claim, and what may be missed up to it: the limit of single calls with bursts.
 const UP_TO_MS: f64 = 90.0;
 const MISSED_PCT: f64 = 0.4;
 
@@ -33,7 +33,7 @@ pub(super) const CLAIM: ClaimText = claim(
 
 pub(super) struct Cliff;
 
-/// The scenario of a cell.
+/// Returns the scenario of a cell.
 fn scenario(t_ms: f64, calls: u32, protect: &str, seconds: u64) -> String {
     let mut text = format!(
         "[scenario]\nname = \"cliff\"\nduration = \"{seconds}s\"\nsettle = \"10s\"\nsealing = false\n\
@@ -48,7 +48,7 @@ fn scenario(t_ms: f64, calls: u32, protect: &str, seconds: u64) -> String {
     text
 }
 
-/// Runs of a cell, and seconds of one with a single call.
+/// Returns the runs of a cell, and the seconds of one with a single call.
 fn runs(size: Size) -> (u64, u64) {
     match size {
         Size::Quick => (3, 200),
@@ -56,7 +56,7 @@ fn runs(size: Size) -> (u64, u64) {
     }
 }
 
-/// What is measured at each T: the name, how many calls, how they are protected.
+/// The measurements at each T: the name, the number of calls, their protection.
 const KINDS: [(&str, u32, &str); 3] = [
     ("requests", 1, "requests"),
     ("one", 1, "auto"),

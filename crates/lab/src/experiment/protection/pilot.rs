@@ -1,5 +1,5 @@
-//! The pilot's manners: how soon a new plan is in force, how seldom it changes under steady losses, and how well it
-//! predicts what stays lost.
+//! The pilot's behaviour: how soon a new plan is in force, how seldom it changes under steady losses, and how well it
+//! predicts the remaining loss.
 //!
 //! ```text
 //!   steps    ───── before ─────┤ loss, runs or delay change ├── a new plan ──▶ ≤ 2 s
@@ -7,8 +7,8 @@
 //!   cells    predicted while a cell runs, beside what its calls missed     ──▶ a factor of 2
 //! ```
 //!
-//! A plan is in force when its repair has made three quarters of the change to what it is in the last seconds of the
-//! run: shares beside each other differ by a quarter, and estimates wander between two of them.
+//! A plan is in force when its repair has made three quarters of the change to its level in the last seconds of the
+//! run: neighbouring shares differ by a quarter, and estimates fluctuate between two of them.
 
 mod cases;
 
@@ -28,19 +28,19 @@ const IN_FORCE_S: f64 = 2.0;
 const CHANGES_MOST: f64 = 6.0;
 const FACTOR: f64 = 2.0;
 const GOOD_PCT: f64 = 90.0;
-/// Fewer missed packets than this tell nothing of a factor.
+/// Least number of missed packets with which a factor has a meaning.
 const TELLING: f64 = 20.0;
-/// When the step is, and the end of its run.
+/// Time of the step, and the end of its run.
 const STEP_S: u64 = 40;
 const STEP_END_S: u64 = 110;
-/// What the plan comes to is that of the last seconds of a run.
+/// The plan's final level is that of the last seconds of a run.
 const LAST_S: u64 = 20;
 const LOOK: Duration = Duration::from_millis(50);
-/// A change that is not made takes all the time.
+/// A change that is not made counts as lasting until the end.
 const NEVER_S: f64 = (STEP_END_S - STEP_S) as f64;
 /// The part of a change that must have been made.
 const MADE: f64 = 0.75;
-/// The first minute of an hour, and of a steady cell, is the beginning.
+/// The beginning of an hour, and of a steady cell, which is not judged: the first minute.
 const BEGINNING_S: u64 = 60;
 const HOUR_S: u64 = 3_600;
 
@@ -68,17 +68,17 @@ pub(super) const CLAIMS: &[ClaimText] = &[
     ),
 ];
 
-/// The plan of the lane at some moment.
+/// The plan of the lane at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
-    /// Since the scenario's zero.
+    /// Time since the scenario's zero.
     at_s: f64,
     repair_pct: f64,
     predicted_pct: f64,
     changes: u64,
 }
 
-/// Runs a cell, and looks at the plan of the sending end every so often.
+/// Runs a cell, and samples the plan of the sending end at intervals.
 fn watch(
     case: &Case,
     seconds: u64,
@@ -110,8 +110,8 @@ fn watch(
     Ok((looked, missed_pct(&report), missed as f64))
 }
 
-/// How long after the step the plan has made most of its change, in seconds, and all the time if it never has; none if it
-/// stays as it was.
+/// Returns how long after the step the plan has made most of its change, in seconds, or the whole time if it never has;
+/// `None` if it stays as it was.
 fn in_force(looked: &[Looked]) -> Option<f64> {
     let before = looked.iter().rfind(|look| look.at_s <= STEP_S as f64);
     let before = before.map_or(0.0, |look| look.repair_pct);
@@ -131,7 +131,7 @@ fn in_force(looked: &[Looked]) -> Option<f64> {
     Some(later.find(has_made).map_or(NEVER_S, after_s))
 }
 
-/// Predicted within the factor of what was missed.
+/// Returns whether the prediction is within the factor of the missed share.
 fn is_good(predicted: f64, missed: f64) -> bool {
     predicted <= missed * FACTOR && missed <= predicted * FACTOR
 }
@@ -156,7 +156,7 @@ impl Experiment for Pilot {
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        // Twenty calls for an hour take half a minute.
+        // Twenty calls for an hour take half a minute to simulate.
         let is_long = |case: &&Case| case.kind == Kind::Hour && case.calls > 1;
         let cases = CASES
             .iter()
@@ -275,7 +275,7 @@ fn runs(size: Size) -> u64 {
     }
 }
 
-/// Whether a value is at most this, of all rows that have it.
+/// Judges whether a value is at most `most`, in all rows that have it.
 fn within(name: &'static str, rows: &[&Row], value: &str, most: f64) -> Verdict {
     let values = rows.iter().filter_map(|row| Some((row, row.known(value)?)));
     let values: Vec<_> = values.collect();
@@ -287,7 +287,7 @@ fn within(name: &'static str, rows: &[&Row], value: &str, most: f64) -> Verdict 
     }
 }
 
-/// Whether nine of ten predictions are good, of the cells with enough missed packets for a factor.
+/// Judges whether nine of ten predictions are good, in the cells with enough missed packets for a factor.
 fn predictions(rows: &[&Row]) -> Verdict {
     let telling = rows.iter().filter(|row| row.value("missed") >= TELLING);
     let telling: Vec<_> = telling.collect();

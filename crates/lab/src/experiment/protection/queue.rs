@@ -1,4 +1,4 @@
-//! Losses of a full queue: repair would make the queue longer, so there is none.
+//! Losses of a full queue: repair would make the queue longer, so the node must not add any.
 //!
 //! ```text
 //!   a ═══╗ 20 calls                     ╔═══ b
@@ -16,14 +16,14 @@ use crate::stats::mean_and_error;
 pub(super) const QUEUE: Queue = Queue;
 const ID: &str = "protection/queue";
 const CALLS: f64 = 20.0;
-/// The link carries so much of what the calls send: a call has 64 kbit/s and 75 bytes around each packet.
+/// The link's rate as a share of the calls' rate: a call has 64 kbit/s and 75 bytes around each packet.
 const QUEUE_SHARE: f64 = 0.8;
 const CALL_KBIT: f64 = 64.0 * (160.0 + 47.0 + 28.0) / 160.0;
-/// Nothing is added after so many seconds.
+/// Nothing may be added after this many seconds.
 const AFTER_S: u64 = 2;
-/// TCP is measured from then on.
+/// Time from which on TCP is measured.
 const FROM_S: u64 = 10;
-/// What TCP may have less than its share.
+/// The least share of its fair rate that TCP must have.
 const WITHIN: f64 = 0.9;
 
 pub(super) const CLAIMS: &[ClaimText] = &[
@@ -110,7 +110,7 @@ impl Experiment for Queue {
         for n in 0..count {
             let seed = seed.wrapping_add(n);
             let all = run_text(&scenario("auto", has_tcp, seconds), seed)?;
-            // Equal seeds live the same first seconds.
+            // Runs with equal seeds have the same first seconds.
             let begun = run_text(&scenario("auto", has_tcp, AFTER_S), seed)?;
             later += all.overlay.repair.saturating_sub(begun.overlay.repair);
             if has_tcp {

@@ -1,4 +1,4 @@
-//! A video to a group over three long hops: each edge of the tree repairs for itself.
+//! A video to a group over three long hops: each edge of the tree repairs separately.
 
 use super::super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, claim,
@@ -10,7 +10,7 @@ pub(super) const VIDEO: Video = Video;
 const ID: &str = "protection/video";
 const HOP_MS: u64 = 40;
 const DEADLINE_MS: u64 = 200;
-/// What each of three hops may leave, in packets.
+/// The target of the remaining loss on each of the three hops, as a share of the packets.
 const TARGET: f64 = 0.00003;
 const MISSED_PCT: f64 = 0.01;
 const ADDED_PCT: f64 = 25.0;

@@ -1,4 +1,4 @@
-//! Questions and answers beside bulk, over two hops.
+//! Requests and answers in parallel with bulk, over two hops.
 //!
 //! ```text
 //!   a ── rate, 10 ms, a buffer of 20 ms, losses ── relay ── the same ── b      a question each 50 ms, n bulk
@@ -10,9 +10,9 @@ use super::{chart, flow, head, link, links, run, stream, verdict};
 
 /// Bytes of a full datagram of a reliable link.
 const DATAGRAM_BYTES: u64 = 1_372;
-/// Streams come to their shares before anything is judged.
+/// Time in which streams reach their shares before anything is judged.
 const WARM_S: u64 = 5;
-/// The bars: beside bulk no more than so much later than alone, and so much of the link for the bulk.
+/// The goals: how much later than without bulk an answer may be, and the share of the link that bulk must have.
 const P99_MORE_MS: f64 = 30.0;
 const MAX_MORE_MS: f64 = 100.0;
 const BULK_SHARE: f64 = 0.9;

@@ -1,4 +1,5 @@
-//! Voice as messages that expire, beside file transfers: the partially reliable class of [Papadimitriou06 §6] with production nodes.
+//! Voice as messages that expire, in competition with file transfers: the partially reliable class of [Papadimitriou06
+//! §6] with production nodes.
 //!
 //! ```text
 //!   a ── 6 Mbit/s, 10 ms ── r1 ── 24 Mbit/s, 10 ms, 100 packets ── r2 ── 5 ms, errors ── b      n calls, by the overlay
@@ -13,7 +14,7 @@ const WARM_S: u64 = 5;
 /// A delay that is not noticed. [Papadimitriou06 Table II]
 const DEADLINE_MS: u64 = 150;
 const TCPS: usize = 20;
-/// What carries the calls, as a coordinate.
+/// The carriers of the calls, as a coordinate.
 const CARRIERS: [(&str, &str); 3] = [
     ("datagrams", "class = \"best-effort\"\n"),
     ("a stream", "class = \"reliable\"\nstream = true\n"),
@@ -24,7 +25,7 @@ const CARRIERS: [(&str, &str); 3] = [
 ];
 const STREAM: f64 = 1.0;
 const EXPIRING: f64 = 2.0;
-/// The bars: calls in time where their links have their share of the path, and what TCP keeps.
+/// The goals: calls in time if their links have their share of the path, and the share that TCP keeps.
 const IN_TIME: f64 = 0.99;
 const TCP_SHARE: f64 = 0.9;
 const FRESH: f64 = 0.9;
@@ -79,7 +80,7 @@ fn scenario(cell: &Cell, size: Size) -> String {
     text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
 }
 
-/// The row of the same place with another carrier.
+/// Returns the row of the same point with another carrier.
 fn other<'a>(rows: &'a Rows, row: &Row, carrier: f64) -> Option<&'a Row> {
     let at = ["calls", "errors %", "flows"].map(|key| (key, row.parameter(key)));
     rows.with(&[&at[..], &[("carrier", carrier)]].concat())

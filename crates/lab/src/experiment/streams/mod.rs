@@ -1,8 +1,8 @@
-//! Reliable streams that share: questions and answers beside bulk, a fast branch beside a slow one,
-//! links beside TCP in one bottleneck, messages that expire, and streams through partitions.
+//! Reliable streams that share: requests and answers in parallel with bulk, a fast branch next to a slow one, links and
+//! TCP in one bottleneck, messages that expire, and streams through partitions.
 //!
-//! Each cell is a scenario of production nodes in the simulator, and each scenario is a file beside the
-//! numbers. None of this is of a paper; the bars are what the defaults must reach.
+//! Each cell is a scenario of production nodes in the simulator, and each scenario is a file in addition to the
+//! numbers. None of this comes from a paper; the goals are for the defaults.
 
 mod echo;
 mod messages;
@@ -23,10 +23,10 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &partition::Partition,
 ];
 
-/// Where the bars come from.
+/// The source of the goals.
 const SOURCE: &str = "streams that share";
 
-/// What is promised.
+/// Returns the promises.
 pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
     [
         echo::CLAIMS,
@@ -39,20 +39,20 @@ pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
     .flatten()
 }
 
-/// A scenario's text, simulated.
+/// Simulates a scenario's text.
 fn run(text: &str, seed: u64) -> Result<Report, CellError> {
     let scenario =
         Scenario::parse("streams", text).map_err(|error| CellError(error.to_string()))?;
     Ok(simulate(&scenario, seed))
 }
 
-/// The flow of this name.
+/// Returns the flow with this name.
 fn flow<'a>(report: &'a Report, name: &str) -> Result<&'a FlowReport, CellError> {
     let found = report.flows.iter().find(|flow| flow.name == name);
     found.ok_or_else(|| CellError(format!("the scenario has no flow `{name}`")))
 }
 
-/// The head of a scenario, and its nodes.
+/// Returns the head of a scenario, with its nodes.
 fn head(name: &str, seconds: u64, nodes: &[&str]) -> String {
     let mut text =
         format!("[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\nsealing = false\n");
@@ -66,7 +66,7 @@ fn link(a: &str, b: &str, path: &str) -> String {
     format!("[[link]]\na = \"{a}\"\nb = \"{b}\"\npath = \"{path}\"\n")
 }
 
-/// A flow over the default class of streams.
+/// Returns a flow over the default class of streams.
 fn stream(name: &str, from: &str, to: &str, more: &str) -> String {
     format!(
         "[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nstream = true\nclass = \"reliable\"\n{more}"
@@ -83,8 +83,8 @@ fn links(index: f64) -> &'static str {
     }
 }
 
-/// Whether all of these rows keep to a bar, and the one that is farthest from it: `excess` is at most 1 for
-/// a row that does.
+/// Judges whether all of these rows reach a goal, and reports the one that is farthest from it: `excess` is at most 1
+/// for a row that does.
 fn verdict(
     key: &'static str,
     rows: &[&Row],
@@ -110,7 +110,7 @@ fn verdict(
     Verdict::of(key, bad.is_empty(), text).because(format!("missed by {}", bad.join(", ")))
 }
 
-/// A number of all cells, in the table's order.
+/// Draws a number of all cells, in the table's order.
 fn chart(title: &'static str, label: &'static str, rows: &[Row], name: &'static str) -> Chart {
     let value = |row: &Row| row.value(name);
     let points: Vec<(f64, f64)> = rows

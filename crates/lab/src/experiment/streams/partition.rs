@@ -1,4 +1,4 @@
-//! Streams through what kernel TCP survives: a partition of five minutes, a relay that starts again.
+//! Streams through faults that kernel TCP survives: a partition of five minutes, and a relay that restarts.
 //!
 //! ```text
 //!   a ── 10 ms, 1 % ── relay ── 10 ms, 1 % ── b       messages, each to come once and in order
@@ -9,12 +9,12 @@ use super::super::{Cell, Findings, Plan, Rows, Size, claim};
 use super::{CellError, ClaimText, Experiment, Row, SOURCE};
 use super::{chart, flow, head, link, run, stream, verdict};
 
-/// What happens, as a coordinate, and how long it lasts.
+/// The faults, as a coordinate, and their lengths.
 const TROUBLES: [(&str, u64); 2] = [("partition", 300), ("restart", 60)];
 const BEGINS_S: u64 = 20;
-/// What waited has this long to come.
+/// Time in which waiting data must arrive.
 const AFTER_S: u64 = 60;
-/// Streams of messages.
+/// Number of streams of messages.
 const STREAMS: usize = 8;
 
 pub(super) struct Partition;
@@ -106,7 +106,7 @@ impl Experiment for Partition {
     fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
         let all: Vec<&Row> = rows.0.iter().collect();
         let bad = |row: &Row| row.value("lost") + row.value("not once or in order");
-        // None at all is allowed: one is as far from the bar as can be told.
+        // Only zero is allowed, so any other count is far from the goal.
         let none = |count: f64| if count == 0.0 { 0.0 } else { 1.0 + count };
         Findings {
             charts: vec![chart("Longest delay", "s", &rows.0, "longest s")],

@@ -6,9 +6,9 @@
 //!   TCP╝ n connections                               ╚═ TCP
 //! ```
 //!
-//! Two closed loops without noise keep their phases: who meets the full queue is who met it the last time, whatever the seed
-//! (Floyd and Jacobson 1992). So hosts and path take up to the time of one packet at the bottleneck more, at random, as they advise;
-//! without that and with more of it the same cells are run beside.
+//! Two closed loops without noise keep their phases: the same flow meets the full queue each time, whatever the seed
+//! (Floyd and Jacobson 1992). So hosts and path add a random delay of up to the time of one packet at the bottleneck,
+//! as they advise. The same cells are also run without it and with more of it.
 
 use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
 use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
@@ -21,7 +21,7 @@ const TCPS: [&str; 3] = ["newreno", "cubic", "bbr"];
 /// Noise of the delay each way, in ms: none; the time of one packet at the bottleneck, which is judged; more of it.
 const NOISES_MS: [f64; 3] = [0.0, NOISE_MS, 3.0];
 const NOISE_MS: f64 = 1.2;
-/// The bars: the streams' share of what both have, and both together.
+/// The goals: the streams' share of what both have, and the use of the link by both together.
 const SHARE: [f64; 2] = [0.4, 0.6];
 const USED: f64 = 0.9;
 
@@ -202,7 +202,7 @@ impl Experiment for Shares {
 mod tests {
     use super::*;
 
-    /// One bulk stream, and beside it one connection of CUBIC if `tcp`: what both have, in Mbit/s.
+    /// Runs one bulk stream, and one connection of CUBIC in parallel if `tcp`. Returns the rates of both, in Mbit/s.
     fn beside(reliable: &str, mbit: u32, path: &str, tcp: bool, seed: u64) -> (f64, f64) {
         beside_on(
             reliable,
@@ -229,7 +229,8 @@ mod tests {
     fn a_short_queue_is_no_bad_cable_and_tcp_lives_beside_the_stream() {
         const CUT: &str = "[reliable]\nrandom_losses = \"cut\"\n";
         for queue in [1, 2, 3, 5, 8, 16] {
-            // Without chance the two keep a phase, which decides as much as they do: the mean of three.
+            // Without randomness the two keep a phase, which has as much effect as their controls, so the test takes
+            // the mean of three.
             let mean = |reliable| {
                 let delays = ["9ms", "10ms", "11ms"];
                 let each = delays.map(|delay| {

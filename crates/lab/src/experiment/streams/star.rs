@@ -1,4 +1,4 @@
-//! A fast branch beside a slow one, behind one relay.
+//! A fast branch next to a slow one, behind one relay.
 //!
 //! ```text
 //!                         ┌── 50 Mbit/s ── fast      one stream
@@ -14,12 +14,12 @@ use base::Duration;
 
 const WARM_S: u64 = 5;
 const SLOW_MBIT: f64 = 2.0;
-/// The bars: the shares that the branches keep, and what the relay may hold.
+/// The goals: the shares that the branches keep, and what the relay may hold.
 const SHARE: f64 = 0.9;
 const HELD_MAX_KB: f64 = 32_000.0;
-/// How often it is looked what the relay holds.
+/// How often the experiment checks what the relay holds.
 const LOOK: Duration = Duration::from_millis(100);
-/// The place of the relay among the nodes.
+/// The index of the relay among the nodes.
 const RELAY: usize = 1;
 
 pub(super) struct Star;

@@ -7,7 +7,7 @@ mod calls;
 
 const DIAMOND: &str = include_str!("../../../../../examples/diamond.toml");
 
-/// Five nodes with names that have dashes, lossy, slow and one-sided links, and faults.
+/// Five nodes with names that contain dashes; lossy, slow and asymmetric links; and faults.
 const MESH: &str = r#"
 [scenario]
 name = "mesh"
@@ -129,7 +129,7 @@ fn a_scenario_is_as_its_nodes_would_measure_it() {
             .find(|link| [&link.from, &link.to] == [&ends[0], &ends[1]]);
         found.map(|link| (link.latency_us, link.loss))
     };
-    // Half the round trip both ways, each direction's own loss.
+    // The latency is half the round trip in both directions, with each direction's own loss.
     assert_eq!(link(0, "lon", "fra"), Some((7_500, 2_621)));
     assert_eq!(link(0, "fra", "lon"), Some((7_500, 0)));
     assert_eq!(
@@ -140,7 +140,7 @@ fn a_scenario_is_as_its_nodes_would_measure_it() {
     assert_eq!(link(0, "fra", "par-1"), Some((6_001, 655)));
     assert_eq!(link(9, "lon", "fra").map(|link| link.0), Some(7_500));
     assert_eq!(link(10, "lon", "fra"), Some((90_000, 0)));
-    // Outages by schedule, from the start, and by faults.
+    // Outages happen by schedule, from the start, and by faults.
     assert_eq!(link(25, "new-york", "par-1"), None);
     assert!(link(30, "new-york", "par-1").is_some());
     assert_eq!(link(54, "par-1", "alone"), None);
@@ -150,7 +150,7 @@ fn a_scenario_is_as_its_nodes_would_measure_it() {
         (None, None)
     );
     assert!(link(45, "par-1", "fra").is_some() && link(50, "lon", "fra").is_some());
-    // A crashed node has no links until it starts again.
+    // A crashed node has no links until it restarts.
     assert_eq!(
         chosen(&view_at(DIAMOND, 12), "west", "east", "latency"),
         ["west lower east"]
@@ -291,7 +291,7 @@ fn what_would_be_is_told_for_a_pair_and_for_all() {
 
     let all = what_if(&view, "upper down", None, &asked).unwrap();
     let pairs = all.pairs.as_ref().unwrap();
-    // Six pairs with `upper` at an end lose their path, two find another one.
+    // Six pairs with `upper` at an end lose their path; two find another one.
     assert_eq!(
         (pairs.compared, pairs.changed, pairs.lost, pairs.gained),
         (12, 8, 6, 0)
@@ -469,7 +469,7 @@ fn snapshots_of_others_are_read_with_care() {
         *snapshot.pointer_mut(pointer).unwrap() = bad;
         assert!(read(snapshot).is_err(), "{pointer}");
     }
-    // Two nodes of one name are told apart by their addresses.
+    // Two nodes of one name are distinguished by their addresses.
     let mut twins = good;
     twins["nodes"][1]["name"] = json!("new-york");
     let view = read(twins).unwrap();
@@ -478,14 +478,14 @@ fn snapshots_of_others_are_read_with_care() {
     assert_eq!(view.name(view.address("10.7.0.1").unwrap()), "10.7.0.1");
 }
 
-/// What a node in the simulator knows, after the scenario has run for so long.
+/// Returns what a node in the simulator knows, after the scenario has run for `s` seconds.
 fn simulated(scenario: &Scenario, node: usize, s: u64) -> View {
     let mut simulation = Simulation::new(scenario, 1);
     simulation.run_for(scenario.settle + Duration::from_secs(s));
     View::new(simulation.network_snapshot(node).unwrap()).unwrap()
 }
 
-/// Everything but the timers, of which a node knows more.
+/// Returns everything except the timers, of which a node knows more.
 fn without_timers(told: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(told).unwrap();
     value.as_object_mut().unwrap().remove("held_by");
@@ -494,7 +494,7 @@ fn without_timers(told: &impl serde::Serialize) -> Value {
 
 #[test]
 fn a_simulated_node_and_its_scenario_file_give_exactly_the_same_answer() {
-    // Without losses what is measured is what is configured, to the microsecond.
+    // Without losses, the measured values equal the configured ones, to the microsecond.
     let clean = MESH
         .replace("loss=4%", "")
         .replace("loss=1% burst=25%", "")
@@ -524,7 +524,7 @@ fn a_simulated_node_and_its_scenario_file_give_exactly_the_same_answer() {
         let edits = "lon-fra delay=40ms, new-york>par-1 loss=3%";
         let [of_node, of_file] =
             [&node, &file].map(|view| what_if(view, edits, None, &by(class)).unwrap());
-        // A node that nobody can reach is not in a node's database.
+        // A node that cannot be reached is not in a node's database.
         assert_eq!(of_node.pairs.unwrap().listed, of_file.pairs.unwrap().listed);
     }
     assert_eq!(answers, 8 * 12);
@@ -569,7 +569,7 @@ fn where_links_lose_packets_the_answers_differ_by_what_is_measured() {
     );
 }
 
-/// Two ways around a bad link, as wide; one has fewer links, the other fewer routers.
+/// Two ways around a bad link, with equal width; one has fewer links, the other fewer routers.
 const AROUND: &str = r#"
 [scenario]
 name = "around"
@@ -676,7 +676,7 @@ fn plans_say_by_what_length_a_path_is_the_shortest() {
         .iter()
         .map(|s| (s.physical_hops, s.hops_assumed));
     assert_eq!(hops.collect::<Vec<_>>(), [(3, 0), (2, 0), (9, 1)]);
-    // Where relays gain nothing no path was chosen.
+    // Where relays gain nothing, no path was chosen.
     assert!(by(&snapshot, Length::Hops).direct.nodes.len() == 2);
     let asked = PlanAsked::default();
     let near = plan(&View::new(snapshot).unwrap(), "a", "c", &asked).unwrap();

@@ -1,9 +1,9 @@
-//! Results of `ping` as RIPE Atlas gives them: a JSON list, or an object in each line, of one probe.
+//! Results of `ping` in the form of RIPE Atlas: a JSON list, or an object in each line, of one probe.
 
 use super::Sample;
 use serde::Deserialize;
 
-/// What is read of a result. Others than those of `ping` lack the counts.
+/// The fields of a result that are read. Results of other measurements than `ping` lack the counts.
 #[derive(Deserialize)]
 struct Ping {
     prb_id: u64,
@@ -12,12 +12,12 @@ struct Ping {
     timestamp: f64,
     sent: u32,
     rcvd: u32,
-    /// Round trips in milliseconds, in the mean; -1 if none came.
+    /// Mean round trip in milliseconds; -1 if no answer arrived.
     #[serde(default)]
     avg: Option<f64>,
 }
 
-/// The pings.
+/// Returns the samples of the pings.
 pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     let wrong = |error: serde_json::Error| {
         format!(

@@ -1,4 +1,4 @@
-//! What a capture shows of a path: each echo request with its answer, or a stream of RTP with its gaps.
+//! Measures a path from a capture: each echo request with its answer, or a stream of RTP with its gaps.
 //!
 //! ```text
 //!   request, id 5, seq 1 ──▶ … ◀── reply, id 5, seq 1        half of the time between: the delay; no reply: lost
@@ -14,29 +14,29 @@ use std::net::IpAddr;
 
 /// The longest block that is read.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Fewer echo requests than this are somebody's glance, not a measurement.
+/// A measurement needs at least this many echo requests.
 const ECHOES_MIN: usize = 10;
-/// Fewer packets of RTP than this say nothing of a loss rate.
+/// A loss rate needs at least this many packets of RTP.
 const RTP_MIN: usize = 100;
 
-/// Further than this, a number is no gap but another beginning (RFC 3550 A.1).
+/// A larger step of the sequence number is no gap but a restart (RFC 3550 A.1).
 const DROPOUT_MAX: u64 = 3_000;
 
-/// A sequence number, when it was asked, and when it was first answered.
+/// A sequence number, the time of the request, and the time of the first answer.
 type Echo = (u16, f64, Option<f64>);
-/// Who asks whom, and the identifier of the echo.
+/// The two addresses of a ping, and the identifier of the echo.
 type Pinger = (IpAddr, IpAddr, u16);
-/// From and to, and the source of RTP.
+/// The two addresses of a stream, and the source of RTP.
 type Stream = (IpAddr, IpAddr, u32);
 
 #[derive(Default)]
 struct Seen {
     echoes: BTreeMap<Pinger, Vec<Echo>>,
-    /// When each packet came, with its sequence number.
+    /// The arrival time of each packet, with its sequence number.
     rtp: BTreeMap<Stream, Vec<(f64, u16)>>,
 }
 
-/// What the capture measured.
+/// Returns the samples in the capture.
 pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     let mut seen = Seen::default();
     read(bytes, &mut seen)?;
@@ -61,7 +61,8 @@ pub(super) fn samples(bytes: &[u8]) -> Result<Vec<Sample>, String> {
     ))
 }
 
-/// Each request. One near the end may have an answer that the capture does not have: it says nothing.
+/// Returns each request. A request near the end may have an answer after the end of the capture; such a request is left
+/// out.
 fn pings(echoes: &[Echo]) -> Vec<Sample> {
     let took_s = |(_, asked, answered): &Echo| answered.map(|answered| answered - asked);
     let longest_s = echoes.iter().filter_map(took_s).fold(0.0, f64::max);
@@ -79,14 +80,14 @@ fn pings(echoes: &[Echo]) -> Vec<Sample> {
     echoes.iter().filter(is_over).map(sample).collect()
 }
 
-/// Each packet that came, and each number that did not, at a moment between those that came around it.
+/// Returns each packet that arrived, and each missing number at a moment between its neighbours that arrived.
 fn gaps(packets: &[(f64, u16)]) -> Vec<Sample> {
     let mut came: BTreeMap<i64, f64> = BTreeMap::new();
     let mut last: Option<(i64, u16)> = None;
     for &(at_s, number) in packets {
         let (before, number_before) = last.unwrap_or((0, number));
         let step = i64::from(number.wrapping_sub(number_before).cast_signed());
-        // RFC 3550 A.1: a sender that begins again is no gap.
+        // RFC 3550 A.1: a sender that restarts is no gap.
         let place = match step.unsigned_abs() > DROPOUT_MAX {
             true => came.last_key_value().map_or(0, |(place, _)| place + 1),
             false => before + step,
@@ -148,7 +149,7 @@ fn read(bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
                 offset
             }
             Err(PcapError::Eof) => return Ok(()),
-            // A capture that was ended by force has a last record without an end.
+            // A capture that was ended by force has an incomplete last record.
             Err(PcapError::UnexpectedEof) => return Ok(()),
             Err(PcapError::Incomplete(_)) => {
                 reader.refill().map_err(|error| wrong(&error))?;
@@ -165,7 +166,7 @@ fn read(bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
 
 impl Seen {
     fn packet(&mut self, link: Linktype, at_s: f64, bytes: &[u8]) {
-        // Behind the head of the interface, packets are those of IP.
+        // After the header of the interface, packets are those of IP.
         let skip = match link {
             Linktype::LINUX_SLL => 16,
             Linktype::LINUX_SLL2 => 20,
@@ -200,7 +201,7 @@ impl Seen {
         }
     }
 
-    /// An ICMP packet; `echo` has the kinds of request and reply.
+    /// Notes an ICMP packet; `echo` has the kinds of request and reply.
     fn icmp(
         &mut self,
         (from, to): (IpAddr, IpAddr),
@@ -212,14 +213,14 @@ impl Seen {
         let (id, number) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         if code == 0 && kind == request {
             let asked = self.echoes.entry((from, to, id)).or_default();
-            // A capture on several interfaces has a packet several times.
+            // A capture on several interfaces contains a packet several times.
             let is_again = |&(n, at, _): &(u16, f64, _)| n == number && at_s - at < 1.0;
             if !asked.last().is_some_and(is_again) {
                 asked.push((number, at_s, None));
             }
         } else if code == 0 && kind == reply {
             let asked = self.echoes.get_mut(&(to, from, id));
-            // The last of that number: numbers repeat.
+            // The last request of that number counts, because numbers repeat.
             let asked = asked.and_then(|asked| asked.iter_mut().rev().find(|(n, ..)| *n == number));
             if let Some((_, asked, answered @ None)) = asked
                 && at_s >= *asked
@@ -233,7 +234,7 @@ impl Seen {
         let Some(head) = payload.first_chunk::<12>() else {
             return;
         };
-        // RFC 3550: version 2, and no packet of RTCP (RFC 5761).
+        // RFC 3550: version 2, and not a packet of RTCP (RFC 5761).
         let is_rtp = head[0] >> 6 == 2 && !(192..=223).contains(&head[1]);
         if is_rtp {
             let number = u16::from_be_bytes([head[2], head[3]]);

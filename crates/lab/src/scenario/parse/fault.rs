@@ -1,4 +1,4 @@
-//! `[[fault]]`: what happens, when, and how often.
+//! `[[fault]]`: events, their times, and their repetitions.
 
 use super::super::table::Table;
 use super::super::{Carrier, FAULTS_MAX, Fault, FaultKind, Flow, Place, Way};
@@ -34,7 +34,7 @@ const KINDS: [(&str, Kind); 8] = [
 ];
 
 impl Kind {
-    /// Keys that belong to it, besides `at`, `kind`, `every` and `times`.
+    /// Returns the keys of this kind, in addition to `at`, `kind`, `every` and `times`.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Kind::Down | Kind::Up => &["a", "b", "second", "flow"],
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// All faults in order of time; of those at one moment, the one that the file has first.
+/// Reads all faults in order of time; faults at one moment stay in the order of the file.
 pub(super) fn faults(
     top: &Table<'_>,
     draft: &Draft<'_>,
@@ -102,7 +102,7 @@ fn node(table: &Table<'_>, draft: &Draft<'_>) -> Result<usize, Mistake> {
     draft.node(&table.required("node", "the name of a node")?)
 }
 
-/// How long a node is not scheduled.
+/// Reads how long a node is not scheduled.
 fn stall(table: &Table<'_>) -> Result<Duration, Mistake> {
     let value = table.required("for", TIME)?;
     match time(&value)? {
@@ -111,7 +111,7 @@ fn stall(table: &Table<'_>) -> Result<Duration, Mistake> {
     }
 }
 
-/// Whether a flow has a path of its own.
+/// Returns whether a flow has a path of its own.
 fn has_path(carrier: &Carrier) -> bool {
     match carrier {
         Carrier::Overlay(_) => false,
@@ -177,7 +177,7 @@ fn groups(table: &Table<'_>, draft: &Draft<'_>) -> Result<Vec<Vec<usize>>, Mista
     Ok(groups)
 }
 
-/// When it happens: once, or `times` times `every` so often, as far as the scenario goes.
+/// Returns the moments of a fault: once, or `times` times at intervals of `every`, up to the end of the scenario.
 fn moments(table: &Table<'_>, duration: Duration) -> Result<Vec<Duration>, Mistake> {
     let value = table.required("at", TIME)?;
     let at = time(&value)?;

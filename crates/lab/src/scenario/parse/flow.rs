@@ -1,4 +1,4 @@
-//! `[[flow]]`: from where to where, carried by what, and when packets are sent.
+//! `[[flow]]`: its ends, its carrier, and the times of its packets.
 
 use super::super::table::{Table, Value};
 use super::super::{BothWays, Carrier, FLOWS_MAX, Flow, PACKET_BYTES_MIN, Way};
@@ -20,17 +20,17 @@ const KEYS: [&str; 32] = [
     "priority", "deadline", "target", "repair", "delivery", "ttl", "direct", "tcp", "shared",
     "path", "back",
 ];
-/// Keys that say how the overlay carries a flow, and to whom.
+/// The keys that define how the overlay carries a flow, and to which receivers.
 const OVERLAY_KEYS: [&str; 13] = [
     "also", "ways", "class", "link", "routing", "priority", "delivery", "ttl", "stream", "expires",
     "control", "target", "repair",
 ];
-/// Keys that say what the path of a flow beside the overlay is like.
+/// The keys that define the path of a flow outside the overlay.
 const DIRECT_KEYS: [&str; 3] = ["path", "back", "shared"];
 
 /// [Papadimitriou06 §4.2] The rate of a Pareto source during its spurts.
 const PARETO_BPS: u64 = 64_000;
-/// What a voice flow may take from end to end if nothing else is said. [Amir06 §IV-A]
+/// The default deadline of a voice flow from end to end. [Amir06 §IV-A]
 const VOICE_DEADLINE: Duration = Duration::from_millis(100);
 const SHARE: &str = "a share, such as 0.0001";
 const RATE: &str = "a rate such as \"64kbit\" (bit, kbit, mbit, gbit)";
@@ -138,7 +138,7 @@ fn flow(table: &mut Table<'_>, draft: &Draft<'_>, islands: &Islands) -> Result<F
     })
 }
 
-/// A word that is true or false; false if it is not there.
+/// Reads a value that is true or false; false if it is missing.
 fn flag(table: &Table<'_>, key: &str) -> Result<bool, Mistake> {
     table.optional(key).map_or(Ok(false), |value| value.bool())
 }
@@ -157,7 +157,7 @@ fn direct(table: &Table<'_>) -> Result<Carrier, Mistake> {
     )?)))
 }
 
-/// Where TCP goes.
+/// Reads the path of a TCP flow.
 fn way(table: &Table<'_>, draft: &Draft<'_>, (from, to): (usize, usize)) -> Result<Way, Mistake> {
     if let Some(key) = table.present(&OVERLAY_KEYS).next() {
         let what = format!("`{key}` is for flows over the overlay: this one goes by TCP");
@@ -208,7 +208,7 @@ fn overlay(
     Ok(Carrier::Overlay(options))
 }
 
-/// Bulk takes what there is, so something has to bound it.
+/// Checks that the rate of bulk is limited, because bulk uses all available capacity.
 fn bulk_is_bounded(table: &Table<'_>, draft: &Draft<'_>, carrier: &Carrier) -> Result<(), Mistake> {
     let bounded = |path: &BothWays| path.there.rate().is_some() && path.back.rate().is_some();
     let (is_bounded, where_) = match carrier {
@@ -229,7 +229,7 @@ fn bulk_is_bounded(table: &Table<'_>, draft: &Draft<'_>, carrier: &Carrier) -> R
     }
 }
 
-/// The further members of a group.
+/// Reads the further members of a group.
 fn also(table: &Table<'_>, draft: &Draft<'_>, ends: [usize; 2]) -> Result<Vec<usize>, Mistake> {
     const ALSO: &str = "a list of further receiving nodes such as [\"C\", \"D\"]";
     let Some(value) = table.optional("also") else {
@@ -250,7 +250,7 @@ fn also(table: &Table<'_>, draft: &Draft<'_>, ends: [usize; 2]) -> Result<Vec<us
     Ok(also)
 }
 
-/// How many ways packets to a group take to each member.
+/// Reads the number of paths that packets to a group take to each member.
 fn ways(table: &Table<'_>, carrier: &Carrier, is_group: bool) -> Result<Option<Ways>, Mistake> {
     let Some(value) = table.optional("ways") else {
         return Ok(None);
@@ -300,7 +300,7 @@ fn when(table: &Table<'_>, duration: Duration) -> Result<(Duration, Duration), M
     Ok((start, stop))
 }
 
-/// The class, as the client's API has it: a ready one, and what is chosen otherwise.
+/// Reads the service class, as in the client's API: a predefined one, and the changes to it.
 fn options(table: &Table<'_>) -> Result<Options, Mistake> {
     let best_effort = Options {
         class: Class {
@@ -373,7 +373,7 @@ enum Kind {
     Voice,
 }
 
-/// When packets are sent, and how long each is; bulk has no pattern.
+/// Reads when packets are sent, and how long each is; bulk has no pattern.
 fn pattern(table: &Table<'_>) -> Result<(Option<Pattern>, usize), Mistake> {
     let kind = match table.optional("pattern") {
         Some(value) => value.word(&[
@@ -437,7 +437,7 @@ fn pattern(table: &Table<'_>) -> Result<(Option<Pattern>, usize), Mistake> {
     Ok((Some(pattern), packet))
 }
 
-/// Which nodes links connect, whatever becomes of them later.
+/// The connected components of the network's links, whatever happens to the links later.
 struct Islands(Vec<usize>);
 
 impl Islands {

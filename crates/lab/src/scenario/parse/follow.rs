@@ -6,7 +6,7 @@
 //!   60,85,3,1200                            4
 //!        └──▶ words of a path, from that moment on ◀── the rate of each second
 //! ```
-//! Captures and results of RIPE Atlas come as such tables.
+//! Captures and results of RIPE Atlas are converted to such tables.
 
 use super::super::files::{Files, Texts};
 use super::super::measured;
@@ -20,26 +20,27 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::vec::IntoIter;
 
-/// What a packet of Mahimahi has.
+/// Size of a packet in Mahimahi's traces.
 const OPPORTUNITY_BYTES: u64 = 1_500;
-/// Over so long its rate is taken.
+/// Length of the spans over which the rate of such a trace is calculated.
 const STEP_MS: u64 = 1_000;
-/// Columns of a table besides the time, and the words of a path that they are.
+/// The columns of a table in addition to the time, and the corresponding words of a path.
 const COLUMNS: [(&str, &str, &str); 3] = [
     ("delay_ms", "delay", "ms"),
     ("loss_pct", "loss", "%"),
     ("rate_kbps", "rate", "kbit"),
 ];
 
-/// The word of a path by which nothing gets through. A path that is down is another matter: it stays down until a
-/// fault brings it up.
+/// The word for a path that carries nothing. A path that is down is different: it stays down until a fault brings it
+/// up.
 const SHUT: &str = "loss=100%";
 
-/// The words that a path has from a moment on, instead of those before.
+/// The words of a path from a moment on, which replace earlier ones.
 type Step = (Duration, Vec<(&'static str, String)>);
 type Steps = Vec<Step>;
 
-/// The path of a link, and how it changes as the files say that it follows; what is read of them is put into `texts`.
+/// Reads the path of a link, and its changes according to the files that it follows; the files' contents are put into
+/// `texts`.
 pub(super) fn path(
     table: &Table<'_>,
     (files, texts): (&Files, &mut Texts),
@@ -85,7 +86,7 @@ pub(super) fn path(
 
 /// One direction.
 struct Way<'a> {
-    /// Words that stay, unless a step has them.
+    /// The link's own words, which apply unless a step has them.
     own: &'a str,
     steps: Peekable<IntoIter<Step>>,
     now: BTreeMap<&'static str, String>,
@@ -100,7 +101,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What it is from this moment on. Moments come in order.
+    /// Returns the model from this moment on. Calls must be in order of time.
     fn at(&mut self, at: Duration, value: &Value<'_>) -> Result<Model, Mistake> {
         while let Some((_, words)) = self.steps.next_if(|(then, _)| *then <= at) {
             for (key, word) in words {
@@ -142,7 +143,7 @@ fn steps(
     };
     let name = value.text("a file: .csv, .pcap, .pcapng, .json of RIPE Atlas, or of Mahimahi")?;
     let text = files.read(name).map_err(|why| value.mistake(why))?;
-    // What tables begin with that some programs write.
+    // Some programs write a byte-order mark at the beginning of a table.
     let shown = text.trim_start_matches('\u{feff}');
     let is_csv = Path::new(name)
         .extension()
@@ -157,7 +158,7 @@ fn steps(
     Ok(steps)
 }
 
-/// A table.
+/// Reads a table.
 fn rows(text: &str, duration: Duration) -> Result<Steps, String> {
     let mut lines = text
         .lines()
@@ -216,7 +217,7 @@ fn rows(text: &str, duration: Duration) -> Result<Steps, String> {
     Ok(steps)
 }
 
-/// Moments at which a packet may go, in milliseconds.
+/// Reads the moments at which a packet may be sent, in milliseconds.
 fn opportunities(text: &str, duration: Duration) -> Result<Steps, String> {
     let mut moments = Vec::new();
     for (line, text) in text.lines().enumerate() {
@@ -237,7 +238,7 @@ fn opportunities(text: &str, duration: Duration) -> Result<Steps, String> {
     let mut before = None;
     for second in 0..duration.as_millis().div_ceil(STEP_MS) {
         let (from, to) = (second * STEP_MS, (second + 1) * STEP_MS);
-        // How many until some moment, in all the times that the file has been repeated.
+        // Returns the number of packets up to a moment, over all repetitions of the file.
         let until = |at: u64| {
             let rest = moments.partition_point(|moment| *moment <= at % period);
             at / period * moments.len() as u64 + rest as u64
@@ -299,7 +300,7 @@ mod tests {
             "up.csv",
             "at_s,delay_ms,loss_pct\n0,20,0\n4.5,85,3\n\n12,1,0\n",
         );
-        // 3 packets in the first second, one at the end of the second one, then again.
+        // There are 3 packets in the first second, one at the end of the second one, then they repeat.
         write("down", "100\n200\n900\n2000\n");
         let link = "path = 'delay=5ms rate=9mbit'\nfollows = 'up.csv'\nfollows_back = 'down'";
         let followed = scenario(folder.path(), link).unwrap();
@@ -310,14 +311,14 @@ mod tests {
         let at = |at: f64| told.iter().rfind(|(then, ..)| *then <= at).unwrap();
         assert_eq!(at(1.0).2, model("delay=5ms rate=12kbit"));
         assert_eq!(at(4.6).1, model("delay=85ms loss=3% rate=9mbit"));
-        // Nothing goes for a second: all is lost, and the queue stays.
+        // Nothing is sent for a second: all is lost, and the queue stays.
         write("idle", "100\n2500\n\n");
         write("shut.CSV", "\u{feff}at_s,rate_kbps\n0,500\n5,0\n6,700\n");
         let link = "path = 'rate=1mbit queue=50'\nfollows = 'idle'\nfollows_back = 'shut.CSV'";
         let told = paths(&scenario(folder.path(), link).unwrap());
         let at = |at: f64| told.iter().rfind(|(then, ..)| *then <= at).unwrap();
         assert_eq!(at(1.0).1, model("loss=100% rate=12kbit queue=50"));
-        // That at 2.5 s, and the first one of the next time round.
+        // The packets are the one at 2.5 s, and the first one of the next repetition.
         assert_eq!(at(2.0).1, model("rate=24kbit queue=50"));
         assert_eq!(at(5.0).2, model("loss=100% rate=500kbit queue=50"));
         assert_eq!(at(6.0).2, model("rate=700kbit queue=50"));

@@ -1,4 +1,4 @@
-//! `[topology]`: nodes and links out of a generator, besides those that the file lists.
+//! `[topology]`: nodes and links from a generator, in addition to those that the file lists.
 
 use super::super::table::{Table, Value};
 use super::super::{BothWays, LINKS_MAX, Link, NODES_MAX, Node};
@@ -32,7 +32,7 @@ const KEYS: [&str; 19] = [
     "neighbours",
 ];
 
-/// Keys of every kind.
+/// The keys of every kind.
 const OF_ALL: [&str; 5] = ["kind", "seed", "path", "lossy", "loss_most"];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -57,7 +57,7 @@ const KINDS: [(&str, Kind); 7] = [
 ];
 
 impl Kind {
-    /// Its keys, besides those of all.
+    /// Returns its own keys, without those of every kind.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Kind::Chain | Kind::Diamond | Kind::FullMesh | Kind::Ring => &["nodes", "delay"],
@@ -77,7 +77,7 @@ impl Kind {
 }
 
 impl Draft<'_> {
-    /// Adds what the generator makes, if one is asked for. `seed` is the scenario's.
+    /// Adds the generator's nodes and links, if the file requests a generator. `seed` is the scenario's.
     pub(super) fn read_topology(&mut self, top: &Table<'_>, seed: u64) -> Result<(), Mistake> {
         let Some(value) = top.optional("topology") else {
             return Ok(());
@@ -208,7 +208,7 @@ fn generate(
     })
 }
 
-/// The side of a plane: half way round the Earth.
+/// Longest side of the plane: half way round the Earth.
 const SIDE_KM_MAX: i64 = 20_000;
 
 fn delay_us(table: &Table<'_>) -> Result<u32, Mistake> {
@@ -221,7 +221,7 @@ fn delay_us(table: &Table<'_>) -> Result<u32, Mistake> {
         .ok_or_else(|| value.mistake(format!("a delay is at most {most}")))
 }
 
-/// What each link is like: its delay, and what all or some of them do besides.
+/// Returns the path of each link: its delay, and the other properties of all or some links.
 fn paths(table: &Table<'_>, network: &Network, rng: &mut Rng) -> Result<Vec<BothWays>, Mistake> {
     let besides: Model = match table.optional("path") {
         Some(value) => {
@@ -240,7 +240,7 @@ fn paths(table: &Table<'_>, network: &Network, rng: &mut Rng) -> Result<Vec<Both
     let losses = match (table.optional("lossy"), table.optional("loss_most")) {
         (None, None) => Vec::new(),
         (Some(_), None) => return Err(table.mistake("`lossy` needs `loss_most`".to_owned())),
-        // [Amir06 §IV-B] Half of the links lose.
+        // [Amir06 §IV-B] Half of the links lose packets.
         (lossy, Some(most)) => {
             let lossy = lossy.map(share).transpose()?.unwrap_or(0.5);
             network.random_losses(lossy, share(most)?, rng)

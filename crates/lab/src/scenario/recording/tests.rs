@@ -54,7 +54,7 @@ fn recorded(scenario: &Scenario) -> Recording {
     recording
 }
 
-/// What a recording says of a network at each second is what the network was like.
+/// The recording's state of a network at each second is the network's real state.
 #[test]
 fn a_recording_replays_what_was_recorded() {
     let day = Scenario::parse("day.toml", DAY).unwrap();

@@ -1,19 +1,19 @@
-//! What a program decides of a simulation, put in its place; and its looks at what goes on.
+//! Applies the parts of a simulation that a program decides, and calls its observer.
 
 use super::Simulation;
 use crate::scenario::custom::{Custom, Look, Moment};
 use base::{Duration, Time};
 
-/// Who looks at the simulation from time to time.
+/// An observer that is called from time to time.
 pub(super) struct Looks {
     every: Duration,
-    /// The next time, counted from the scenario's zero.
+    /// The next call, counted from the scenario's zero.
     next: Duration,
     look: Look,
 }
 
 impl Simulation<'_> {
-    /// Lets a program decide what it has chosen to. For a simulation at its very beginning, of the same scenario.
+    /// Applies the program's parts to a simulation at its beginning, of the same scenario.
     pub(crate) fn customise(&mut self, custom: Custom<'_>) {
         for (of, source) in custom.sources {
             self.streams.choose(of, source);
@@ -35,8 +35,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Shows the simulation to who looks at it, if it is time. That is at the end of a slice, some milliseconds late: a
-    /// look changes nothing.
+    /// Calls the observer if it is time. The call is at the end of a slice, some milliseconds late, so that it changes
+    /// nothing.
     pub(super) fn show(&mut self) {
         let now = self.world.now();
         let last = self.scenario.duration;

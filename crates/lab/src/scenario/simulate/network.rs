@@ -1,5 +1,5 @@
-//! The hosts of a scenario: overlay nodes with keys and certificates, and for each flow beside the overlay
-//! two hosts, with a path of their own or in the bottleneck of a link.
+//! The hosts of a scenario: overlay nodes with keys and certificates, and for each flow outside the overlay two hosts,
+//! with a separate path or in the bottleneck of a link.
 
 use super::shifted;
 use super::tcp::{self, Connection};
@@ -10,13 +10,13 @@ use overlay::{Neighbor, Node, Settings};
 use sim::tcp::TcpHost;
 use sim::{Clock, Either, HostId, UdpHost, World};
 
-/// Who stands on a host.
+/// The engine on a host.
 pub(super) type Party = Either<Node, Either<UdpHost, TcpHost>>;
 
-/// Who is given what arrives at a plain host.
+/// The client that gets what arrives at a plain host.
 const PLAIN_LISTENER: ClientId = ClientId(0);
 
-// Which generator of the world is for what; the numbers are part of what makes a run repeatable.
+// The purposes of the world's generators; the numbers are part of what makes a run repeatable.
 const KEYS: u64 = 1;
 const NODE: u64 = 2;
 
@@ -24,9 +24,9 @@ const NODE: u64 = 2;
 pub(super) struct Network<'s> {
     scenario: &'s Scenario,
     settings: Settings,
-    /// Of each node.
+    /// The host of each node.
     pub(super) hosts: Vec<HostId>,
-    /// Of each flow, its two ends if it goes beside the overlay.
+    /// For each flow, its two ends if it runs outside the overlay.
     pub(super) direct: Vec<Option<(HostId, HostId)>>,
     /// The connections of TCP, each with its flow.
     pub(super) connections: Vec<Connection>,
@@ -96,7 +96,7 @@ impl<'s> Network<'s> {
         network
     }
 
-    /// Makes the second path of a link like this, or changes it.
+    /// Sets the second path of a link, or changes it.
     pub(super) fn set_second(&self, world: &mut World<Party>, link: &Link, path: &BothWays) {
         let settle = self.scenario.settle;
         for (from, to, model) in [(link.a, link.b, &path.there), (link.b, link.a, &path.back)] {
@@ -112,18 +112,18 @@ impl<'s> Network<'s> {
         }
     }
 
-    /// A node's overlay address.
+    /// Returns a node's overlay address.
     pub(super) fn address(&self, node: usize) -> NodeAddr {
         self.scenario.nodes[node].address
     }
 
-    /// Starts a node that remembers nothing, in place of the one that may run.
+    /// Starts a node without any state, in the place of one that may still run.
     pub(super) fn restart(&mut self, world: &mut World<Party>, node: usize) {
         let party = self.start(world, node);
         world.restart(self.hosts[node], party);
     }
 
-    /// The ends of direct flows on a node's machine.
+    /// Returns the ends of direct flows on a node's machine.
     pub(super) fn plain_hosts_at(&self, node: usize) -> Vec<HostId> {
         let flows = self.scenario.flows.iter().zip(&self.direct);
         let ends = flows.filter_map(|(flow, ends)| ends.map(|ends| (flow, ends)));
@@ -132,7 +132,7 @@ impl<'s> Network<'s> {
         ends.map(|(_, host)| host).collect()
     }
 
-    /// Bytes of all datagrams between nodes so far.
+    /// Returns the bytes of all datagrams between nodes so far.
     pub(super) fn wire_bytes(&self, world: &World<Party>) -> u64 {
         let both = |link: &Link| {
             let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
@@ -170,11 +170,11 @@ impl<'s> Network<'s> {
     }
 }
 
-/// A node's second uplink.
+/// Returns the address of a node's second uplink.
 fn second(node: usize) -> UnderlayAddr {
     sim::attachment(sim::underlay(node as u32), 1)
 }
 
-/// The longest a scenario runs is far within the certificates' time.
+/// The longest scenario is much shorter than the certificates' validity.
 const _: () =
     assert!(super::super::DURATION_MAX.as_nanos() < Duration::from_secs(365 * 86_400).as_nanos());

@@ -6,8 +6,8 @@
 //!   meter ◀─ Bytes ══════ node ══ node ══ Write ◀── credit ───────────────┘
 //! ```
 //!
-//! What finds no credit waits; a connection that has ended is opened again, and what it had taken and
-//! not delivered is lost.
+//! Data without credit waits. A connection that has ended is reopened; data that it had accepted and not delivered is
+//! lost.
 
 use super::network::{Network, Party};
 use super::streams::{payload, receiver, receiver_of};
@@ -19,44 +19,44 @@ use overlay::stream::{Framing, StreamReply, StreamRequest};
 use sim::{Either, HostId, World};
 use std::collections::VecDeque;
 
-/// The calling clients: of each stream one for each connection that it has had.
+/// The base of the calling clients: each connection of a stream has its own client.
 const CALLERS: u32 = 1 << 24;
-/// Connections of a stream, after which numbers are used again: one each 10 ms for forty minutes.
+/// Number of connections of a stream after which client numbers are used again: one each 10 ms for forty minutes.
 const CONNECTIONS_MAX: u32 = 1 << 18;
-/// The clients that accept, in the order of their connections.
+/// The base of the accepting clients, in the order of their connections.
 const CALLED: u32 = CALLERS + (FLOWS_MAX as u32) * CONNECTIONS_MAX;
 const _: () = assert!(CALLED < u32::MAX / 2 + 1);
 
-/// Bytes of bulk that are written at once: what fits a large buffer.
+/// Bytes of bulk that are written at once: the size that fits a large buffer.
 const BULK_BYTES: u64 = 60_000;
 
 /// The connection of a stream.
 pub(super) struct Session {
     connection: u32,
     credit: u64,
-    /// Numbers, times and bytes of messages that the node has not taken.
+    /// Numbers, times and sizes of messages that the node has not accepted.
     waiting: VecDeque<(u32, Time, usize)>,
-    /// From when until when it writes as much as it may, if it does.
+    /// The span in which it writes as much as it may, if it carries bulk.
     bulk: Option<(Time, Time)>,
-    /// Who was called last, what it may write, and the answers that its node has not taken.
+    /// The client that was called last, its credit, and the answers that its node has not accepted.
     called: ClientId,
     called_credit: u64,
     answers: VecDeque<(u32, Time)>,
 }
 
-/// What a client of a connection was told.
+/// What a client of a connection was notified of.
 pub(super) enum Told {
     Nothing,
-    /// Something has come for whoever was called, over this stream.
+    /// Data has arrived for the called client, over this stream.
     Called(usize, Burst),
-    /// An answer has come.
+    /// An answer has arrived.
     Answered(Burst),
-    /// A caller's connection has ended: it is to be opened again.
+    /// A caller's connection has ended and must be reopened.
     Over(usize),
 }
 
 impl Session {
-    /// One that writes messages, or bulk between two moments.
+    /// Creates a session that writes messages, or bulk between two moments.
     pub(super) fn new(bulk: Option<(Time, Time)>) -> Session {
         Session {
             connection: 0,
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// The receiver listens.
+    /// Lets the receiver listen.
     pub(super) fn listen(
         world: &mut World<Party>,
         network: &Network<'_>,
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// The sender connects, again if it had a connection.
+    /// Lets the sender connect, again if it had a connection.
     pub(super) fn connect(
         &mut self,
         world: &mut World<Party>,
@@ -115,17 +115,17 @@ impl Session {
         }
     }
 
-    /// A message is to be sent.
+    /// Queues a message.
     pub(super) fn push(&mut self, number: u32, at: Time, bytes: usize) {
         self.waiting.push_back((number, at, bytes));
     }
 
-    /// A message is to be answered.
+    /// Queues an answer to a message.
     pub(super) fn answer(&mut self, number: u32, sent: Time) {
         self.answers.push_back((number, sent));
     }
 
-    /// Hands both nodes what they take, as far as their hosts are scheduled.
+    /// Hands both nodes the data that they accept, if their hosts are scheduled.
     pub(super) fn write(
         &mut self,
         world: &mut World<Party>,
@@ -137,7 +137,7 @@ impl Session {
         while let Some(&(number, at, bytes)) = self.waiting.front()
             && self.credit >= bytes as u64
         {
-            // A host without a buffer waits.
+            // A host without a free buffer waits.
             let Some(payload) = payload(world, (n as u32, number), at, bytes) else {
                 return;
             };
@@ -176,13 +176,13 @@ impl Session {
     }
 }
 
-/// A client writes, not earlier than then.
+/// Lets a client write, not earlier than `at`.
 fn hand(world: &mut World<Party>, (host, client): (HostId, ClientId), at: Time, payload: Burst) {
     let write = Either::A(Request::Stream(StreamRequest::Write { payload }));
     world.request_at(at.max(world.now()), host, client, write);
 }
 
-/// The stream of a calling client.
+/// Returns the stream of a calling client.
 pub(super) fn stream_of(client: ClientId) -> Option<usize> {
     let callers = CALLERS..CALLED;
     callers
@@ -190,7 +190,7 @@ pub(super) fn stream_of(client: ClientId) -> Option<usize> {
         .then(|| ((client.0 - CALLERS) % FLOWS_MAX as u32) as usize)
 }
 
-/// Takes in what a client was told; `accepted` has the stream of each connection.
+/// Handles a reply to a client; `accepted` has the stream of each connection.
 pub(super) fn on_reply(
     world: &mut World<Party>,
     host: HostId,
@@ -244,13 +244,13 @@ pub(super) fn on_reply(
     Told::Nothing
 }
 
-/// The stream of a client that was called.
+/// Returns the stream of a client that was called.
 fn called_by(client: ClientId, accepted: &[usize]) -> Option<usize> {
     let place = client.0.checked_sub(CALLED)?;
     accepted.get(place as usize).copied()
 }
 
-/// The session of a caller, if this is its present connection.
+/// Returns the session of a caller, if this is its present connection.
 fn calling(client: ClientId, sessions: &mut [Option<Session>]) -> Option<(usize, &mut Session)> {
     let n = stream_of(client)?;
     let session = sessions.get_mut(n)?.as_mut()?;

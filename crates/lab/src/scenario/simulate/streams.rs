@@ -24,48 +24,50 @@ use wire::groups::Setting;
 const SENDERS: u32 = 1 << 16;
 /// The receiving client of stream 0.
 const RECEIVERS: u32 = 1 << 17;
-/// The port of stream 0's receiver. 4096 of them stay below those that nodes give out.
+/// The port of stream 0's receiver. The 4096 ports stay below those that nodes assign.
 const PORTS: u16 = 1_024;
 const _: () = assert!(PORTS as usize + FLOWS_MAX <= overlay::sockets::EPHEMERAL_FIRST as usize);
 /// The group of flow 0, 239.7.0.0; 4096 follow.
 const GROUPS: u32 = 0xef07_0000;
-// Which generator of the world is for traffic.
+// The purpose of the world's generator for traffic.
 const TRAFFIC: u64 = 3;
 
 /// The traffic of a scenario.
 pub(super) struct Streams<'s> {
     scenario: &'s Scenario,
     streams: Vec<Stream>,
-    /// Of each stream: its connection, if it is a reliable one.
+    /// For each stream: its connection, if it is a reliable one.
     sessions: Vec<Option<Session>>,
-    /// Of each connection that was accepted, its stream.
+    /// The stream of each accepted connection.
     accepted: Vec<usize>,
-    /// Of each node: until when nothing there is scheduled.
+    /// For each node: the time until which nothing there is scheduled.
     stalled_until: Vec<Time>,
     keeps_packets: bool,
-    /// Packets that programs' sources may still send, all together: one that never ends, or stops time, must end.
+    /// Number of packets that programs' sources may still send, all together. It stops a source that never ends, or
+    /// whose time stands still.
     chosen_left: u64,
-    /// What all streams carry, packet by packet, if it is to be heard.
+    /// The payloads that all streams carry, packet by packet, if speech is evaluated.
     speech: Vec<Frame>,
-    /// Of each stream: what of it came otherwise.
+    /// For each stream: the payloads that arrived altered.
     altered: Vec<Altered>,
 }
 
-/// Packets of a program's source in one slice; what is more waits for the next one, so that who watches can end it.
+/// Most packets of a program's source in one slice; further ones wait for the next slice, so that an observer can end
+/// the simulation.
 const CHOSEN_AT_ONCE: usize = 10_000;
 
 struct Stream {
-    /// The flow it belongs to, by its place.
+    /// The flow that it belongs to, by its index.
     flow: usize,
     /// Its number in the flow.
     number: usize,
     source: Moments,
-    /// Of the first packet, after the world's beginning.
+    /// The time of the first packet, after the world's beginning.
     start: Time,
     stop: Time,
     /// When each judged packet was sent, if packets are kept.
     sent_at: Vec<Time>,
-    /// One for each receiver.
+    /// One meter for each receiver.
     meters: Vec<Meter>,
 }
 
@@ -128,7 +130,7 @@ impl<'s> Streams<'s> {
         streams
     }
 
-    /// Has a stream of a flow send what a program says, from the flow's start on.
+    /// Lets a stream of a flow send the packets of a program's source, from the flow's start on.
     pub(super) fn choose(&mut self, (flow, number): (usize, usize), source: PacketSource) {
         let start = Time::ZERO + self.scenario.settle + self.scenario.flows[flow].start;
         let mut streams = self.streams.iter_mut();
@@ -138,14 +140,14 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// Has all streams whose packets are as long carry these payloads in turn, but for the stamp at the head of
-    /// each. What comes otherwise is kept.
+    /// Lets all streams whose packets have this length carry these payloads in turn, except for the stamp at the head
+    /// of each. Payloads that arrive altered are kept.
     pub(super) fn say(&mut self, speech: &[Frame]) {
         self.speech = speech.to_vec();
         self.altered = vec![Altered::new(); self.streams.len()];
     }
 
-    /// What came otherwise than it was sent, in the order of [`Streams::calls`]; of streams with one receiver.
+    /// Returns the payloads that arrived altered, in the order of [`Streams::calls`], for streams with one receiver.
     pub(super) fn altered(&self) -> Vec<Altered> {
         let mut streams: Vec<usize> = (0..self.altered.len()).collect();
         streams.sort_by_key(|n| self.streams[*n].flow);
@@ -155,12 +157,12 @@ impl<'s> Streams<'s> {
             .collect()
     }
 
-    /// Keeps from now on when each packet is sent.
+    /// Records from now on when each packet is sent.
     pub(super) fn keep_packets(&mut self) {
         self.keeps_packets = true;
     }
 
-    /// Opens the sockets at a node, as clients do when their node has started again.
+    /// Opens the sockets at a node, as clients do when their node has restarted.
     pub(super) fn reopen(&mut self, world: &mut World<Party>, network: &Network<'_>, node: usize) {
         let host = network.hosts[node];
         for (n, stream) in self.streams.iter().enumerate() {
@@ -195,7 +197,7 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// Nothing at a node is scheduled until then: its clients send later what they would have sent.
+    /// Schedules nothing at a node until then: its clients send their packets later.
     pub(super) fn stall(&mut self, node: usize, until: Time) {
         let stalled = &mut self.stalled_until[node];
         *stalled = until.max(*stalled);
@@ -242,7 +244,7 @@ impl<'s> Streams<'s> {
                 let said = said.and_then(|place| speech::said(&self.speech, place));
                 let said = said.map(Frame::as_slice).unwrap_or_default();
                 let Some(payload) = payload_of(world, (n as u32, number), at, bytes, said) else {
-                    // Nothing is left to send with: the packet is lost at its source.
+                    // No buffer is free: the packet is lost at its source.
                     continue;
                 };
                 match network.direct[stream.flow] {
@@ -266,7 +268,7 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// Reliable streams hand their nodes what these take.
+    /// Lets reliable streams hand their nodes the data that these accept.
     pub(super) fn write(&mut self, world: &mut World<Party>, network: &Network<'_>) {
         for (n, session) in self.sessions.iter_mut().enumerate() {
             if let Some(session) = session {
@@ -302,7 +304,7 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// Something has come over a reliable stream for whoever was called.
+    /// Handles data that arrived over a reliable stream for the called client.
     fn came(&mut self, n: usize, at: Time, payload: &Burst) {
         let flow = &self.scenario.flows[self.streams[n].flow];
         if flow.is_bulk {
@@ -320,7 +322,7 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// Takes in what clients were told.
+    /// Handles the replies to clients.
     pub(super) fn receive(&mut self, world: &mut World<Party>, network: &Network<'_>) {
         for answer in world.take_replies() {
             let place = network.hosts.iter().position(|host| *host == answer.host);
@@ -342,7 +344,7 @@ impl<'s> Streams<'s> {
         }
     }
 
-    /// The streams of each flow, judged together.
+    /// Judges the streams of each flow together.
     pub(super) fn judge(&mut self, world: &World<Party>, network: &Network<'_>) -> Vec<Judgement> {
         let mut meters: Vec<Vec<Meter>> = Vec::new();
         meters.resize_with(self.scenario.flows.len(), Vec::new);
@@ -358,7 +360,7 @@ impl<'s> Streams<'s> {
         judged.collect()
     }
 
-    /// A packet has come, at a node or at the end of a direct flow.
+    /// Handles a packet that arrived at a node or at the end of a direct flow.
     fn arrived(&mut self, at: Time, node: Option<usize>, payload: &Burst) {
         for i in 0..payload.segments() {
             let Some((stream, number, sent)) = stamp::read(payload.segment(i)) else {
@@ -402,7 +404,7 @@ pub(super) fn payload(
     payload_of(world, packet, at, bytes, &[])
 }
 
-/// The same, with what is behind the stamp: the end of a longer text, or zeros.
+/// Returns a payload with the data after the stamp: the end of a longer text, or zeros.
 fn payload_of(
     world: &World<Party>,
     (stream, number): (u32, u32),
@@ -410,7 +412,7 @@ fn payload_of(
     bytes: usize,
     said: &[u8],
 ) -> Option<Burst> {
-    // A payload of the overlay leaves from behind its headers, with room for the tag.
+    // A payload of the overlay begins after the space for its headers, and leaves room for the tag.
     let mut burst = if bytes + HEADROOM + wire::TAG_BYTES <= base::pool::SMALL_BYTES {
         world.pool().small()?
     } else {
@@ -427,12 +429,12 @@ fn payload_of(
     Some(burst)
 }
 
-/// The group that a flow is sent to, if it has several receivers.
+/// Returns the group that a flow is sent to, if it has several receivers.
 fn group(place: usize, flow: &Flow) -> Option<NodeAddr> {
     (!flow.also.is_empty()).then(|| NodeAddr(GROUPS + place as u32))
 }
 
-/// What the source's node says of the group of a flow, if it is to say something.
+/// Returns the setting of the source's node for the group of a flow, if there is one.
 fn setting(place: usize, flow: &Flow, options: Options) -> Option<Operation> {
     let (group, ways) = (group(place, flow)?, flow.ways?);
     let ms = options.deadline.map_or(0, |deadline| deadline.as_millis());
@@ -458,7 +460,7 @@ pub(super) fn receiver(stream: usize) -> (ClientId, VirtualPort) {
     (ClientId(RECEIVERS + stream as u32), port)
 }
 
-/// The stream of a listening client.
+/// Returns the stream of a listening client.
 pub(super) fn receiver_of(client: ClientId) -> Option<usize> {
     client.0.checked_sub(RECEIVERS).map(|n| n as usize)
 }

@@ -1,4 +1,4 @@
-//! TCP beside the overlay: the simulator's, between two hosts for each flow.
+//! TCP outside the overlay: the simulator's, between two hosts for each flow.
 //!
 //! ```text
 //!   own path      host ══ path ══ host
@@ -17,22 +17,22 @@ use sim::{Either, HostId, World};
 
 /// A connection of a flow.
 pub(super) struct Connection {
-    /// The flow, by its place.
+    /// The flow, by its index.
     flow: usize,
-    /// From the sender to the receiver.
+    /// The connection from the sender to the receiver.
     there: tcp::Flow,
-    /// Where what comes is measured: at the receiver, or, if it answers, back at the sender.
+    /// The flow whose arrivals are measured: at the receiver, or, if messages are answered, back at the sender.
     measured: tcp::Flow,
     traffic: Traffic,
     segment_bytes: u64,
-    /// Of bulk: segments that had come when it began to be judged, and when that ended.
+    /// For bulk: number of segments that had arrived at the beginning and at the end of the judged span.
     counts: [Option<u64>; 2],
 }
 
-/// The two ends of each flow that goes by TCP, with its place.
+/// The two ends of each TCP flow, with the flow's index.
 pub(super) type Ends = Vec<(usize, (HostId, HostId))>;
 
-/// The connections of a scenario's TCP, and where they end.
+/// Creates the connections of a scenario's TCP, with their ends.
 pub(super) fn connect(
     scenario: &Scenario,
     nodes: &[HostId],
@@ -94,7 +94,7 @@ fn shifted(path: &BothWays, settle: Duration) -> BothWays {
     }
 }
 
-/// A kernel of today, or ns-2 as it comes, with which the papers measured.
+/// Returns the settings of a present-day kernel, or ns-2's defaults, with which the papers measured.
 fn settings(profile: Profile, family: Family) -> Settings {
     match profile {
         Profile::Modern => Settings::linux(family),
@@ -102,7 +102,7 @@ fn settings(profile: Profile, family: Family) -> Settings {
     }
 }
 
-/// What the connection number `i` of a flow writes.
+/// Returns what connection number `i` of a flow writes.
 fn traffic(scenario: &Scenario, flow: &Flow, i: usize) -> Traffic {
     let zero = scenario.settle;
     let (traffic, phase) = match flow.is_bulk {
@@ -121,12 +121,12 @@ fn traffic(scenario: &Scenario, flow: &Flow, i: usize) -> Traffic {
 }
 
 impl Connection {
-    /// The flow, by its place.
+    /// Returns the flow, by its index.
     pub(super) fn flow(&self) -> usize {
         self.flow
     }
 
-    /// Looks at the clock: whether bulk is judged from now on, or no longer.
+    /// Notes the count of segments when the judged span of bulk begins, and when it ends.
     pub(super) fn look(&mut self, world: &World<Party>, scenario: &Scenario) {
         let flow = &scenario.flows[self.flow];
         let (from, until) = flow.judged(scenario.measure.from);
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// What has come.
+    /// Returns a meter with the arrivals.
     pub(super) fn meter(&self, world: &World<Party>, scenario: &Scenario) -> Meter {
         let flow = &scenario.flows[self.flow];
         let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;

@@ -1,7 +1,7 @@
-//! Which way the packets of each flow take by the nodes' tables, and how often it changed.
+//! The paths that the packets of each flow take by the nodes' tables, and how often they changed.
 //!
-//! Nodes keep a tree per metric to every destination. Most of them carry nothing, and that one of those has
-//! changed is nobody's concern; that a call has another way is.
+//! Nodes keep a tree per metric to every destination. Most trees carry nothing, and their changes do not matter; a
+//! change of a call's path does.
 
 use super::network::{Network, Party};
 use crate::scenario::{Carrier, Flow, Scenario};
@@ -10,19 +10,19 @@ use graph::Metric;
 use sim::{Either, World};
 use wire::data::Routing;
 
-/// The ways of all flows, in the file's order.
+/// The paths of all flows, in the file's order.
 #[derive(Default)]
 pub(super) struct Ways(Vec<Way>);
 
 #[derive(Clone, Default)]
 struct Way {
-    /// The nodes behind the first one; none while there is no way.
+    /// The nodes after the first one; `None` while there is no path.
     nodes: Option<Vec<NodeAddr>>,
     changes: u64,
 }
 
 impl Ways {
-    /// Looks where packets would go now.
+    /// Determines the present paths of packets.
     pub(super) fn follow(
         &mut self,
         scenario: &Scenario,
@@ -31,7 +31,8 @@ impl Ways {
     ) {
         self.0.resize(scenario.flows.len(), Way::default());
         for (way, flow) in self.0.iter_mut().zip(&scenario.flows) {
-            // While there is no way, packets go nowhere: the next way counts if it is another than the last.
+            // While there is no path, packets are dropped: the next path counts as a change if it differs from the last
+            // one.
             let Some(nodes) = nodes(scenario, world, network, flow) else {
                 continue;
             };
@@ -40,7 +41,7 @@ impl Ways {
         }
     }
 
-    /// How often the way of each flow became another; none of a flow that had none by table.
+    /// Returns how often the path of each flow changed; `None` for a flow that had no path by table.
     pub(super) fn changes(&self) -> impl Iterator<Item = Option<u64>> {
         self.0
             .iter()
@@ -48,8 +49,8 @@ impl Ways {
     }
 }
 
-/// The nodes behind the first that a packet passes, up to its receiver; none if it does not get there, or does
-/// not go by table to one receiver.
+/// Returns the nodes after the first that a packet passes, up to its receiver; `None` if it does not get there, or is
+/// not forwarded by table to one receiver.
 fn nodes(
     scenario: &Scenario,
     world: &World<Party>,
@@ -73,7 +74,7 @@ fn nodes(
     let mut nodes = Vec::new();
     let mut at = flow.from;
     while at != flow.to {
-        // Tables that are being changed may form a circle for a moment.
+        // Tables that are being changed may form a loop for a moment.
         if nodes.len() == scenario.nodes.len() {
             return None;
         }
@@ -128,7 +129,7 @@ mod tests {
         let report = simulate(&scenario, 1);
         let changes: Vec<_> = report.flows.iter().map(|flow| flow.route_changes).collect();
         assert_eq!(changes, [Some(1), Some(0), None]);
-        // The other end has another way too, and trees by other metrics have changed.
+        // The other end has another path too, and trees by other metrics have changed.
         assert!(report.overlay.route_changes > 1);
     }
 }

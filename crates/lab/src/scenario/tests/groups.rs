@@ -11,7 +11,7 @@ fn a_group_gets_each_packet_at_each_member() {
     while simulation.run_for(Duration::from_secs(60)) {}
     let (report, calls) = simulation.finish_with_calls();
     let flow = &report.flows[0];
-    // Two streams of 100 packets, at each of two members.
+    // There are two streams of 100 packets, at each of two members.
     assert_eq!((flow.packets.sent, flow.packets.lost), (400, 0), "{flow:?}");
     assert_eq!(flow.to, "b + c");
     let delays: Vec<Option<u32>> = calls[0].iter().map(|call| call[50]).collect();

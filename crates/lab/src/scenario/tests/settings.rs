@@ -1,8 +1,8 @@
-//! Settings out of files: nonsense, too.
+//! Settings from files, including useless ones.
 
 use super::*;
 
-/// Whatever a file may set, nodes go on: nobody is served well by nonsense, but nothing breaks.
+/// Whatever a file may set, nodes continue: useless values give bad service, but nothing breaks.
 #[test]
 fn no_value_of_a_setting_breaks_a_node() {
     const VALUES: [&str; 14] = [

@@ -1,4 +1,4 @@
-//! Flows over connections: messages, questions and answers, bulk, over the overlay and by TCP.
+//! Flows over connections: messages, requests and answers, bulk; over the overlay and by TCP.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn messages_expire_where_the_file_says_so() {
     let outage = "[[fault]]\nat = '500ms'\nkind = 'link-down'\na = 'a'\nb = 'b'\n\
                   [[fault]]\nat = '900ms'\nkind = 'link-up'\na = 'a'\nb = 'b'\n";
     let packets = &run(&format!("{flow}{outage}")).flows[0].packets;
-    // 0.4 s and what it takes to go on: those are given up, and the others do not wait for them.
+    // The outage is 0.4 s plus the recovery: messages in this span are given up, and the others do not wait for them.
     assert!((15..40).contains(&packets.lost), "{packets:?}");
     assert!(packets.late < 10, "{packets:?}");
     assert!(mistake("[[flow]]\nfrom = 'a'\nto = 'b'\nexpires = true\n").contains("stream = true"));
@@ -84,12 +84,12 @@ fn tcp_goes_over_its_own_path_or_shares_that_of_a_link() {
     let packets = &echo.packets;
     assert_eq!((packets.sent, packets.lost), (900, 0), "{packets:?}");
     assert_eq!(packets.delay_ms.p50, Some(40.0));
-    // The streams of one link are one flow beside two.
+    // The streams of one link together count as one flow, which shares with the two TCP connections.
     let all = shared.goodput_bps + stream.goodput_bps;
     assert!((8.5e6..10e6).contains(&all), "{shared:?} {stream:?}");
     let share = stream.goodput_bps / all;
     assert!((0.15..0.6).contains(&share), "{share}");
-    // What the link suffers, who shares it suffers.
+    // A fault of the link affects all flows that share it.
     let cut = "[[fault]]\nat = '3s'\nkind = 'link-down'\na = 'a'\nb = 'r'\n";
     let report = simulate(&parsed(&format!("{long}{cut}")), 1);
     assert!(report.flows[2].goodput_bps < 1e6, "{:?}", report.flows[2]);

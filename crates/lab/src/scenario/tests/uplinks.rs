@@ -10,7 +10,7 @@ fn a_link_with_a_second_path_outlasts_the_first() {
     let lost = |text: &str| simulate(&parsed(text), 1).flows[0].packets.lost;
     let (one, two) = (lost(&text("")), lost(&text("second = 'delay=15ms'\n")));
     assert!(one > 200 && two < 10, "{one} {two}");
-    // The other way round: it is the second path that fails, and nobody needs it.
+    // In the opposite case the second path fails, which nobody needs.
     let other = format!("{}second = true\n", text("second = 'delay=15ms'\n"));
     assert_eq!(lost(&other), 0);
     let none = format!("{}second = true\n", text(""));

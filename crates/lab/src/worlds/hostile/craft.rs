@@ -1,4 +1,4 @@
-//! The messages that a hostile member invents: well formed, and signed where it can sign.
+//! The messages that a hostile member invents: well formed, and signed if it can sign them.
 
 use super::member::Say;
 use super::mind::nobody;
@@ -16,18 +16,18 @@ use wire::{CLEAR_BYTES, HEADROOM};
 
 /// The longest control datagram.
 const CONTROL_BYTES: usize = 1_400;
-/// All of class D.
+/// All addresses of class D.
 const CLASS_D: NodeAddr = NodeAddr(0xe000_0000);
-/// "Over every link."
+/// The stamp "over every link".
 const FLOODING_STAMP: [u8; 3] = [0, 1, 1];
 
-/// A packet of others that came by.
+/// A packet of another node that passed.
 pub(super) struct Seen {
     pub(super) header: Repr,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The workshop.
+/// The generator of invented messages.
 pub(super) struct Craft {
     identity: Identity,
     network: Network,
@@ -57,12 +57,12 @@ impl Craft {
         }
     }
 
-    /// A record of the member's links goes out.
+    /// Notes a record of the member's links that its engine sends.
     pub(super) fn on_own_record(&mut self, body: &[u8]) {
         body.clone_into(&mut self.record);
     }
 
-    /// One message of a deed.
+    /// Makes one message of a deed.
     pub(super) fn say(
         &mut self,
         rng: &mut Rng,
@@ -91,7 +91,7 @@ impl Craft {
         nodes[rng.below(nodes.len() as u64) as usize]
     }
 
-    /// A header with all that a forger cannot know guessed.
+    /// Makes a header in which everything that a forger cannot know is guessed.
     fn header(&self, rng: &mut Rng, source: NodeAddr) -> Repr {
         Repr {
             class: Class {
@@ -136,13 +136,13 @@ impl Craft {
         let fixed = HEADROOM - CLEAR_BYTES;
         let mut bytes = seen.bytes.clone();
         match rng.below(3) {
-            // Once more, as it was.
+            // The packet keeps its number; its payload may change below.
             0 => {}
-            // What comes next, or will come soon.
+            // The forged number is the next one, or one of the following.
             1 => {
                 header.flow_seq = FlowSeq(header.flow_seq.0.wrapping_add(1 + rng.below(60) as u32));
             }
-            // Another payload under the same number.
+            // The same as 0.
             _ => {}
         }
         if rng.chance(0.6) {
@@ -154,7 +154,7 @@ impl Craft {
         bytes
     }
 
-    /// Its links once more, in a newer edition.
+    /// Makes another record of its links, in a newer edition.
     fn edition(&mut self) -> Option<Vec<u8>> {
         self.editions += 1;
         let links = link_state::LinkState::parse(&self.record).ok()?;
@@ -175,7 +175,7 @@ impl Craft {
         self.groups_record(part, &members, &[])
     }
 
-    /// "All groups go so, and what I say counts for ever."
+    /// Makes a setting that claims all groups with the highest version.
     fn rule(&mut self, rng: &mut Rng) -> Vec<u8> {
         let setting = |group: NodeAddr, prefix: u8| Setting {
             prefix,
@@ -254,7 +254,7 @@ impl Craft {
         packet(&header, &[], &payload)
     }
 
-    /// The first message of a handshake with a neighbour, of nobody's further interest.
+    /// Makes the first message of a handshake with a neighbour, which is not continued.
     fn init(&self, rng: &mut Rng, now: Time, to: UnderlayAddr) -> Option<Vec<u8>> {
         let mut shaking = Handshakes::new(
             self.identity.clone(),
@@ -265,7 +265,7 @@ impl Craft {
         shaking.dial(now, to, None).ok()
     }
 
-    /// The same with the other end of a path, in its own name or another's.
+    /// Makes the same for the other end of a path, in its own name or another's.
     fn end(&self, rng: &mut Rng, now: Time, to: UnderlayAddr) -> Option<Vec<u8>> {
         let mut shaking = Handshakes::of_ends(
             self.identity.clone(),
@@ -292,7 +292,7 @@ fn entropy(rng: &mut Rng) -> [u8; 32] {
     seed
 }
 
-/// The plaintext of a packet; an extension comes with its length.
+/// Returns the plaintext of a packet; an extension includes its length.
 fn packet(header: &Repr, extension: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEADROOM - CLEAR_BYTES];
     let room = header.emit(&mut bytes);
@@ -302,7 +302,7 @@ fn packet(header: &Repr, extension: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The plaintext of a control datagram with one record, made just now.
+/// Returns the plaintext of a control datagram with one record, made just now.
 fn record(kind: RecordKind, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; CONTROL_BYTES];
     let mut builder = Builder::new(&mut bytes);

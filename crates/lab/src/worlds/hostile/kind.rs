@@ -1,5 +1,5 @@
-//! What a fault comes from, as far as the deeds of the member tell: so that open faults of the engine, which many
-//! worlds meet, hide no other.
+//! The cause of a fault, as far as the member's deeds determine it, so that open faults of the engine, which affect
+//! many worlds, do not hide others.
 
 use super::scene::Scene;
 use super::treason::Deed;
@@ -7,18 +7,18 @@ use super::treason::Deed;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A black hole is still in use: by a group, whose receivers nobody asks what has arrived, or because the source
-    /// had no other path to compare with.
+    /// A black hole is still in use: by a group, because the sources do not ask its receivers what has arrived, or
+    /// because the source had no other path for comparison.
     BlackHole,
-    /// A member that tells of other links than those by which it routes draws packets into circles: the same
-    /// comparison would find it.
+    /// A member that announces other links than those by which it routes attracts packets into loops: the same
+    /// comparison would detect it.
     Lies,
-    /// Anything else, which nothing excuses.
+    /// Any other cause, which has no excuse.
     Fault,
 }
 
 impl Kind {
-    /// A short stable word.
+    /// Returns a short stable word.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Kind::BlackHole => "black-hole",
@@ -29,7 +29,7 @@ impl Kind {
 }
 
 impl Scene {
-    /// What the loss of a flow comes from.
+    /// Returns the cause of a flow's loss.
     pub(super) fn kind_of_loss(&self) -> Kind {
         let swallows = |deed: &Deed| matches!(deed, Deed::Swallow { .. } | Deed::Corrupt { .. });
         let lies = |deed: &Deed| {

@@ -1,4 +1,4 @@
-//! A member of the network that is hostile: a whole node, and somebody between it and its links.
+//! A hostile member of the network: a complete node, and an adversary between it and its links.
 //!
 //! ```text
 //!                     Member
@@ -8,13 +8,13 @@
 //!             |                   the neighbour          keys of the member
 //!             '----------------------------------------------------'
 //! ```
-//! Towards a neighbour the member has what its certificate gives it: handshakes and sessions in its
-//! own name, and nothing else. Towards its own engine it poses as that neighbour; whose keys it has for
-//! that only because the laboratory made them, and they open nothing that goes over a wire. What is
-//! opened of one session is sealed under the other, as it was or as [`Mind`] likes it; so hellos, lanes,
-//! records and routes are those of a perfect node wherever `Mind` does not touch them.
+//! Towards a neighbour the member has what its certificate gives it: handshakes and sessions in its own name, and
+//! nothing else. Towards its own engine it poses as that neighbour. It has the neighbour's keys for this only because
+//! the laboratory made them, and they open nothing that passes over a wire. Everything opened in one session is sealed
+//! under the other, unchanged or as [`Mind`] changes it; so hellos, lanes, records and routes are those of a correct
+//! node wherever `Mind` does not change them.
 //!
-//! What the wire loses counts in both: a number that was skipped is skipped again.
+//! Losses on the wire count in both sessions: a number that was skipped in one is skipped in the other.
 
 use super::mind::Mind;
 use super::treason::Treason;
@@ -28,25 +28,25 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::CLEAR_BYTES;
 use wire::link::{Kind, SEAL_BYTES};
 
-/// Numbers that are skipped at once at most: a longer gap is a new session's.
+/// Most numbers that are skipped at once: a longer gap belongs to a new session.
 const GAP_MAX: u64 = 64;
 
-/// A neighbour that was not heard for so long is dialled again when the engine wants it.
+/// A neighbour that was silent for this long is dialled again when the engine wants it.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What a member says on its own account.
+/// A message that a member sends on its own initiative.
 #[derive(Debug)]
 pub(super) enum Say {
-    /// This plaintext, sealed.
+    /// A plaintext to be sealed.
     Sealed(UnderlayAddr, Kind, Vec<u8>),
-    /// These bytes.
+    /// Raw bytes.
     Raw(UnderlayAddr, Vec<u8>),
 }
 
 /// The two sessions of one link.
 struct Line {
     outer: Sessions,
-    /// The next number that the neighbour uses.
+    /// The next number that the neighbour will use.
     next: u64,
     inner: Sessions,
     /// The neighbour as the member's own engine sees it.
@@ -60,7 +60,7 @@ pub(in crate::worlds) struct Member {
     own: UnderlayAddr,
     handshakes: Handshakes,
     lines: BTreeMap<UnderlayAddr, Line>,
-    /// What the engine is yet to be given.
+    /// The datagrams that the engine will get next.
     feed: VecDeque<(UnderlayAddr, Burst)>,
     mind: Mind,
 }
@@ -105,12 +105,12 @@ impl Member {
         &self.station
     }
 
-    /// Packets that it has swallowed, changed, or invented.
+    /// Returns the number of packets that it has discarded, changed, or invented.
     pub(in crate::worlds) fn misdeeds(&self) -> u64 {
         self.mind.misdeeds
     }
 
-    /// When it first lied about its links.
+    /// Returns when it first lied about its links.
     pub(in crate::worlds) fn lied_at(&self) -> Option<Time> {
         self.mind.lied_at
     }
@@ -150,7 +150,7 @@ impl Member {
             .min()
     }
 
-    /// The engine gets what waits for it.
+    /// Gives the engine everything that waits for it.
     fn settle(&mut self, now: Time, out: &mut impl Outbox<Party>) {
         while let Some((from, burst)) = self.feed.pop_front() {
             self.drive(now, out, |station, out| {
@@ -159,7 +159,7 @@ impl Member {
         }
     }
 
-    /// Lets the engine act, and passes on what it sends.
+    /// Lets the engine act, and processes what it sends.
     fn drive<O: Outbox<Party>>(
         &mut self,
         now: Time,
@@ -207,7 +207,7 @@ impl Member {
         }
     }
 
-    /// Datagrams of a neighbour, or of whoever writes its address into them.
+    /// Handles datagrams from a neighbour, or from anybody who forges its address.
     fn on_outside(
         &mut self,
         now: Time,
@@ -274,7 +274,7 @@ impl Member {
         }
     }
 
-    /// Datagrams of the own engine.
+    /// Handles datagrams from its own engine.
     fn on_inside(
         &mut self,
         now: Time,
@@ -332,7 +332,7 @@ impl Member {
     }
 }
 
-/// The session that a handshake came to, once it has; what is to be answered goes to `reply`.
+/// Returns the session of a completed handshake; answers go to `reply`.
 fn shaken(outcome: Outcome, mut reply: impl FnMut(&[u8])) -> Option<Session> {
     match outcome {
         Outcome::Reply(datagrams) => datagrams.iter().for_each(|bytes| reply(bytes)),
@@ -356,7 +356,7 @@ fn send(to: UnderlayAddr, bytes: &[u8], out: &mut impl Outbox<Party>) {
     }
 }
 
-/// The outbox of the member's engine: what it sends stays here.
+/// The outbox of the member's engine: everything that it sends stays here.
 struct Inside<'a, O> {
     sent: Vec<(UnderlayAddr, Burst)>,
     out: &'a mut O,
@@ -370,7 +370,7 @@ impl<O: Outbox<Party>> Outbox<Station> for Inside<'_, O> {
         self.out.deliver(client, reply);
     }
     fn report(&mut self, _: Event) {
-        // Of what a liar sees nothing is counted.
+        // Events of a liar are not counted.
     }
     fn pool(&self) -> &Pool {
         self.out.pool()

@@ -1,7 +1,7 @@
-//! What a hostile member makes of each packet that passes it, and what it says unasked.
+//! The decisions of a hostile member about each passing packet, and the messages that it invents.
 //!
-//! A packet that it swallows goes into its own engine with no hop left: the lanes and links have
-//! taken it like any other, and nobody downstream has missed a number.
+//! A packet that it discards goes into its own engine without remaining hops: the lanes and links have accepted it like
+//! any other, and no node downstream misses a number.
 
 use super::craft::{Craft, Seen};
 use super::member::Say;
@@ -16,11 +16,11 @@ use wire::link_state;
 use wire::record::{RECORD_HEADER_BYTES, RecordKind};
 use wire::transport;
 
-/// Between two moments at which it says something.
+/// Time between two moments at which it may send messages.
 const TICK: Duration = Duration::from_millis(10);
 /// Lies about how long an echo was held: a part of the round trip, about all of it, and more than that.
 const LIES_US: [u32; 4] = [600, 10_000, 40_000, 1 << 31];
-/// Packets of others that it remembers.
+/// Number of other nodes' packets that it remembers.
 const REMEMBERED: usize = 256;
 
 /// The hostile part of a member.
@@ -32,13 +32,13 @@ pub(super) struct Mind {
     seen: VecDeque<Seen>,
     neighbors: Vec<UnderlayAddr>,
     next: Time,
-    /// So much longer than it did it says that it held echoes.
+    /// How much longer than in reality it claims to have held echoes.
     lie_us: u32,
-    /// Parts of messages that the rate of each deed has left over.
+    /// For each deed, the fraction of a message left over by its rate.
     owed: Vec<f64>,
-    /// Packets and messages swallowed, changed or invented.
+    /// Number of packets and messages discarded, changed or invented.
     pub(super) misdeeds: u64,
-    /// When it first told a record of its links that is not true.
+    /// When it first sent a false record of its links.
     pub(super) lied_at: Option<Time>,
 }
 
@@ -70,12 +70,12 @@ impl Mind {
         now >= self.treason.at
     }
 
-    /// When it says something next.
+    /// Returns when it next sends something.
     pub(super) fn next_deed(&self) -> Option<Time> {
         Some(self.next)
     }
 
-    /// What a neighbour has sent, before the member's engine gets it.
+    /// Handles a neighbour's packet before the member's engine gets it.
     pub(super) fn on_way_in(&mut self, now: Time, _: UnderlayAddr, kind: Kind, bytes: &mut [u8]) {
         if kind != Kind::Data {
             return;
@@ -123,7 +123,7 @@ impl Mind {
         }
     }
 
-    /// What the member's engine sends.
+    /// Handles what the member's engine sends.
     pub(super) fn on_way_out(&mut self, now: Time, _: UnderlayAddr, kind: Kind, bytes: &mut [u8]) {
         if kind != Kind::Control {
             return;
@@ -147,7 +147,7 @@ impl Mind {
         }
     }
 
-    /// "Nearly all of the time your stamp has waited with me, and I hear all that you send."
+    /// Changes a hello: it claims that the echo was held for nearly all of the time, and that everything was received.
     fn on_hello(&mut self, body: &mut [u8]) {
         let Ok(mut hello) = Hello::parse(body) else {
             return;
@@ -178,7 +178,7 @@ impl Mind {
         }
     }
 
-    /// A record of its own goes out: it says what it likes, and signs that.
+    /// Falsifies and signs a record of its own before it is sent.
     fn on_record(&mut self, now: Time, record: &mut [u8]) {
         let Ok(links) = link_state::LinkState::parse(record) else {
             return;
@@ -197,7 +197,7 @@ impl Mind {
             let from = link_state::FIXED_BYTES + i * link_state::LINK_BYTES;
             let link = &mut record[from..from + link_state::LINK_BYTES];
             if invents {
-                // The same stranger each time, so that it is one link and not many.
+                // The stranger is the same each time, so that this is one link and not many.
                 let stranger = self.treason.nodes[i % self.treason.nodes.len()];
                 link[..4].copy_from_slice(&stranger.0.to_be_bytes());
             }
@@ -210,7 +210,7 @@ impl Mind {
         self.misdeeds += 1;
     }
 
-    /// What it says now.
+    /// Returns the messages to send now.
     pub(super) fn act(&mut self, now: Time) -> Vec<Say> {
         let mut says = Vec::new();
         if now < self.next {
@@ -246,7 +246,7 @@ impl Mind {
     }
 }
 
-/// A packet of the handshake of two ends.
+/// Returns whether it is a packet of the end-to-end handshake.
 fn is_handshake(header: &Header<&mut [u8]>) -> bool {
     let end = header
         .has_transport()
@@ -254,7 +254,7 @@ fn is_handshake(header: &Header<&mut [u8]>) -> bool {
     matches!(end, Some(Ok(transport::Kind::End(kind))) if !kind.is_sealed())
 }
 
-/// An address that no node of the network has.
+/// Returns an address that no node of the network has.
 pub(super) fn nobody(rng: &mut Rng) -> NodeAddr {
     NodeAddr(0x0a07_4000 + rng.below(0x4000) as u32)
 }

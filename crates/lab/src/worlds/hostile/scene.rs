@@ -1,4 +1,4 @@
-//! What a hostile world is like: a network, the member that turns, what it does, and the flows of the honest.
+//! A hostile world: a network, the member that turns hostile, its deeds, and the honest flows.
 
 use super::treason::Treason;
 use crate::whole::address;
@@ -10,15 +10,15 @@ use wire::data::{Class, LinkProtocol, Routing};
 use wire::groups::TreeBuilder;
 use wire::ipc::{RouteBy, Scheme};
 
-/// Sessions between ends exist by then, and all routes.
+/// By this time, all end-to-end sessions and routes exist.
 const TURNS_AFTER: Duration = Duration::from_secs(6);
-/// Honest flows are judged over so long.
+/// Length of the span in which honest flows are judged.
 const JUDGED_FOR: Duration = Duration::from_secs(6);
-/// Without other nodes there is nothing to get around it.
+/// With fewer nodes there is no path around the member.
 const NODES_MIN: usize = 3;
-/// Two worlds are lived for each seed, some of them for two minutes.
+/// Each seed runs two worlds, some of them for two minutes, so they must be small.
 const NODES_MOST: usize = 10;
-/// A packet of a call must be there so soon.
+/// The deadline of a call's packets.
 const DEADLINE: Duration = Duration::from_millis(250);
 
 /// A hostile world before its history.
@@ -27,9 +27,9 @@ pub(super) struct Scene {
     pub(super) plan: Plan,
     pub(super) traitor: usize,
     pub(super) treason: Treason,
-    /// Per cent that each link loses in each direction.
+    /// Loss of each link in each direction, in percent.
     pub(super) losses: Vec<u64>,
-    /// When honest flows may not feel it any more, and the end.
+    /// The span in which the deeds may no longer affect honest flows.
     pub(super) judged: (Time, Time),
 }
 
@@ -46,7 +46,7 @@ impl Scene {
         let honest: Vec<usize> = (0..plan.nodes).filter(|i| *i != traitor).collect();
         let near: Vec<usize> = plan.neighbors(traitor).collect();
         let pair = |rng: &mut Rng| loop {
-            // Mostly neighbours of the traitor: their shortest paths lead through it.
+            // Most flows are between neighbours of the traitor: their shortest paths lead through it.
             let of = if rng.chance(0.6) && near.len() > 1 {
                 &near
             } else {
@@ -103,7 +103,7 @@ impl Scene {
 /// The address of the first group of a world.
 const FIRST_GROUP: NodeAddr = crate::worlds::groups::address(0);
 
-/// Mostly one through which much leads.
+/// Draws the traitor: mostly a node through which many paths lead.
 fn traitor(rng: &mut Rng, plan: &Plan) -> usize {
     let any = rng.below(plan.nodes as u64) as usize;
     let degree = |i: usize| plan.neighbors(i).count();

@@ -1,4 +1,4 @@
-//! A member without deeds, and deeds that are done.
+//! Tests with a member without deeds, and with deeds.
 
 use super::treason::Deed;
 use super::*;

@@ -1,90 +1,90 @@
-//! What a hostile member does, and by when honest nodes have to have got around it.
+//! The deeds of a hostile member, and the time by which honest nodes must have found a way around it.
 
 use base::{Duration, NodeAddr, Rng, Time};
 
-/// One kind of harm.
+/// One kind of harmful behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// Of the packets that it should pass on it loses so many per cent, and takes them as any other
-    /// node does: lanes, hellos and records are perfect.
+    /// It discards a percentage of the packets that it should forward, and accepts them as any other node does: lanes,
+    /// hellos and records are correct.
     Swallow {
-        /// How many.
+        /// The percentage.
         pct: u64,
-        /// Handshakes between the two ends of a path pass.
+        /// Whether end-to-end handshakes pass.
         spares_handshakes: bool,
     },
-    /// It changes a bit of so many per cent.
+    /// It changes a bit in a percentage of the packets.
     Corrupt {
-        /// How many.
+        /// The percentage.
         pct: u64,
     },
-    /// It sends packets in the names of others: the next numbers of flows that it has seen, packets that
-    /// it has seen once more, and flows that it guesses.
+    /// It sends packets in the names of other nodes: the next numbers of flows that it has seen, repetitions of packets
+    /// that it has seen, and flows that it guesses.
     Forge {
-        /// So many per second.
+        /// Packets per second.
         per_s: u64,
     },
-    /// Editions of its own records.
+    /// It sends editions of its own records.
     FloodRecords {
-        /// So many per second.
+        /// Records per second.
         per_s: u64,
     },
-    /// Memberships of groups by the thousand, other ones each time.
+    /// It announces memberships of thousands of groups, which are different each time.
     FloodJoins {
         /// Records per second, of 279 groups each.
         per_s: u64,
     },
-    /// Openings of streams, in its own name and those of nodes that there are not.
+    /// It opens streams, in its own name and those of nodes that do not exist.
     FloodOpenings {
-        /// So many per second.
+        /// Openings per second.
         per_s: u64,
     },
-    /// Handshakes: with its neighbours, and, as an end of paths, with everybody in everybody's name.
+    /// It sends handshakes: with its neighbours, and, as an end of paths, with every node in every node's name.
     FloodHandshakes {
-        /// So many per second.
+        /// Handshakes per second.
         per_s: u64,
     },
-    /// Datagrams in its own name, some of them stamped "over every link".
+    /// It sends datagrams in its own name, some of them stamped "over every link".
     FloodData {
-        /// So many per second.
+        /// Datagrams per second.
         per_s: u64,
     },
-    /// Its links lose nothing and take no time.
+    /// It claims that its links lose nothing and have no delay.
     LieAboutLinks,
-    /// It has links to nodes to which it has none.
+    /// It claims links to nodes with which it has none.
     InventLinks,
-    /// It says how all groups are carried, though its certificate does not let it: all of class D, with the highest
-    /// version.
+    /// It sets how all groups are carried, though its certificate does not permit it: for all of class D, with the
+    /// highest version.
     RuleGroups,
-    /// Its echoes of hellos were held for nearly all the time that they took, and it hears everything.
+    /// It claims that it held echoes of hellos for nearly all of their time, and that it receives everything.
     LieInHellos,
 }
 
-/// Everything that one hostile member does.
+/// All deeds of one hostile member.
 #[derive(Clone, Debug)]
 pub(in crate::worlds) struct Treason {
-    /// For what it draws itself.
+    /// The seed for its own random choices.
     pub(super) seed: u64,
     /// When it begins.
     pub(super) at: Time,
     pub(super) deeds: Vec<Deed>,
-    /// Every node of the network, as link state tells them to anybody.
+    /// Every node of the network, as link state announces them to anybody.
     pub(super) nodes: Vec<NodeAddr>,
-    /// The first port of flows, as anybody can guess it.
+    /// The first port of flows, which anybody can guess.
     pub(super) ports: [u16; 2],
     pub(super) groups: Vec<NodeAddr>,
 }
 
-/// A black hole that swallows everything is out of use within so long.
+/// The time within which a black hole that discards everything must be out of use.
 const WHOLE_HOLE: Duration = Duration::from_secs(2);
-/// After a lie about links honest flows may feel for so long what the nodes around a member take to be its links:
-/// its own engine, which knows better, sends packets back or nowhere. That is a black hole.
+/// How long honest flows may be affected after a lie about links: the nodes around a member believe the false links,
+/// while its own engine, which has the true ones, sends packets back or nowhere. That is a black hole.
 pub(super) const LIE_FELT: Duration = WHOLE_HOLE;
 
 impl Deed {
     pub(super) fn draw(rng: &mut Rng) -> Deed {
         let pct = [100, 100, 50, 50, 5][rng.below(5) as usize];
-        // Once in a while thousands per second.
+        // Occasionally the rate is thousands per second.
         let per_s = [50, 200, 1_000, 4_000][rng.below(4) as usize];
         match rng.below(14) {
             0..=2 => Deed::Swallow {
@@ -113,8 +113,8 @@ impl Deed {
         }
     }
 
-    /// For so long honest flows may feel it, where they have another way. The bars of a black hole; what
-    /// is no black hole has no such time.
+    /// Returns how long honest flows with another path may be affected. These are the limits for a black hole; other
+    /// deeds have no such time.
     pub(super) fn felt_for(self) -> Duration {
         match self {
             Deed::Swallow { pct, .. } | Deed::Corrupt { pct } => match pct {
@@ -126,7 +126,7 @@ impl Deed {
         }
     }
 
-    /// A short stable word.
+    /// Returns a short stable word.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Deed::Swallow { .. } => "swallow",
@@ -146,7 +146,7 @@ impl Deed {
 }
 
 impl Treason {
-    /// One to three deeds, no two of a kind.
+    /// Draws one to three deeds of different kinds.
     pub(super) fn draw(rng: &mut Rng) -> Vec<Deed> {
         let mut deeds: Vec<Deed> = Vec::new();
         for _ in 0..[1, 1, 2, 3][rng.below(4) as usize] {
@@ -162,13 +162,13 @@ impl Treason {
         self.deeds.iter().any(deed)
     }
 
-    /// For so long honest flows may feel it.
+    /// Returns how long honest flows may be affected.
     pub(super) fn felt_for(&self) -> Duration {
         let all = self.deeds.iter().map(|deed| deed.felt_for());
         all.max().unwrap_or_default()
     }
 
-    /// What it does, in words.
+    /// Describes the deeds in words.
     pub(super) fn told(&self) -> String {
         let words = self.deeds.iter().map(|deed| match deed {
             Deed::Swallow { pct, .. } | Deed::Corrupt { pct } => {

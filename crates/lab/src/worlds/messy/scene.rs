@@ -1,33 +1,33 @@
-//! What a messy world is like, drawn from its seed, and as a scenario file.
+//! A messy world, drawn from its seed, and as a scenario file.
 
 use super::story::Story;
 use base::Rng;
 use std::fmt::Write as _;
 
-/// When a packet of a call is late.
+/// The time after which a packet of a call is late.
 pub(super) const DEADLINE_MS: u64 = 150;
-/// The same of a message of a reliable stream, by the overlay or by TCP.
+/// The same for a message of a reliable stream, over the overlay or TCP.
 pub(super) const STREAM_DEADLINE_MS: u64 = 1_000;
-/// How long nodes have for themselves before calls begin.
+/// Time for nodes to settle before calls begin.
 const SETTLE_MS: u64 = 5_000;
-/// The longest that a path delays and varies by while losses or jitter are drawn for twin and overlay
-/// apart: no packet is late by chance alone.
+/// The longest delay plus jitter of a path while losses or jitter are drawn separately for twin and overlay: no packet
+/// is late by chance alone.
 const IN_TIME_MS: u64 = 130;
-/// What a call takes on a link: 160 bytes of payload and the overlay's headers, fifty times a second.
+/// Rate of a call on a link: 160 bytes of payload and the overlay's headers, fifty times a second.
 const CALL_KBIT: u64 = 90;
-/// The same of UDP, whose headers no path counts.
+/// The same for UDP, whose headers no path counts.
 const UDP_KBIT: u64 = 64;
-/// Hellos, link state and requests of a link.
+/// Rate of hellos, link state and requests on a link.
 const CONTROL_KBIT: u64 = 80;
 
-/// A world before it is lived.
+/// A world before it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
-    /// Of each node, how far its clock is ahead in seconds, and how fast it is.
+    /// For each node, how far its clock is ahead in seconds, and how fast it is.
     clocks: Vec<(u64, i64)>,
     links: Vec<Link>,
     pub(super) flows: Vec<Flow>,
-    /// In any order: when, and what in the words of a scenario.
+    /// The faults in any order: the time, and the words of a scenario.
     faults: Vec<(u64, String)>,
     seconds: u64,
 }
@@ -38,7 +38,7 @@ struct Link {
     b: usize,
     there: Path,
     back: Path,
-    /// The most that its random losses ever are, either way.
+    /// The largest random losses that it has at any time, in either direction.
     worst: Loss,
 }
 
@@ -47,27 +47,27 @@ struct Link {
 pub(super) struct Flow {
     pub(super) from: usize,
     count: u64,
-    /// A reliable stream, whose twin goes by TCP.
+    /// Whether it is a reliable stream, whose twin uses TCP.
     pub(super) is_stream: bool,
     pub(super) receivers: Vec<Receiver>,
 }
 
-/// Who gets a flow.
+/// A receiver of a flow.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     pub(super) to: usize,
     /// The link to it from the sender, if there is one: then it has a twin.
     pub(super) direct: Option<usize>,
-    /// What its twin's random losses are at most.
+    /// The largest random losses of its twin.
     pub(super) loss: Option<Loss>,
 }
 
 /// Losses that are drawn packet by packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Loss {
-    /// In permille.
+    /// The loss in permille.
     pub(super) permille: u64,
-    /// The chance that the packet after a lost one is lost, in percent.
+    /// The probability that the packet after a lost one is lost, in percent.
     pub(super) burst_pct: u64,
 }
 
@@ -78,7 +78,7 @@ struct Path {
     jitter_ms: u64,
     reorders: bool,
     loss: Loss,
-    /// None is without limit.
+    /// The rate; `None` means no limit.
     rate_kbit: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Loss {
             _ => rng.below(100),
         };
         let burst_pct = [0, 0, 25, 50][rng.below(4) as usize];
-        // Below its own share a burstiness would mean that losses avoid each other.
+        // A burstiness below the loss itself would mean that losses avoid each other.
         let burst_pct = if burst_pct * 10 > permille {
             burst_pct
         } else {
@@ -103,7 +103,7 @@ impl Loss {
         }
     }
 
-    /// The worse of two, for what chance may make of it.
+    /// Returns the worse of two, as a limit for random effects.
     fn worse(self, other: Loss) -> Loss {
         Loss {
             permille: self.permille.max(other.permille),
@@ -183,8 +183,8 @@ impl Scene {
         scene
     }
 
-    /// Most calls are between neighbours: those have twins. Now and then they are a group's, to all
-    /// neighbours of the sender.
+    /// Draws a flow. Most calls are between neighbours: these have twins. Some are those of a group, to all neighbours
+    /// of the sender.
     fn flow(&self, rng: &mut Rng) -> Flow {
         let link = rng.below(self.links.len() as u64) as usize;
         let ends = (self.links[link].a, self.links[link].b);
@@ -218,13 +218,13 @@ impl Scene {
         }
     }
 
-    /// The link between two nodes.
+    /// Returns the link between two nodes.
     fn between(&self, a: usize, b: usize) -> Option<usize> {
         let joins = |link: &Link| [(link.a, link.b), (link.b, link.a)].contains(&(a, b));
         self.links.iter().position(joins)
     }
 
-    /// Draws something that goes wrong.
+    /// Draws a fault.
     fn trouble(&mut self, rng: &mut Rng) {
         let end_ms = self.seconds * 1_000;
         let at = rng.below(end_ms * 9 / 10);
@@ -264,8 +264,8 @@ impl Scene {
         }
     }
 
-    /// A rate that carries everything at once; or, of a single flow, one that not even UDP fits into,
-    /// so that its twin is late with all that it does not lose.
+    /// Draws a rate that carries everything at once; or, for a single flow, one that is too low even for UDP, so that
+    /// its twin is late with all packets that it does not lose.
     fn rate_kbit(&self, rng: &mut Rng) -> u64 {
         let copies = |flow: &Flow| flow.count * flow.receivers.len() as u64;
         let calls: u64 = self.flows.iter().map(copies).sum();
@@ -276,7 +276,7 @@ impl Scene {
         }
     }
 
-    /// Losses in runs: for a while outages of some hundred milliseconds, each of its own length.
+    /// Adds losses in runs: for a while outages of some hundred milliseconds, each with its own length.
     fn runs(&mut self, rng: &mut Rng, link: usize, from: u64) {
         let (mean_gap, mean_run) = (between(rng, 300, 3_000), between(rng, 40, 500));
         let until = (from + between(rng, 2_000, 30_000)).min(self.seconds * 1_000);
@@ -299,7 +299,7 @@ impl Scene {
         }
     }
 
-    /// A path becomes another one; in one case of three in one direction only.
+    /// Changes a path; in one case of three in one direction only.
     fn change(
         &mut self,
         rng: &mut Rng,
@@ -309,7 +309,7 @@ impl Scene {
     ) {
         let only = rng.below(6);
         let mut changed = self.links[link].clone();
-        // Both directions draw, so that what is drawn later does not depend on the choice.
+        // Both directions are drawn, so that later draws do not depend on the choice.
         change(&mut changed.there, rng);
         change(&mut changed.back, rng);
         match only {
@@ -334,7 +334,7 @@ impl Scene {
         }
     }
 
-    /// The link, and the twins that share its fate.
+    /// Returns the link, and the twins that have the same faults.
     fn places(&self, link: usize) -> Vec<String> {
         let ends = &self.links[link];
         let own = format!("a = \"n{}\"\nb = \"n{}\"\n", ends.a, ends.b);
@@ -343,11 +343,11 @@ impl Scene {
         [own].into_iter().chain(twins).collect()
     }
 
-    /// Of each twin that shares a link's fate: the flow's place, the receiver, and whether it goes the
-    /// other way than the link does.
+    /// Returns each twin that has the same faults as a link: the flow's index, the receiver, and whether it runs in the
+    /// opposite direction of the link.
     fn twins_over(&self, link: usize) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
         let flows = self.flows.iter().enumerate();
-        // TCP has a world of its own.
+        // TCP has a separate world.
         let flows = flows.filter(|(_, flow)| !flow.is_stream);
         flows.flat_map(move |(n, flow)| {
             let over = flow.receivers.iter();
@@ -356,18 +356,18 @@ impl Scene {
         })
     }
 
-    /// Whether the twin at a place of [`Scene::places`] goes the other way than the link does.
+    /// Returns whether the twin at an index of [`Scene::places`] runs in the opposite direction of the link.
     fn is_turned(&self, place: usize, link: usize) -> bool {
         let twin = self.twins_over(link).nth(place - 1);
         twin.is_some_and(|(.., turned)| turned)
     }
 
-    /// The name of the twin of a flow's receiver.
+    /// Returns the name of the twin of a flow's receiver.
     pub(super) fn twin_name(&self, flow: usize, receiver: usize) -> String {
         format!("twin {flow} n{}", self.flows[flow].receivers[receiver].to)
     }
 
-    /// Tells a story the troubles.
+    /// Adds the faults to a story.
     pub(super) fn tell(&self, story: &Story) {
         let of_twin = |words: &&(u64, String)| words.1.contains("flow = ");
         for (at, words) in self.faults.iter().filter(|words| !of_twin(words)) {
@@ -376,8 +376,7 @@ impl Scene {
         }
     }
 
-    /// As a scenario file: flows, then their twins. What happens is as it was at the beginning, then
-    /// the faults.
+    /// Returns the scenario file: flows, then their twins. The initial state comes first, then the faults.
     pub(super) fn text(&self, seed: u64) -> String {
         let mut text = format!(
             "[scenario]\nname = \"world-{seed}\"\nduration = \"{}s\"\nsettle = \"{SETTLE_MS}ms\"\n\
@@ -441,7 +440,7 @@ impl Scene {
     }
 }
 
-/// A connected network of so many nodes: a tree and some links more.
+/// Draws a connected network of `nodes` nodes: a tree and some additional links.
 fn links(rng: &mut Rng, nodes: usize) -> Vec<Link> {
     let mut ends: Vec<(usize, usize)> = Vec::new();
     for b in 1..nodes {
@@ -487,7 +486,7 @@ fn clock(rng: &mut Rng) -> (u64, i64) {
     (ahead_s, drift_ppm)
 }
 
-/// Evenly by its logarithm.
+/// Draws a number with an even distribution of its logarithm.
 fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
     let (least, most) = (least as f64, most as f64);
     (least * (most / least).powf(rng.unit())).round() as u64

@@ -1,5 +1,4 @@
-//! The story of a messy world: troubles, what nodes noticed, and which packets of which flow were missed,
-//! in the order of time.
+//! The story of a messy world: faults, the reactions of nodes, and the missed packets of flows, in the order of time.
 //!
 //! ```text
 //!   # 41.539 s  trouble: link-down a = "n2" b = "n0"
@@ -7,7 +6,7 @@
 //!   # 41.940 s  n0: its link to n2 is down (silence)
 //!   # 41.940 s  n0: another route
 //! ```
-//! Its lines are comments of a scenario file, so that they may stand below the scene.
+//! Its lines are comments of a scenario file, so that they may follow the scene.
 
 use super::twins::{INTERVAL_MS, is_missed};
 use crate::scenario::{Call, Scenario};
@@ -17,25 +16,25 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Drops of one node for one reason are told together for so long.
+/// Drops of one node for one reason are combined for this time.
 const TOGETHER_US: u64 = 500_000;
-/// Misses with so few packets between them are one run.
+/// Misses with at most this many packets between them form one run.
 const APART: usize = 5;
 
-/// What has happened so far; clones tell the same story.
+/// The events so far; clones share the same story.
 #[derive(Clone, Default)]
 pub(super) struct Story(Rc<RefCell<Told>>);
 
 #[derive(Default)]
 struct Told {
-    /// When, in microseconds of the scenario's time, and what.
+    /// The events: the time, in microseconds of the scenario's time, and the text.
     lines: Vec<(u64, String)>,
     /// Drops of a node for a reason, by half seconds.
     drops: BTreeMap<(u64, usize, &'static str), u64>,
 }
 
 impl Story {
-    /// What notes the reports of all nodes of a scenario.
+    /// Returns a function that notes the reports of all nodes of a scenario.
     pub(super) fn watcher(
         &self,
         scenario: &Scenario,
@@ -52,7 +51,7 @@ impl Story {
             Event::LinkUp { peer } => format!("its link to {} is up", name(peer)),
             Event::LinkDown { peer, why } => format!("its link to {} is down ({why})", name(peer)),
             Event::RoutesChanged { rerouted: true, .. } => "another route".to_owned(),
-            // Copies and answers that were not needed say nothing.
+            // Superfluous copies and answers are not noted.
             Event::Dropped {
                 reason: Drop::Duplicate,
                 ..
@@ -67,7 +66,7 @@ impl Story {
         self.tell(at.as_micros(), format!("n{node}: {what}"));
     }
 
-    /// Tells which packets of which flow were missed.
+    /// Notes the missed packets of all flows.
     pub(super) fn tell_missed(&self, scenario: &Scenario, calls: &[Vec<Call>]) {
         for (flow, calls) in scenario.flows.iter().zip(calls) {
             let deadline = flow.deadline.unwrap_or(Duration::MAX);
@@ -92,12 +91,12 @@ impl Story {
         }
     }
 
-    /// Tells anything else.
+    /// Notes any other event.
     pub(super) fn tell(&self, at_us: u64, what: String) {
         self.0.borrow_mut().lines.push((at_us, what));
     }
 
-    /// All of it in the order of time, each line a comment.
+    /// Returns all events in the order of time, each line a comment.
     pub(super) fn text(&self) -> String {
         let mut told = self.0.borrow_mut();
         let drops = std::mem::take(&mut told.drops);

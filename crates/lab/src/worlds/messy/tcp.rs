@@ -1,5 +1,5 @@
-//! The twin of a reliable stream: the simulator's TCP over the direct path, in a world of its own in which
-//! the path and both ends suffer what they suffer in the scene.
+//! The twin of a reliable stream: the simulator's TCP over the direct path, in a separate world in which the path and
+//! both ends have the faults of the scene.
 
 use crate::scenario::{Call, Fault, FaultKind, Flow, Place, SOCKET_DATAGRAMS, Scenario};
 use base::{Duration, Time};
@@ -8,12 +8,12 @@ use sim::tcp::{Network, Settings, Traffic};
 use sim::traffic::Pattern;
 use sim::{HostId, World};
 
-/// Segments of a window: more than a stream of voice has under way in seconds.
+/// Number of segments of a window: more than a stream of voice has under way in seconds.
 const WINDOW: u32 = 256;
-/// How long what is under way may take to arrive after the end.
+/// How long packets under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The messages of the flow's streams, each over a connection of its own on one path.
+/// Returns the messages of the flow's streams, each over a separate connection on one path.
 pub(super) fn twin(scenario: &Scenario, flow: &Flow, link: usize, seed: u64) -> Vec<Call> {
     let mut network = Network::default();
     let (from, to) = (network.host(), network.host());
@@ -55,12 +55,12 @@ pub(super) fn twin(scenario: &Scenario, flow: &Flow, link: usize, seed: u64) -> 
     connections.iter().enumerate().map(call).collect()
 }
 
-/// Where the twin stands, and the link whose fate it shares.
+/// The hosts of the twin, and the link whose faults it has.
 struct Ends {
     link: usize,
     from: HostId,
     to: HostId,
-    /// It goes from the link's second end to its first.
+    /// Whether it runs from the link's second end to its first.
     is_turned: bool,
 }
 
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(calls[0].len(), 1_000);
         let delays: Vec<u32> = calls[0].iter().copied().flatten().collect();
         assert_eq!(delays.len(), 1_000);
-        // Its own direction, and the outage.
+        // The first delay is that of its own direction, the second one that of the outage.
         assert!((30_000..40_000).contains(&delays[100]), "{}", delays[100]);
         assert!(delays[260] > 2_500_000, "{}", delays[260]);
         assert!(delays[999] < 40_000, "{}", delays[999]);

@@ -1,4 +1,4 @@
-//! Flows beside their twins: whether one is worse.
+//! Compares flows with their twins: whether one is worse.
 
 use super::scene::{DEADLINE_MS, Loss, STREAM_DEADLINE_MS, Scene};
 use super::tcp;
@@ -6,22 +6,22 @@ use crate::scenario::{Call, FaultKind, Flow, Report, Scenario};
 use base::Duration;
 use sim::traffic::Pattern;
 
-/// What a flow may miss more than its twin: so many percent of the packets, and this share of what the
-/// twin misses.
+/// How much more than its twin a flow may miss: this percentage of the packets, plus this share of the twin's misses.
 const MORE_PCT: f64 = 0.5;
 const MORE_SHARE: f64 = 0.01;
 /// How much longer a silence may be.
 const LONGER_MS: f64 = 1_000.0;
-/// Between two packets of a call.
+/// Time between two packets of a call.
 pub(super) const INTERVAL_MS: f64 = 20.0;
-/// Three seconds: longer than TCP takes to get over most losses.
+/// Number of packets in three seconds: longer than TCP takes to recover from most losses.
 const BATCH: usize = 150;
-/// Flows with fewer packets say nothing.
+/// Flows with fewer packets are not compared.
 const PACKETS_MIN: usize = 1_000;
-/// Both draw their losses apart: so many standard errors of the difference of both counts are chance.
+/// Both draw their losses separately: this many standard errors of the difference of both counts are attributed to
+/// chance.
 const ERRORS: f64 = 3.0;
 
-/// What became of a flow's calls.
+/// The results of a flow's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Outcome {
     sent: usize,
@@ -29,8 +29,8 @@ struct Outcome {
     silence_ms: f64,
 }
 
-/// Counts the delays of a flow's packets from when they were due: what a source sends late because its host
-/// stood still is late for whoever listens, whatever carries it. `calls` are those of each stream to each receiver
+/// Makes the delays of a flow's packets count from when they were due: a packet that a source sends late because its
+/// host was stalled is late for the listener, whatever the carrier. `calls` are those of each stream to each receiver
 /// in turn.
 pub(super) fn count_from_due(scenario: &Scenario, flow: &Flow, calls: &mut [Call]) {
     let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;
@@ -42,7 +42,7 @@ pub(super) fn count_from_due(scenario: &Scenario, flow: &Flow, calls: &mut [Call
             _ => None,
         })
         .collect();
-    // A stall that ends while another one is on lasts as long as that.
+    // A stall that ends during another one lasts until that one's end.
     let ready = |due: Duration| {
         let mut at = due;
         for _ in 0..=stalls.len() {
@@ -65,8 +65,8 @@ pub(super) fn count_from_due(scenario: &Scenario, flow: &Flow, calls: &mut [Call
     }
 }
 
-/// How many flows were compared with their twins, each receiver for itself. An error names the first
-/// that is worse.
+/// Returns how many flows were compared with their twins, each receiver separately. An error names the first flow that
+/// is worse.
 pub(super) fn compare(
     scene: &Scene,
     scenario: &Scenario,
@@ -141,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// Why it is worse, if it is, where chance alone may make so much.
+    /// Returns why the flow is worse, if it is, beyond the effect of chance.
     fn worse_than(&self, twin: &Outcome, chance_pct: f64) -> Option<String> {
         let most = twin.missed_pct * (1.0 + MORE_SHARE) + MORE_PCT + chance_pct;
         if self.missed_pct > most {
@@ -159,13 +159,13 @@ impl Outcome {
     }
 }
 
-/// Whether a packet was lost or late.
+/// Returns whether a packet was lost or late.
 pub(super) fn is_missed(fate: &Option<u32>, deadline_ms: u64) -> bool {
     fate.is_none_or(|us| u64::from(us) > deadline_ms * 1_000)
 }
 
-/// The standard error of what streams miss more than their twins, in percent, from pieces of
-/// [`BATCH`] packets: what TCP makes of a loss is not one packet's matter.
+/// Returns the standard error of the difference between the misses of streams and of their twins, in percent, from
+/// pieces of [`BATCH`] packets: TCP's reaction to a loss affects more than one packet.
 fn batch_error_pct(calls: &[Call], twins: &[Call]) -> f64 {
     let missed = |batch: &[Option<u32>]| {
         let missed = batch
@@ -184,8 +184,8 @@ fn batch_error_pct(calls: &[Call], twins: &[Call]) -> f64 {
     100.0 * (variance / count).sqrt()
 }
 
-/// The standard error of the difference of two shares, in percent, that both lose so much of so many
-/// packets. A burstiness b widens a count's variance by (1 + b) / (1 - b).
+/// Returns the standard error of the difference of two shares, in percent, if both have this loss over this many
+/// packets. A burstiness b multiplies a count's variance by (1 + b) / (1 - b).
 fn error_pct(loss: Loss, packets: usize) -> f64 {
     let p = loss.permille as f64 / 1_000.0;
     let b = loss.burst_pct as f64 / 100.0;
@@ -197,7 +197,7 @@ fn error_pct(loss: Loss, packets: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// A call of 3000 packets that misses every n-th, and so many in a row.
+    /// Returns a call of 3000 packets that misses every n-th, and the first `row` in a row.
     fn call(every: usize, row: usize) -> Outcome {
         let fate = |n: usize| (!n.is_multiple_of(every) && n >= row).then_some(20_000);
         let fates = (1..=3_000).map(fate).collect();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(call(70, 0).worse_than(&twin, none), None);
         let more = call(60, 0).worse_than(&twin, none).unwrap();
         assert!(more.contains("missed 1.67"), "{more}");
-        // Where chance takes packets, as much more is chance.
+        // With random losses, a larger difference is attributed to chance.
         let loss = Loss {
             permille: 10,
             burst_pct: 0,
@@ -237,11 +237,12 @@ mod tests {
         let mut calls: Vec<Call> = vec![vec![Some(10_000); 50]; 2];
         calls[0][6] = None;
         count_from_due(&scenario, &scenario.flows[0], &mut calls);
-        // Due at 80, 100 and 120 ms, and at 340 and 360; sent at 350 if they were due before.
+        // The packets are due at 80, 100 and 120 ms, and at 340 and 360; those that were due before 350 are sent at
+        // 350.
         let of = |n: usize, places: [usize; 5]| places.map(|i| calls[n][i].map(|us| us / 1_000));
         let first = [Some(10), Some(260), None, Some(20), Some(10)];
         assert_eq!(of(0, [4, 5, 6, 17, 18]), first);
-        // The other call's are due 10 ms later.
+        // The other call's packets are due 10 ms later.
         let second = [Some(10), Some(250), Some(230), Some(10), Some(10)];
         assert_eq!(of(1, [4, 5, 6, 17, 18]), second);
         assert_eq!(calls[0][32], Some(10_000));

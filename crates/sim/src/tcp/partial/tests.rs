@@ -1,4 +1,4 @@
-//! A partially reliable flow between two hosts, and the ranges that its receiver tells of.
+//! A partially reliable flow between two hosts, and the ranges that its receiver reports.
 
 use super::PartialSettings;
 use crate::tcp::packet::{BLOCKS, Segment};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const DEADLINE: Duration = Duration::from_millis(150);
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Calls that never pause, over one link.
+/// Runs calls that never pause over one link.
 fn run(link: &str, calls: usize) -> (World<TcpHost>, Vec<Flow>) {
     let mut network = Network::default();
     let (a, b) = (network.host(), network.host());
@@ -48,7 +48,7 @@ fn random_losses_are_repaired_in_time_and_do_not_brake() {
     let (world, flows) = run("delay=20ms loss=5%", 1);
     let (sent, received) = (flows[0].sent(&world), flows[0].received(&world));
     assert_eq!(sent.written, 3_000);
-    // Lost twice in the data direction: 0.25 %.
+    // A packet that is lost twice in the data direction stays lost: 0.25 %.
     assert!(received.delivered >= 2_980, "{received:?}");
     assert!(sent.again > 100 && sent.recoveries == 0, "{sent:?}");
     let mut late = flows[0]
@@ -80,7 +80,7 @@ fn what_cannot_be_in_time_is_not_repeated() {
 
 #[test]
 fn too_many_calls_drop_at_their_senders_and_not_in_the_network() {
-    // 40 calls of 80 kbit/s over 2 Mbit/s: 1.6 times too much.
+    // The load is 40 calls of 80 kbit/s over 2 Mbit/s: 1.6 times too much.
     let (world, flows) = run("delay=20ms rate=2mbit queue=400", 40);
     let (mut sent, mut refused, mut arrived) = (0, 0, 0);
     let mut least = u64::MAX;
@@ -123,7 +123,7 @@ fn packet(seq: i64, number: u32) -> Segment {
 }
 
 proptest! {
-    /// Transmissions come in any order: the ranges told are the highest of those that are there.
+    /// Transmissions arrive in any order: the reported ranges are the highest of those that exist.
     #[test]
     fn the_ranges_told_are_true(seqs in proptest::collection::vec(0_i64..40, 1..60)) {
         let mut receiver = receiver();
@@ -143,7 +143,7 @@ proptest! {
         }
     }
 
-    /// Each message is delivered once, however often and in whatever order it comes.
+    /// Each message is delivered once, however often and in whatever order it arrives.
     #[test]
     fn copies_are_known(numbers in proptest::collection::vec(0_u32..50, 1..120)) {
         let mut receiver = receiver();

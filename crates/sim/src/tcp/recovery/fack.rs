@@ -1,10 +1,10 @@
-//! FACK: what lies beyond the highest segment that has arrived is in flight, and nothing else but
-//! what was sent again (Mathis and Mahdavi 1996), as ns-2's Fack does it.
+//! FACK: the segments beyond the highest one that has arrived are in flight, and so are retransmissions, but nothing
+//! else (Mathis and Mahdavi 1996), as ns-2's Fack does it.
 //!
-//! Three details of ns-2's make its delays what they are. It leaves slow start for recovery with one
-//! segment and a halved threshold and grows on every acknowledgement of the recovery, so that it is
-//! back at half the window after a round trip. It restarts the timer and measures a round trip on
-//! every duplicate. And it waits for the timer when something that was sent again is lost again.
+//! Three details of ns-2 determine its delays. It leaves slow start for recovery with one segment and a halved
+//! threshold and grows on every acknowledgement of the recovery, so that it is back at half the window after a round
+//! trip. It restarts the timer and measures a round trip on every duplicate. And when a retransmission is lost again,
+//! it waits for the timer.
 
 use super::super::packet::Ack;
 use super::super::scoreboard::Scoreboard;
@@ -12,16 +12,16 @@ use super::super::sender::{Action, DUPACKS, Sender};
 use super::Recovery;
 use base::Time;
 
-/// What FACK remembers.
+/// The state of FACK.
 #[derive(Debug)]
 pub(crate) struct Fack {
     board: Scoreboard,
     recovers: bool,
-    /// The highest that has arrived.
+    /// The highest segment that has arrived.
     highest: i64,
-    /// Sent again and not yet arrived.
+    /// Number of retransmissions that have not yet arrived.
     resent: i64,
-    /// Something sent again was lost again: nothing is sent before the timer says so.
+    /// A retransmission was lost again: nothing is sent until the timer expires.
     waits: bool,
 }
 
@@ -91,7 +91,7 @@ impl Sender {
         self.counts.recoveries += 1;
         self.action = Action::Duplicates;
         let window = self.effective_window();
-        // Down to one segment and up again by the recovery's own acknowledgements.
+        // The window falls to one segment and grows again by the recovery's own acknowledgements.
         self.control.on_timeout(now, window);
         self.set_timer(now);
         self.timed = None;
@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// What every acknowledgement but a plain new one does.
+    /// Does what every acknowledgement does, except a plain new one.
     fn fack_note(&mut self, now: Time, ack: &Ack) {
         self.advance(ack.acked);
         self.last_ack = ack.acked.max(self.last_ack);

@@ -1,19 +1,19 @@
-//! Tahoe, Reno and NewReno: losses are counted out of duplicates.
+//! Tahoe, Reno and NewReno: they infer losses from the number of duplicates.
 
 use super::super::packet::Ack;
 use super::super::sender::{Action, DUPACKS, Sender};
 use super::Recovery;
 use base::Time;
 
-/// What NewReno remembers.
+/// The state of NewReno.
 #[derive(Debug, Default)]
 pub(crate) struct NewReno {
-    /// A partial acknowledgement has come: further ones leave the timer alone, so that a recovery
-    /// of many losses is cut short by it [RFC 6582 §4, the impatient variant].
+    /// A partial acknowledgement has arrived: later ones do not restart the timer, so that it cuts a recovery of many
+    /// losses short [RFC 6582 §4, the impatient variant].
     partial: bool,
 }
 
-/// Segments that NewReno sends at most on one acknowledgement during recovery.
+/// Most segments that NewReno sends on one acknowledgement during recovery.
 const BURST: i64 = 2;
 
 impl Sender {
@@ -101,7 +101,8 @@ impl Sender {
         }
     }
 
-    /// Something has arrived, but not all of the window of the loss: the next one is missing too.
+    /// Handles a partial acknowledgement: some, but not all, of the window of the loss has arrived, so the next segment
+    /// is missing too.
     fn on_partial(&mut self, now: Time, ack: &Ack) {
         if !self.set_partial(true) {
             self.set_timer(now);
@@ -113,7 +114,7 @@ impl Sender {
         } else {
             let deflate = (arrived - self.inflation) as f64;
             self.control.on_partial(deflate);
-            // Stays above zero: it says that recovery goes on.
+            // The inflation stays above zero, which marks that recovery goes on.
             self.inflation = 1;
         }
         self.advance(ack.acked);
@@ -125,7 +126,7 @@ impl Sender {
         self.output(now, self.last_ack + 1);
     }
 
-    /// Gives what it was.
+    /// Sets the mark and returns its previous value.
     fn set_partial(&mut self, partial: bool) -> bool {
         match &mut self.recovery {
             Recovery::NewReno(state) => core::mem::replace(&mut state.partial, partial),

@@ -1,18 +1,18 @@
 //! How losses are found and repaired.
 //!
-//! | | finds a loss by | sends again | during recovery |
+//! | | detects a loss by | retransmits | during recovery |
 //! |---|---|---|---|
-//! | Tahoe | 3 duplicates | everything from it on | – |
-//! | Reno | 3 duplicates | that one | each duplicate inflates the window; over with the first new acknowledgement |
-//! | NewReno | 3 duplicates | that one, and on each partial acknowledgement the next | the same until the window of the loss is acknowledged [RFC 6582] |
-//! | SACK | 3 duplicates with news | what the receiver's blocks show to be missing | *pipe* estimates what is in flight [RFC 6675] |
+//! | Tahoe | 3 duplicates | the lost segment and all later ones | – |
+//! | Reno | 3 duplicates | the lost segment | each duplicate inflates the window; the first new acknowledgement ends recovery |
+//! | NewReno | 3 duplicates | the lost segment, and the next one on each partial acknowledgement | the same until the window of the loss is acknowledged [RFC 6582] |
+//! | SACK | 3 duplicates with new information | what the receiver's blocks show to be missing | *pipe* estimates what is in flight [RFC 6675] |
 //! | FACK | a gap of 3 below the highest that arrived | the same | in flight is what lies beyond the highest that arrived |
-//! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | that one | as Reno |
+//! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | the lost segment | as Reno |
 //!
 //! | RACK | the order of transmissions, however often they were sent | what was overtaken | in flight is known [RFC 8985] |
 //!
-//! Westwood, Westwood+ and TCP-Real recover as NewReno, CUBIC as SACK, BBR by RACK, and so does every
-//! family that is set to ([`Settings::linux`](super::Settings::linux)).
+//! Westwood, Westwood+ and TCP-Real recover as NewReno, CUBIC as SACK, and BBR by RACK. Every family can be set to use
+//! RACK ([`Settings::linux`](super::Settings::linux)).
 
 mod fack;
 mod inflating;
@@ -31,7 +31,7 @@ use rack::Rack;
 use sack::Sack;
 use vegas::Vegas;
 
-/// The way, and what it remembers.
+/// The method of recovery, and its state.
 #[derive(Debug)]
 pub(crate) enum Recovery {
     Tahoe,
@@ -61,7 +61,7 @@ impl Recovery {
 }
 
 impl Sender {
-    /// An acknowledgement, as each TCP takes it.
+    /// Handles an acknowledgement by the method of recovery.
     pub(super) fn recover_by(&mut self, now: Time, ack: &Ack) {
         match self.recovery {
             Recovery::Tahoe => self.tahoe(now, ack),
@@ -74,7 +74,7 @@ impl Sender {
         }
     }
 
-    /// Sends what may be sent; at most `burst` segments.
+    /// Sends what the window allows; at most `burst` segments.
     pub(super) fn send_more(&mut self, now: Time, burst: i64) {
         match self.recovery {
             Recovery::Sack(_) => self.send_sack(now),
@@ -83,16 +83,16 @@ impl Sender {
             _ => self.send_in_order(now, burst),
         }
         if self.timer.is_none() && self.next < self.end {
-            // The receiver takes nothing: ask again, should its update be lost.
+            // The receiver accepts nothing: set the timer to probe it, in case its update is lost.
             self.set_timer(now);
         }
     }
 
-    /// A timeout ends every recovery.
+    /// Ends every recovery before a timeout is handled.
     pub(super) fn before_timeout(&mut self, now: Time) {
         self.dupacks = 0;
         self.inflation = 0;
-        // FACK goes on until what was in flight before has arrived.
+        // FACK continues until the data that was in flight before has arrived.
         if !matches!(self.recovery, Recovery::Fack(_)) {
             self.recover = self.sent;
         }
@@ -108,8 +108,8 @@ impl Sender {
         }
     }
 
-    /// Three duplicates count only beyond the last recovery: more of them are echoes of what it
-    /// sent again [RFC 6582 §3.2, step 1, the careful variant].
+    /// Returns whether three duplicates may count. Within the last recovery they do not: they are echoes of its
+    /// retransmissions [RFC 6582 §3.2, step 1, the careful variant].
     fn is_beyond_recovery(&self) -> bool {
         self.acked > self.recover || self.acked == 0
     }

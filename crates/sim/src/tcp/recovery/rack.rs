@@ -1,10 +1,9 @@
-//! Losses by the order of transmissions, as the kernels of today find them [RFC 8985]: a transmission
-//! is lost when one that left three places later has arrived, or one that left a quarter of a round
-//! trip later. So a segment that is sent again and lost again is found like the first time, and what
-//! is in flight is known and not estimated. What leaves is paced where the control says how fast.
+//! RACK finds losses by the order of transmissions, as present-day kernels do [RFC 8985]. A transmission is lost when a
+//! transmission that left three places later has arrived, or one that left a quarter of a round trip later. So the loss
+//! of a retransmission is found like a first loss, and the number in flight is known and not estimated. If the control
+//! sets a pace, transmissions are paced.
 //!
-//! This is no part of ns-2's TCPs: it is for controls that are younger than those, and for what is
-//! held beside a kernel.
+//! ns-2's TCPs do not use this method: it is for younger controls, and for comparisons with a kernel.
 
 use super::super::packet::Ack;
 use super::super::sender::{DUPACKS, Place, Sender};
@@ -13,19 +12,19 @@ use base::{Duration, Time};
 use congestion::Congestion;
 use congestion::delivery::Sampler;
 
-/// What it remembers.
+/// The state of RACK.
 #[derive(Debug, Default)]
 pub(crate) struct Rack {
     sampler: Sampler,
     /// The number of the last transmission.
     order: u64,
-    /// The latest transmission that has arrived, and when it left.
+    /// The latest transmission that has arrived, and when it was sent.
     newest: (u64, Time),
     in_flight: u32,
     lost: u32,
-    /// The window was cut for what was sent before this transmission.
+    /// The window was cut for losses among the transmissions up to this one.
     recovers: Option<u64>,
-    /// What the pace lets leave next.
+    /// When the pace allows the next transmission.
     due: Time,
 }
 
@@ -77,7 +76,7 @@ impl Sender {
         self.send_more(now, i64::MAX);
     }
 
-    /// One has arrived: 1 if that is news.
+    /// Notes the arrival of a segment. Returns 1 if it was not known yet, else 0.
     fn rack_arrived(&mut self, now: Time, seq: i64, rtt: &mut Option<Duration>) -> f64 {
         let Some(slot) = self.slot_mut(seq) else {
             return 0.0;
@@ -103,7 +102,7 @@ impl Sender {
         1.0
     }
 
-    /// Takes for lost what later transmissions have overtaken.
+    /// Marks transmissions as lost that later ones have overtaken.
     fn rack_detect(&mut self, now: Time) {
         let reorder = self.srtt().div(4);
         let window = self.control.window();
@@ -134,7 +133,7 @@ impl Sender {
         }
     }
 
-    /// The timer says that everything is lost.
+    /// Marks everything in flight as lost after a timeout.
     pub(super) fn rack_expire(&mut self) {
         for seq in self.acked + 1..=self.sent {
             if let Some(slot) = self.slot_mut(seq)
@@ -182,12 +181,12 @@ impl Sender {
         }
     }
 
-    /// The first from `from` on that is to be sent again.
+    /// Returns the first segment from `from` on that must be retransmitted.
     fn rack_lost(&self, from: i64) -> Option<i64> {
         (from..=self.sent).find(|seq| self.slot(*seq).is_some_and(|s| s.place == Place::Lost))
     }
 
-    /// A transmission leaves.
+    /// Notes a transmission.
     pub(crate) fn rack_sent(&mut self, now: Time, seq: i64) {
         let Some(was) = self.slot(seq).map(|slot| slot.place) else {
             return;

@@ -1,5 +1,4 @@
-//! SACK: the receiver says what it has; *pipe* estimates what is in flight [RFC 6675, as ns-2's
-//! Sack1 does it].
+//! SACK: the receiver reports what it has; *pipe* estimates what is in flight [RFC 6675, as ns-2's Sack1 does it].
 
 use super::super::packet::Ack;
 use super::super::scoreboard::Scoreboard;
@@ -7,16 +6,16 @@ use super::super::sender::{DUPACKS, Sender};
 use super::Recovery;
 use base::Time;
 
-/// What SACK remembers.
+/// The state of SACK.
 #[derive(Debug, Default)]
 pub(crate) struct Sack {
     board: Scoreboard,
     recovers: bool,
     pipe: i64,
-    /// Nothing below this is sent again in this recovery.
+    /// Nothing below this segment is retransmitted in this recovery.
     resend_from: i64,
-    /// A timeout sends everything again; until something new is acknowledged, duplicates are
-    /// echoes of that.
+    /// A timeout retransmits everything. Until something new is acknowledged, duplicates are echoes of those
+    /// retransmissions.
     timed_out: bool,
 }
 
@@ -100,7 +99,7 @@ impl Sender {
             self.advance(ack.acked);
             let state = self.sack_state();
             state.board.update(ack.acked, ack.blocks());
-            // One more has left the path: the one that was sent again.
+            // One more transmission has left the path: the retransmission.
             state.pipe -= 1;
             self.rto.relax();
             self.set_timer(now);

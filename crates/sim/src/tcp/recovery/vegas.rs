@@ -1,28 +1,28 @@
-//! Vegas: a fine timeout, looked at whenever a duplicate comes, finds a loss before three
-//! duplicates do (Brakmo and Peterson 1995), as ns-2's Vegas does it.
+//! Vegas: a fine timeout, checked on every duplicate, finds a loss before three duplicates do (Brakmo and Peterson
+//! 1995), as ns-2's Vegas does it.
 //!
-//! ns-2 keeps when and how often each segment was sent in a ring of as many places as the largest
-//! window, and an acknowledgement that spans the end of the ring leaves places of it as they are.
-//! What is sent in such a place next counts as sent before: its round trip is not measured, and if
-//! it is lost it costs half of the window and a doubled timeout. On the chain of [Amir03 Table I]
-//! that makes an eighth of the mean delay, so the ring is here too.
+//! ns-2 keeps the time and number of transmissions of each segment in a ring with as many places as the largest window.
+//! An acknowledgement that spans the end of the ring leaves some places unchanged. The next segment in such a place
+//! counts as a retransmission: its round trip is not measured, and its loss costs half of the window and doubles the
+//! timeout. On the chain of [Amir03 Table I] this makes an eighth of the mean delay, so this implementation has the
+//! ring too.
 
 use super::super::packet::Ack;
 use super::super::sender::{Action, DUPACKS, Sender};
 use super::Recovery;
 use base::{Duration, Time};
 
-/// What Vegas remembers.
+/// The state of Vegas.
 #[derive(Debug, Default)]
 pub(crate) struct Vegas {
     /// The fine smoothed round trip and its variation, in seconds.
     smoothed: Option<(f64, f64)>,
     timeout_s: f64,
-    /// When the window was cut last: what was sent before does not cut it again.
+    /// When the window was last cut: losses of earlier transmissions do not cut it again.
     cut_at: Time,
-    /// The next so many acknowledgements are looked at for further losses.
+    /// Number of acknowledgements that are still checked for further losses.
     worried: i64,
-    /// By segment number, modulo its length.
+    /// The transmissions by segment number, modulo the length of the ring.
     ring: Vec<Place>,
 }
 
@@ -37,7 +37,7 @@ impl Vegas {
         self.cut_at = now;
     }
 
-    /// A segment goes out, with `window` being the largest window.
+    /// Notes a transmission; `window` is the largest window.
     pub(crate) fn on_output(&mut self, now: Time, seq: i64, window: u32) {
         if self.ring.is_empty() {
             self.ring = vec![Place::default(); window.max(1) as usize];
@@ -47,8 +47,8 @@ impl Vegas {
         self.ring[at].times += 1;
     }
 
-    /// Everything up to `acked` has arrived; before, it was up to `before`. Gives the round trip of
-    /// `acked` if it was sent only once.
+    /// Notes that everything up to `acked` has arrived, where `before` was acknowledged before. Returns the round trip
+    /// of `acked` if it was sent only once.
     fn on_acked(&mut self, now: Time, before: i64, acked: i64) -> Option<Duration> {
         if self.ring.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Vegas {
         let smoothed = smoothed + error / 8.0;
         let variation = variation + (error.abs() - variation) / 4.0;
         self.smoothed = Some((smoothed, variation));
-        // A sixteenth more than smoothed + 2 · variation, as the authors' fixed-point code has it.
+        // The timeout is a sixteenth more than smoothed + 2 · variation, as in the authors' fixed-point code.
         self.timeout_s = (smoothed + 2.0 * variation) * (17.0 / 16.0);
     }
 }
@@ -108,7 +108,7 @@ impl Sender {
     }
 
     fn vegas_new(&mut self, now: Time, ack: &Ack) {
-        // Three duplicates and no more leave the window inflated: so it is in ns-2.
+        // Exactly three duplicates leave the window inflated, as in ns-2.
         if self.dupacks > DUPACKS && self.inflation > 0 {
             self.inflation = 0;
             self.control.on_recovered(now);
@@ -153,7 +153,7 @@ impl Sender {
         if sent.is_some_and(|sent| state.cut_at < sent) {
             state.cut_at = now;
             self.counts.recoveries += 1;
-            // A quarter; of what was lost again, a half.
+            // The cut is a quarter, or a half if a retransmission was lost.
             let from = if times > 1 {
                 window * 2.0 / 3.0
             } else {
@@ -172,9 +172,8 @@ impl Sender {
         }
     }
 
-    /// The oldest segment in flight was sent longer ago than the fine timeout. One that was never
-    /// sent was sent long ago, as ns-2 has it: once after a recovery the next new segment goes out
-    /// twice.
+    /// Returns whether the oldest segment in flight was sent longer ago than the fine timeout. A segment that was never
+    /// sent counts as sent long ago, as in ns-2: once after a recovery the next new segment is sent twice.
     fn is_overdue(&mut self, now: Time) -> bool {
         let oldest = self.acked + 1;
         if oldest >= self.end {

@@ -1,5 +1,5 @@
-//! Figure 18: calls between five sites on five continents, over the overlay and by UDP beside it;
-//! how long packets take. [Amir06 §V-B]
+//! Figure 18: calls between five sites on five continents, over the overlay and by direct UDP: the delays of packets.
+//! [Amir06 §V-B]
 //!
 //! ```text
 //!             SICS ─────┐            RNP ══ 290 ms ══ KAIST      what UDP takes
@@ -7,10 +7,10 @@
 //!               └───────── Monash
 //! ```
 //!
-//! A cell is a sending site in one repetition; it calls the other four, one after the other, with the
-//! paper's profile and with the defaults, on nodes that are always scheduled and on nodes that stall as
-//! in Figure 16. The text tells of no losses by scheduling in this experiment, nor that there were none:
-//! a claim on losses or delays holds if it does with and without.
+//! A cell is a sending site in one repetition; it calls the other four, one after the other, with the paper's profile
+//! and with the defaults, on nodes that are always scheduled and on nodes that stall as in Figure 16. The text neither
+//! mentions losses by scheduling in this experiment nor excludes them, so a claim on losses or delays holds if it does
+//! with and without stalls.
 
 use super::mesh::{Mesh, Pair, Trial, loads};
 use super::{coordinate, profile_at};
@@ -35,21 +35,21 @@ const MONASH: usize = 4;
 /// The shortest and the longest delay. [Amir06 §V-B]
 const SHORTEST_US: u32 = 59_000;
 const LONGEST_US: u32 = 290_000;
-/// What the longest way takes by way of Washington: "about 190 msec", which no other pair exceeds,
-/// or it would be among the slowest tenth over the overlay. [Amir06 §V-B]
+/// The delay of the longest path over Washington: "about 190 msec", which no other pair exceeds, or it would be among
+/// the slowest tenth over the overlay. [Amir06 §V-B]
 const REROUTED_US: u32 = 190_000;
 /// Packets of each stream. [Amir06 §V-B]
 const PACKETS: u64 = 2_000;
-/// Nodes measure their links for a minute before calls begin.
+/// Time in which nodes measure their links before calls begin.
 const SETTLE: Duration = Duration::from_secs(60);
-/// Points of a distribution.
+/// Number of points of a distribution.
 const PERCENTILES: u32 = 1_000;
-/// The longest delay that is drawn and judged: the longest path takes 290 ms.
+/// The longest delay that is drawn and judged: the longest path has 290 ms.
 const MOST_MS: u32 = 400;
-/// A limit that is a path's own delay is not missed by a rounded microsecond.
+/// Tolerance for a limit that equals a path's own delay, so that rounding does not exceed it.
 const ROUNDING_MS: f64 = 0.5;
 
-/// What is measured: profiles, and whether nodes stall.
+/// The variants: profiles, and whether nodes stall.
 const VARIANTS: [(Profile, bool); 4] = [
     (Profile::Paper, false),
     (Profile::Paper, true),
@@ -101,7 +101,7 @@ impl Experiment for Intercontinental {
 
     fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
         let from = cell.parameter("from") as usize;
-        // The same losses and stalls for both profiles.
+        // Both profiles have the same losses and stalls.
         let alike = ["busy", "from", "run"].map(|name| (name, cell.parameter(name)));
         let seed = Cell::at(&alike).seed(self.id(), plan.seed);
         let span = VOICE_INTERVAL * PACKETS + Duration::from_secs(1);
@@ -122,7 +122,7 @@ impl Experiment for Intercontinental {
             mesh: &world(),
             pairs: &pairs,
             packets: PACKETS,
-            // Choice: the text tells of additional loss in the first experiment only.
+            // Choice: the text mentions additional loss only for the first experiment.
             injected: 0.0,
             loads: &loads,
             threshold: None,
@@ -161,7 +161,7 @@ impl Experiment for Intercontinental {
     }
 }
 
-/// Worlds with other stalls. The paper has one.
+/// Returns the number of worlds with other stalls. The paper has one.
 const fn repetitions(size: Size) -> usize {
     match size {
         Size::Quick => 2,
@@ -169,11 +169,11 @@ const fn repetitions(size: Size) -> usize {
     }
 }
 
-/// The five sites.
+/// Returns the five sites.
 ///
-/// Choice: the text gives two delays, says that the others lie between them, and that the stream which
-/// goes by way of Washington takes 190 ms. Great circles tell the rest, except that in 2005 no cable led from Europe or South America to Asia or Australia but
-/// by way of North America.
+/// Choice: the text gives two delays, says that the others lie between them, and that the stream over Washington takes
+/// 190 ms. Great circles give the rest, except that in 2005 every cable from Europe or South America to Asia or
+/// Australia passed through North America.
 fn world() -> Mesh {
     let mut mesh = Mesh::of(&AMIR06_TABLE_II, 0, ROUTED_KM_PER_MS);
     for a in 0..SITES {
@@ -195,7 +195,7 @@ fn world() -> Mesh {
     mesh
 }
 
-/// Delays in ms at even shares of the packets.
+/// Returns delays in ms at even shares of the packets.
 fn distribution(delays_us: &[u32]) -> Vec<(f64, f64)> {
     let mut ms: Vec<f64> = delays_us.iter().map(|us| f64::from(*us) / 1e3).collect();
     ms.sort_by(f64::total_cmp);
@@ -203,7 +203,7 @@ fn distribution(delays_us: &[u32]) -> Vec<(f64, f64)> {
     shares.map(|share| (share, quantile(&ms, share))).collect()
 }
 
-/// Delays of all pairs together, ascending. Each pair has the same number of points.
+/// Returns the delays of all pairs together, in ascending order. Each pair has the same number of points.
 fn all(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> Vec<f64> {
     let at = [
         ("profile", coordinate(profile)),
@@ -216,7 +216,7 @@ fn all(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> Vec<f64>
     ms
 }
 
-/// The median delay between two sites, with the paper's profile and no stalls.
+/// Returns the median delay between two sites, with the paper's profile and no stalls.
 fn median_ms(rows: &Rows, carrier: &str, from: usize, to: usize) -> f64 {
     let name = format!("{carrier} to {to}");
     let at = [("profile", 0.0), ("busy", 0.0), ("from", from as f64)];
@@ -281,7 +281,7 @@ fn sites() -> Verdict {
         .note("both are set, and RNP-Washington; the others follow from great circles")
 }
 
-/// Percent lost by a carrier.
+/// Returns the percentage lost by a carrier.
 fn lost(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> f64 {
     let at = [
         ("profile", coordinate(profile)),
@@ -294,7 +294,7 @@ fn lost(rows: &Rows, carrier: &str, (profile, busy): (Profile, bool)) -> f64 {
     100.0 * sum("lost") / sum("sent")
 }
 
-/// The same of nodes that are always scheduled and of busy ones.
+/// The two variants: nodes that are always scheduled, and busy ones.
 const BUSY: [(bool, &str); 2] = [(false, "without stalls"), (true, "with")];
 
 fn same_loss(rows: &Rows) -> Verdict {
@@ -309,7 +309,7 @@ fn same_loss(rows: &Rows) -> Verdict {
         .because("an overlay packet also waits, or is lost, where a relay is not scheduled")
 }
 
-/// What holds if it does without and with stalls.
+/// Returns a verdict that holds if the claim does without and with stalls.
 fn together(claim: &'static str, both: [(String, bool); 2]) -> Verdict {
     let text = both.iter().map(|(text, _)| text.as_str());
     let text: Vec<&str> = text.collect();
@@ -317,12 +317,12 @@ fn together(claim: &'static str, both: [(String, bool); 2]) -> Verdict {
     Verdict::of(claim, holds, text.join("; "))
 }
 
-/// At how many of 99 percentiles the overlay is later, beyond what timers and rounding add.
+/// Returns the number of the 99 percentiles at which the overlay is later, beyond the effect of timers and rounding.
 fn later(rows: &Rows, of: (Profile, bool)) -> usize {
     const ALIKE_MS: f64 = 1.0;
     let (overlay, udp) = (all(rows, "overlay", of), all(rows, "udp", of));
     let shares = (1..100).map(|n| f64::from(n) / 100.0);
-    // What is not known is not early.
+    // An unknown delay does not count as early.
     let is_later = |share: &f64| {
         let [overlay, udp] = [&overlay, &udp].map(|ms| quantile(ms, *share));
         (overlay - udp).is_nan() || overlay > udp + ALIKE_MS
@@ -353,7 +353,7 @@ fn fewer_late(rows: &Rows) -> Verdict {
 }
 
 fn slowest_tenth(rows: &Rows) -> Verdict {
-    // The middle of the slowest tenth.
+    // The share is the middle of the slowest tenth.
     const SHARE: f64 = 0.95;
     let about = |ms: f64, paper: f64| (ms - paper).abs() < 0.15 * paper;
     let both = BUSY.map(|(busy, word)| {
@@ -371,8 +371,8 @@ fn slowest_tenth(rows: &Rows) -> Verdict {
     )
 }
 
-/// The defaults, which the paper says nothing of. Here a packet that never came is one that is later than any
-/// limit: one that was repaired is late beside its neighbours, and early beside what UDP has lost.
+/// Judges the defaults, about which the paper says nothing. Here a packet that never arrived counts as later than any
+/// limit: a repaired packet is late compared with its neighbours, and early compared with one that UDP has lost.
 fn defaults(rows: &Rows) -> Verdict {
     const POINTS: f64 = 0.3;
     let both = BUSY.map(|(busy, word)| {
@@ -383,7 +383,7 @@ fn defaults(rows: &Rows) -> Verdict {
             there_after(&came[1], udp, limit_ms) - there_after(&came[0], overlay, limit_ms)
         };
         let limits = (1..=MOST_MS).map(|limit_ms| (behind(limit_ms), limit_ms));
-        // What is not known is the worst.
+        // An unknown value counts as the worst.
         let worse = |a: (f64, u32), b: (f64, u32)| if b.0.is_nan() || b.0 > a.0 { b } else { a };
         let (worst, limit_ms) = limits.fold((f64::MIN, 0), worse);
         let text = format!(
@@ -394,8 +394,8 @@ fn defaults(rows: &Rows) -> Verdict {
     together("defaults", both)
 }
 
-/// The share of the packets sent that is there after so long, in percent: of those that came, their delays in
-/// ascending order, and how many percent were lost.
+/// Returns the share of the sent packets that has arrived within a limit, in percent, from the delays of those that
+/// arrived, in ascending order, and the percentage lost.
 fn there_after(came_ms: &[f64], lost_pct: f64, limit_ms: u32) -> f64 {
     let limit_ms = f64::from(limit_ms) + ROUNDING_MS;
     let in_time = came_ms.partition_point(|ms| *ms <= limit_ms);
@@ -416,7 +416,7 @@ fn through_washington(rows: &Rows) -> Verdict {
     Verdict::of("through-washington", holds, text)
 }
 
-/// Where the direct link is the best route.
+/// Judges the pairs for which the direct link is the best route.
 fn minimal_overhead(rows: &Rows) -> Verdict {
     let pairs = (0..SITES).flat_map(|a| (0..SITES).map(move |b| (a, b)));
     let pairs = pairs.filter(|(a, b)| a != b && (*a.min(b), *a.max(b)) != (RNP, KAIST));

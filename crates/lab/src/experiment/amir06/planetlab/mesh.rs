@@ -1,6 +1,6 @@
-//! The Planetlab of the paper as a scenario: a full mesh of sites, background loss on every path,
-//! nodes that now and then are not scheduled, and calls between pairs of nodes, each over the
-//! overlay and by UDP beside it. [Amir06 §V-B]
+//! The Planetlab of the paper as a scenario: a full mesh of sites, background loss on every path, nodes that
+//! occasionally are not scheduled, and calls between pairs of nodes, each over the overlay and by direct UDP. [Amir06
+//! §V-B]
 //!
 //! ```text
 //!   sites ─▶ delays ─┐
@@ -19,37 +19,34 @@ use graph::generate::cities::{Site, great_circle_km};
 use sim::traffic::{Pattern, VOICE_BYTES, VOICE_INTERVAL};
 use std::fmt::Write as _;
 
-/// Background loss of every path, in bursts: what Internet paths lost in 2003, which the paper
-/// quotes. [Amir06 §II-C]
+/// Background loss of every path, in bursts: the loss of Internet paths in 2003, which the paper quotes. [Amir06 §II-C]
 const BACKGROUND_LOSS: f64 = 0.0042;
 const BACKGROUND_BURSTINESS: f64 = 0.72;
 /// Streams of each kind between a pair. [Amir06 §V-B]
 pub(super) const STREAMS: u64 = 4;
-/// What carries them: the overlay; UDP; and UDP over a path that loses nothing, which shows what the stalls
-/// of the two ends cost, whatever lies between them.
+/// The carriers: the overlay; UDP; and UDP over a path without losses, which shows the effect of the stalls of the two
+/// ends, whatever lies between them.
 pub(super) const CARRIERS: [&str; 3] = ["overlay", "udp", "ends"];
-/// Shortest and longest time in which a node is not scheduled: "tens to hundreds of packets lost in
-/// a row" [Amir06 §V-B], so from 10 packets of a stream to 8 s, 400 packets, the longest time that
-/// the text tells of [Amir06 §V].
+/// Shortest and longest time in which a node is not scheduled: "tens to hundreds of packets lost in a row" [Amir06
+/// §V-B], so from 10 packets of a stream to 8 s, 400 packets, the longest time that the text mentions [Amir06 §V].
 const STALL_MIN: Duration = Duration::from_millis(200);
 const STALL_MAX: Duration = Duration::from_secs(8);
-/// The most of its time in which a node is not scheduled.
+/// The largest share of its time in which a node is not scheduled.
 ///
-/// Choice: the text says that losses come from busy machines and that they differ, and gives no
-/// number. Each node's share is drawn evenly from nothing to a tenth. This is the model's only free
-/// number.
+/// Choice: the text says that losses are due to busy machines and that they differ, and gives no number. Each node's
+/// share is drawn evenly from zero to a tenth. This is the model's only free number.
 pub(super) const STALLED_SHARE_MAX: f64 = 0.1;
-/// Two nodes at one site.
+/// Delay between two nodes at one site.
 const WITHIN_SITE_US: u32 = 200;
-/// Time for what is under way after the last packet.
+/// Time for packets under way after the last packet was sent.
 const TAIL: Duration = Duration::from_secs(1);
 
-/// Nodes, and the delay between each two.
+/// The nodes, and the delay between each two.
 #[derive(Clone, Debug)]
 pub(super) struct Mesh {
     /// Their names.
     pub(super) names: Vec<String>,
-    /// One-way delays in microseconds, by the places of both ends.
+    /// One-way delays in microseconds, by the indices of both ends.
     pub(super) delay_us: Vec<Vec<u32>>,
 }
 
@@ -61,7 +58,7 @@ pub(super) struct Pair {
     pub(super) start: Duration,
 }
 
-/// What is measured in one go.
+/// One simulation with its parameters.
 pub(super) struct Trial<'a> {
     /// The nodes' timers and thresholds.
     pub(super) profile: Profile,
@@ -71,26 +68,26 @@ pub(super) struct Trial<'a> {
     pub(super) packets: u64,
     /// Additional loss on each overlay link and each UDP stream.
     pub(super) injected: f64,
-    /// Of each node, the share of its time in which it is not scheduled.
+    /// For each node, the share of its time in which it is not scheduled.
     pub(super) loads: &'a [f64],
-    /// When a packet is late.
+    /// The time after which a packet is late.
     pub(super) threshold: Option<Duration>,
     /// How long nodes measure their links before the first call.
     pub(super) settle: Duration,
 }
 
-/// A trial that is over.
+/// The results of a trial.
 pub(super) struct Measured {
-    /// Of each pair, of each of [`CARRIERS`], of each stream.
+    /// For each pair and each of [`CARRIERS`]: the reports of all streams.
     pub(super) streams: Vec<[Vec<FlowReport>; CARRIERS.len()]>,
-    /// Of each pair, of each of [`CARRIERS`]: the delays of all packets that came.
+    /// For each pair and each of [`CARRIERS`]: the delays of all packets that arrived.
     pub(super) delays_us: Vec<[Vec<u32>; CARRIERS.len()]>,
-    /// How long each stall was.
+    /// The length of each stall.
     pub(super) stalls: Vec<Duration>,
 }
 
 impl Mesh {
-    /// One node per site, and a second one at the first `doubled` sites; delays by great circle.
+    /// Creates one node per site, and a second one at the first `doubled` sites; delays follow great circles.
     pub(super) fn of(sites: &[Site], doubled: usize, km_per_ms: f64) -> Mesh {
         let second = sites.iter().take(doubled);
         let second = second.map(|site| (format!("{}-2", site.name), site));
@@ -107,32 +104,32 @@ impl Mesh {
         }
     }
 
-    /// The place of a node.
+    /// Returns the index of a node.
     pub(super) fn place(&self, name: &str) -> usize {
         let found = self.names.iter().position(|other| other == name);
         found.expect("a site of the paper's tables")
     }
 
-    /// Gives two nodes a delay of their own, in both directions.
+    /// Sets the delay between two nodes, in both directions.
     pub(super) fn set_delay_us(&mut self, a: usize, b: usize, us: u32) {
         self.delay_us[a][b] = us;
         self.delay_us[b][a] = us;
     }
 
-    /// The largest delay.
+    /// Returns the largest delay.
     pub(super) fn longest_us(&self) -> u32 {
         self.delay_us.iter().flatten().copied().max().unwrap_or(0)
     }
 }
 
-/// Every node's share of time in which it is not scheduled: the same in the whole run.
+/// Returns every node's share of time in which it is not scheduled, which is the same in the whole run.
 pub(super) fn loads(nodes: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::new(seed);
     (0..nodes).map(|_| rng.unit() * STALLED_SHARE_MAX).collect()
 }
 
 impl Trial<'_> {
-    /// Simulates it.
+    /// Simulates the trial.
     pub(super) fn run(&self, seed: u64) -> Result<Measured, CellError> {
         let scenario = self.scenario(seed)?;
         let mut simulation = Simulation::new(&scenario, seed);
@@ -141,7 +138,7 @@ impl Trial<'_> {
         let came = |calls: Vec<Call>| calls.into_iter().flatten().flatten();
         let mut delays = calls.into_iter().map(came);
         let mut flows = report.flows.into_iter();
-        // A pair's streams stand in the order in which they were made.
+        // A pair's streams are in the order in which they were made.
         let mut measured = Measured {
             streams: Vec::new(),
             delays_us: Vec::new(),
@@ -196,10 +193,10 @@ impl Trial<'_> {
         Ok(scenario)
     }
 
-    /// The way between two nodes. "Dropping packets at each node, just before processing them"
-    /// [Amir06 §V-B] comes to independent loss on top of what the path loses.
+    /// Returns the path between two nodes. "Dropping packets at each node, just before processing them" [Amir06 §V-B]
+    /// is equivalent to independent loss in addition to the path's own.
     fn path(&self, a: usize, b: usize) -> Result<BothWays, CellError> {
-        // P(lost) = p and P(lost | previous lost) = b: a bad state that is left with 1−b.
+        // P(lost) = p and P(lost | previous lost) = b: a bad state that ends with probability 1−b.
         let (p, burst) = (BACKGROUND_LOSS, BACKGROUND_BURSTINESS);
         let loss = LossModel::GilbertElliott {
             enter: p * (1.0 - burst) / (1.0 - p),
@@ -221,13 +218,13 @@ impl Trial<'_> {
         })
     }
 
-    /// Four streams over each carrier, their phases spread over an interval.
+    /// Adds four streams over each carrier, with phases spread over an interval.
     fn add_flows(&self, scenario: &mut Scenario, pair: &Pair) -> Result<(), CellError> {
         let (from, to) = (pair.from, pair.to);
         for name in CARRIERS {
             for stream in 0..STREAMS {
                 let carrier = match name {
-                    // Real-time links and expected latency. What is late still comes, and counts
+                    // The flow uses real-time links and expected latency. A late packet is still delivered, and counts
                     // as late.
                     "overlay" => Carrier::Overlay(overlay::sockets::default_options()),
                     "udp" => Carrier::Direct(Box::new(self.path(from, to)?)),
@@ -258,8 +255,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// When nodes are not scheduled: lengths evenly by their logarithm, times between them without
-    /// memory, so that a node is away for its share of the time.
+    /// Returns when nodes are not scheduled: lengths are uniform by their logarithm, times between them are memoryless,
+    /// so that a node is away for its share of the time.
     fn stalls(&self, duration: Duration, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::new(seed);
         let (min, max) = (STALL_MIN.as_secs_f64(), STALL_MAX.as_secs_f64());

@@ -7,21 +7,21 @@ use super::{sorted, streams};
 use crate::experiment::{Rows, Verdict};
 use crate::stats::{mean, most, quantile};
 
-/// A stream that lost no more than this had but the injected loss: 5 %, and three standard
-/// deviations of 2000 independent losses (0.5 points each).
+/// A stream with at most this loss had only the injected loss: 5 %, and three standard deviations of 2000 independent
+/// losses (0.5 points each).
 const INJECTED_ONLY_PCT: f64 = 6.5;
-/// Half of the injected loss: a stream that lost less has most of its losses recovered.
+/// Half of the injected loss: with less, most losses of a stream were recovered.
 const MOSTLY_RECOVERED_PCT: f64 = 2.5;
-/// Where the paper's curves meet.
+/// The loss at which the paper's curves meet.
 const VERY_HIGH_PCT: f64 = 20.0;
 
-/// What "never worse" means of the mesh: better for so many of the pairs, worse by more than so many
-/// points for none, and so much of UDP's loss in all.
+/// The meaning of "never worse" for the mesh: better for this share of the pairs, not worse by more than this many
+/// points for any, and at most this share of UDP's loss in total.
 const BETTER_SHARE: f64 = 0.9;
 const WORSE_POINTS: f64 = 0.3;
 const OF_UDP: f64 = 1.0 / 3.0;
 
-/// Figure 16's.
+/// Judges Figure 16.
 pub(super) fn lost(rows: &Rows) -> Vec<Verdict> {
     vec![
         Verdict::untested(
@@ -40,12 +40,12 @@ pub(super) fn lost(rows: &Rows) -> Vec<Verdict> {
     ]
 }
 
-/// Figure 17's.
+/// Judges Figure 17.
 pub(super) fn missed(rows: &Rows) -> Vec<Verdict> {
     vec![missed_above_lost(rows), more_in_time(rows)]
 }
 
-/// The defaults beside UDP, pair by pair; the paper's profile is told beside.
+/// Compares the defaults with UDP, pair by pair; the text also gives the result of the paper's profile.
 pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdict; 3] {
     let word = figure.word();
     let [paper, modern] = [paper, modern].map(|rows| Pairs::of(rows, figure));
@@ -89,15 +89,15 @@ pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdi
     ]
 }
 
-/// Pairs of nodes, the overlay's streams of each beside those by UDP.
+/// Pairs of nodes: the overlay's streams of each compared with those by UDP.
 struct Pairs {
     count: usize,
     /// The share for which the overlay is better.
     better: f64,
-    /// How many it is worse for by more than [`WORSE_POINTS`], and by how much at most.
+    /// The number of pairs for which it is worse by more than [`WORSE_POINTS`], and the largest difference.
     worse: usize,
     worst_points: f64,
-    /// In percent, of all together.
+    /// Percentages of all streams together.
     overlay: f64,
     udp: f64,
     ends: f64,
@@ -211,7 +211,7 @@ fn most_recovered(rows: &Rows) -> Verdict {
     }
 }
 
-/// Stream by stream: the n-th over the overlay beside the n-th by UDP of the same pair.
+/// Compares stream by stream: the n-th over the overlay with the n-th by UDP of the same pair.
 fn not_improved(rows: &Rows) -> Verdict {
     let overlay = streams(rows, "overlay", Figure::Lost);
     let udp = streams(rows, "udp", Figure::Lost);
@@ -248,7 +248,7 @@ fn missed_above_lost(rows: &Rows) -> Verdict {
         missed - 100.0 * INJECTED,
         lost - 100.0 * INJECTED
     );
-    // "Considerably": by a quarter of what the network itself loses, which is where the two differ.
+    // "Considerably" means by a quarter of what the network itself loses, which is where the two differ.
     let network = lost - 100.0 * INJECTED;
     let verdict = Verdict::of("missed-above-lost", missed - lost > 0.25 * network, text);
     verdict.note(
@@ -269,7 +269,7 @@ fn more_in_time(rows: &Rows) -> Verdict {
         .collect();
     let worse: Vec<f64> = compared
         .iter()
-        // What was not measured is not less.
+        // A value that was not measured does not count as less.
         .filter(|(_, overlay, udp)| overlay.is_nan() || overlay >= udp)
         .map(|(share, ..)| 100.0 * share)
         .collect();
@@ -294,7 +294,7 @@ fn more_in_time(rows: &Rows) -> Verdict {
     }
 }
 
-/// The share of ascending values below a limit.
+/// Returns the share of ascending values below a limit.
 fn share_below(sorted: &[f64], limit: f64) -> f64 {
     sorted.partition_point(|value| *value < limit) as f64 / sorted.len().max(1) as f64
 }

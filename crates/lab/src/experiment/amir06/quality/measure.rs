@@ -1,4 +1,4 @@
-//! One point: calls over a path, scored.
+//! One point: calls over a path, with their scores.
 
 use super::{DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MBPS, PATH_MS, Path, SCORED};
 use crate::experiment::amir06::chain::{
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use voice::call::Altered;
 use voice::score::{RawPesq, Scores};
 
-/// Resamplings for the standard error of a percentile.
+/// Number of resamplings for the standard error of a percentile.
 const RESAMPLINGS: u32 = 200;
 
 /// Measures a cell.
@@ -63,14 +63,14 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
     Ok(row)
 }
 
-/// A call's packets, and what came of its speech otherwise than it was sent.
+/// A call's packets, and the payloads that arrived altered.
 type Heard = (Call, Altered);
 
 fn heard(outcome: Outcome) -> impl Iterator<Item = Heard> {
     outcome.calls.into_iter().zip(outcome.altered)
 }
 
-/// Calls by UDP, each over a path of its own.
+/// Runs calls by UDP, each over a path of its own.
 fn direct(loss: Loss, calls: u32, said: &[Frame], seed: u64) -> Result<Vec<Heard>, CellError> {
     let mut text = chain::head("direct", "paper", said.len() as u32 * INTERVAL_MS);
     text += "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n";
@@ -85,7 +85,7 @@ fn direct(loss: Loss, calls: u32, said: &[Frame], seed: u64) -> Result<Vec<Heard
     Ok(heard(chain::simulate_talk("direct", &text, seed, said)?).collect())
 }
 
-/// Calls over five links, the third of which loses; ten at a time, of which some are scored.
+/// Runs calls over five links, the third of which has losses; ten at a time, of which some are scored.
 fn overlay(
     profile: &'static str,
     loss: Loss,
@@ -103,7 +103,7 @@ fn overlay(
     let mut calls = Vec::new();
     for run in 0..runs {
         let streams = heard(chain.talk(seed.wrapping_add(u64::from(run)), said)?);
-        // As far apart in phase as they come.
+        // The scored calls have phases as far apart as possible.
         let apart = (STREAMS / SCORED) as usize;
         calls.extend(streams.step_by(apart).take(SCORED as usize));
     }
@@ -114,8 +114,8 @@ fn together(calls: &[Scores]) -> Scores {
     Scores(calls.iter().flat_map(|call| &call.0).copied().collect())
 }
 
-/// Scores that belong together: of the calls that shared a link, those of the same interval. They
-/// met the same losses and do not count as independent.
+/// Returns the scores that are not independent: those of the calls that shared a link, for the same interval. They had
+/// the same losses and do not count as independent.
 fn moments(calls: &[Scores]) -> Vec<Vec<RawPesq>> {
     let of_run = |run: &[Scores]| {
         let intervals = run.iter().map(|call| call.0.len()).max().unwrap_or(0);
@@ -129,8 +129,8 @@ fn moments(calls: &[Scores]) -> Vec<Vec<RawPesq>> {
     calls.chunks(SCORED as usize).flat_map(of_run).collect()
 }
 
-/// Standard errors of mean and 5th percentile, by resampling: those of a percentile have no
-/// formula without knowing the distribution.
+/// Returns the standard errors of mean and 5th percentile, by resampling: those of a percentile have no formula without
+/// the distribution.
 fn errors(moments: &[Vec<RawPesq>], seed: u64) -> (f64, f64) {
     let mut rng = Rng::new(seed);
     let (mut means, mut fifths) = (Vec::new(), Vec::new());

@@ -1,5 +1,4 @@
-//! Figures 1, 2, 9 and 10: what calls sound like, directly and over the overlay.
-//! [Amir06 §II-C, §IV-A]
+//! Figures 1, 2, 9 and 10: the quality of calls, directly and over the overlay. [Amir06 §II-C, §IV-A]
 //!
 //! ```text
 //!   speech ─ G.711 ─▶ packets ─▶ the path: 50 ms, directly or by five links ─▶ what came within
@@ -8,10 +7,10 @@
 //!   P.862, raw, by intervals of 12 s ◀─ concealment (G.711 Appendix I), G.711 ◀───┘
 //! ```
 //!
-//! A figure's *quality line* is the mean of the direct path at 1 % independent loss in the same
-//! run, which is where the paper's own curve crosses the 4.0 that it calls PSTN quality. The paper
-//! does not tell its speech, and raw scores of equal losses differ between recordings by more than
-//! its claims are apart, so 4.0 itself is no measure here.
+//! A figure's *quality line* is the mean of the direct path at 1 % independent loss in the same run, which is where the
+//! paper's own curve crosses the 4.0 that it calls PSTN quality. The paper does not name its speech recording, and raw
+//! scores at equal losses differ between recordings by more than the differences in its claims, so 4.0 itself is no
+//! measure here.
 
 mod measure;
 mod verdicts;
@@ -52,14 +51,13 @@ pub(in super::super) const FIG10: Quality = Quality {
 
 /// Delay of the whole path. [Amir06 §II-C]
 const PATH_MS: u32 = 50;
-/// Its rate.
+/// Rate of the path.
 const PATH_MBPS: u32 = 10;
-/// Links of the overlay; the middle one loses. [Amir06 Fig. 8]
+/// Number of links of the overlay; the middle one has losses. [Amir06 Fig. 8]
 const LINKS: usize = (PATH_MS / LINK_MS) as usize;
 /// The codec's threshold. [Amir06 §IV-A]
 const DEADLINE_MS: u32 = 100;
-/// The point that the quality line comes from has so many times the calls of others, since all is
-/// compared with it.
+/// Factor for the number of calls at the point of the quality line, since all other points are compared with it.
 const LINE_CALLS: u32 = 3;
 /// The quality line's loss.
 const LINE: Loss = Loss {
@@ -72,7 +70,7 @@ const INTERNET: Loss = Loss {
     burst_percent: 72.0,
 };
 
-/// How a call travels.
+/// The path of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     /// By UDP.
@@ -83,10 +81,10 @@ enum Path {
     Default,
 }
 
-/// Calls of each run over the overlay that are scored; the others only share the links.
+/// Number of calls of each run over the overlay that are scored; the others only share the links.
 const SCORED: u32 = 2;
 
-/// Runs per point. [Amir06 §II-C]: each experiment 20 times.
+/// Returns the runs per point. [Amir06 §II-C]: each experiment 20 times.
 fn runs(size: Size) -> u32 {
     match size {
         Size::Quick => 5,
@@ -94,12 +92,12 @@ fn runs(size: Size) -> u32 {
     }
 }
 
-/// Calls per point.
+/// Returns the calls per point.
 fn calls(size: Size) -> u32 {
     SCORED * runs(size)
 }
 
-/// What is made of the scores of all intervals.
+/// The statistic of the scores of all intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Statistic {
     Mean,
@@ -142,7 +140,7 @@ impl Path {
 }
 
 impl Statistic {
-    /// The name of its value in a row; its standard error's has `_error` behind.
+    /// Returns the name of its value in a row; the name of its standard error ends in `_error`.
     fn name(self) -> &'static str {
         match self {
             Statistic::Mean => "mean",
@@ -226,7 +224,7 @@ impl Experiment for Quality {
 }
 
 impl Quality {
-    /// The grid in percent of loss.
+    /// Returns the grid in percent of loss.
     fn losses(&self, path: Path, size: Size) -> &'static [f64] {
         let fifth = self.statistic == Statistic::Fifth;
         match (self.overlay, path, size) {
@@ -249,8 +247,8 @@ impl Quality {
         }
     }
 
-    /// The grid in percent of burstiness. The quick run has the ends alone of what the paper's
-    /// sentences are not about.
+    /// Returns the grid in percent of burstiness. The quick run has only the two ends for paths that the paper's
+    /// sentences do not mention.
     fn bursts(&self, path: Path, size: Size) -> &'static [f64] {
         match (self.overlay, path, size) {
             (true, Path::Direct | Path::Default, Size::Quick) => &[BURSTS[0], BURSTS[3]],

@@ -1,4 +1,4 @@
-//! What the scores say about the paper's sentences.
+//! Verdicts from the scores on the paper's sentences.
 
 use super::{
     BURSTS, DEADLINE_MS, INTERNET, LINE, LINKS, Loss, PATH_MBPS, PATH_MS, Path, Quality, Statistic,
@@ -9,12 +9,12 @@ use crate::experiment::amir06::speech::{SECONDS_PER_SEGMENT, Source};
 use crate::experiment::{Plan, Row, Rows, Size, Verdict};
 use crate::stats::{every, least, most};
 
-/// What is below by more standard errors than this is clearly below.
+/// A value that is below by more standard errors than this is clearly below.
 const ERRORS: f64 = 2.0;
-/// Scores that differ by less are taken for equal: no listener tells them apart.
+/// Scores with a smaller difference count as equal: no listener can distinguish them.
 const EQUAL: f64 = 0.25;
 
-/// All verdicts of a figure.
+/// Returns all verdicts of a figure.
 pub(super) fn all(of: &Quality, plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     let points = Points {
         rows,
@@ -97,7 +97,7 @@ fn score(row: &Row, name: &str) -> Score {
 }
 
 impl Points<'_> {
-    /// The mean of the direct path at 1 % independent loss.
+    /// Returns the mean of the direct path at 1 % independent loss.
     fn line(&self) -> Score {
         let mut found = self.rows.with(&coordinates(Path::Direct, LINE));
         found.next().map_or(
@@ -124,7 +124,7 @@ impl Points<'_> {
             .map_or(none, |row| score(row, self.statistic.name()))
     }
 
-    /// The points of a path at a burstiness, by loss.
+    /// Returns the points of a path at a burstiness, by loss.
     fn curve(&self, path: Path, burst: f64) -> Vec<(f64, Score)> {
         let rows = self.rows.with(&[("path", path.code()), ("burst", burst)]);
         let point = |row: &Row| (row.parameter("loss"), score(row, self.statistic.name()));
@@ -133,8 +133,8 @@ impl Points<'_> {
         curve
     }
 
-    /// Whether the statistic stays above the line up to so many percent of loss at any burstiness,
-    /// and where it crosses.
+    /// Judges whether the statistic stays above the line up to a percentage of loss at any burstiness, and reports
+    /// where it crosses.
     fn sustained(&self, path: Path, claim: &'static str, up_to: f64) -> Verdict {
         let line = self.line();
         let (mut crossings, mut below, mut clearly) = (Vec::new(), Vec::new(), false);
@@ -182,7 +182,7 @@ impl Points<'_> {
         }
     }
 
-    /// The widest difference over burstiness up to a loss.
+    /// Judges the widest difference over burstiness up to a loss.
     fn spread(&self, path: Path, claim: &'static str, up_to: f64) -> Verdict {
         let curves = BURSTS.map(|burst| self.curve(path, burst));
         let spreads: Vec<(f64, f64)> = curves[0]
@@ -314,7 +314,7 @@ impl Points<'_> {
             "5th percentile at 75 % burstiness against 0 %: {}; clearly below at {clear} of {all} losses",
             shown.join(", ")
         );
-        // Where quality matters most: most of the losses up to the highest must show it.
+        // This concerns the losses at which quality matters most: most of the losses up to the highest must show it.
         Verdict::of("burstiness-significant", 2 * clear > all, text).note(
             "clearly: by more than two standard errors of the difference; it holds if most losses show it",
         )
@@ -388,7 +388,7 @@ impl Points<'_> {
                     shares.push(format!("{:.1} % at {loss} %", 100.0 * share));
                 }
                 let direct = self.of(Path::Direct, at);
-                // A quick run has not all of the direct path's points.
+                // A quick run does not have all points of the direct path.
                 if direct.value.is_nan() {
                     continue;
                 }
@@ -431,7 +431,7 @@ impl Points<'_> {
     }
 }
 
-/// Where a curve first falls below a line, between its points.
+/// Returns where a curve first falls below a line, interpolated between its points.
 fn crossing(curve: &[(f64, Score)], line: f64) -> String {
     let Some(first) = curve.iter().position(|(_, score)| score.value < line) else {
         return curve

@@ -1,4 +1,4 @@
-//! What the figures say about each of the paper's sentences.
+//! Verdicts from the figures on each of the paper's sentences.
 
 use super::THRESHOLD_US;
 use crate::experiment::{Plan, Row, Rows, Verdict};
@@ -11,11 +11,11 @@ use graph::generate::waxman::Waxman;
 use graph::metric::{LinkCost, Metric};
 use graph::{NodeIndex, Parameters, Topology};
 
-/// Networks of each size in which all paths are counted.
+/// Number of networks of each size in which all paths are counted.
 const GROWTH_TOPOLOGIES: u32 = 20;
 
-/// The largest diameter at which packets can still arrive: beyond it all ways of routing deliver
-/// next to nothing, and differences say nothing.
+/// Returns the largest diameter at which packets can still arrive: beyond it all metrics deliver next to nothing, and
+/// differences have no meaning.
 pub(super) fn latency_bound<'r>(by_diameter: &[&'r Row]) -> Option<&'r Row> {
     let alive = |row: &&&'r Row| row.value("best") > 0.1;
     by_diameter.iter().rev().find(alive).copied()
@@ -65,8 +65,7 @@ pub(super) fn expected_below_loss(small: &Row) -> Verdict {
     Verdict::of("expected-below-loss", above <= 0.0, text)
 }
 
-/// Differences are paired, topology by topology; what is within two standard errors of zero does
-/// not count as worse.
+/// Compares pairs, topology by topology; a difference within two standard errors of zero does not count as worse.
 pub(super) fn expected_above_latency(by_diameter: &[&Row]) -> Verdict {
     let worse = |row: &&&Row| {
         let error = row.value("expected_above_latency_error");
@@ -115,8 +114,8 @@ pub(super) fn greedy_fails(large: &Row) -> Verdict {
     Verdict::of("greedy-fails", large.value("greedy") < most, text)
 }
 
-/// [Amir06 Fig. 11]: of the partial paths A-B-D (fast, lossy) and A-C-D (slow, clean), without
-/// recovery, which is better depends on D-E.
+/// [Amir06 Fig. 11]: judges the partial paths A-B-D (fast, lossy) and A-C-D (slow, clean), without recovery: D-E
+/// determines which is better.
 pub(super) fn partial_paths() -> Verdict {
     let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(Network::addr);
     let delivered = |last_ms: u32| {
@@ -152,7 +151,7 @@ pub(super) fn partial_paths() -> Verdict {
     Verdict::of("partial-paths", holds, text)
 }
 
-/// How the number of all paths grows, on networks of their own.
+/// Measures how the number of all paths grows, on separate networks.
 pub(super) fn exhaustive_expensive(plan: &Plan) -> Verdict {
     let [few, many, more] = [10, 15, 20].map(|nodes| {
         let mut rng = Rng::new(plan.seed);
@@ -182,7 +181,7 @@ pub(super) fn exhaustive_expensive(plan: &Plan) -> Verdict {
     ))
 }
 
-/// Paths that come by no node twice.
+/// Counts the paths that pass no node twice.
 fn count_paths(topology: &Topology, at: NodeIndex, to: NodeIndex, seen: &mut [bool]) -> u64 {
     if at == to {
         return 1;

@@ -1,9 +1,9 @@
 //! The twelve cities with their links and calls, and the problems of a run.
 //!
-//! Delays are those of light in a fibre (200 km/ms) over 1.3 times the great circle, to a millisecond. The
+//! Delays are those of light in a fibre (200 km/ms) over 1.3 times the great circle, rounded to a millisecond. The
 //! links are those of [`LINKS`]: each city has four to six.
 //!
-//! Trouble is drawn from the run's seed alone, so that all schemes live the same ([`trouble`]):
+//! Problems are drawn from the run's seed alone, so that all schemes have the same ones ([`trouble`]):
 //!
 //! | | |
 //! |---|---|
@@ -13,12 +13,12 @@
 //! | for | 10 to 120 s, evenly |
 //! | loss | 5 to 40 %, evenly, in bursts of 50 %. Where two problems meet, the greater loss |
 //!
-//! A node's problem is one around the source or the destination for its own calls, and one of the middle for
-//! others.
+//! A node's problem is one around the source or the destination for its own calls, and one of the middle for other
+//! calls.
 
 use base::Rng;
 
-/// Between which cities there are links, and their delay in ms.
+/// The links between cities, and their delay in ms.
 pub(in super::super) const LINKS: [(&str, &str, u64); 32] = [
     ("new-york", "washington", 2),
     ("new-york", "chicago", 7),
@@ -68,7 +68,7 @@ pub(super) const NODES: [&str; 12] = [
     "hong-kong",
     "johannesburg",
 ];
-/// Who calls whom, and within how many milliseconds: 65 across a continent, as in the paper, and 150 between
+/// The ends of the calls, with their deadline in milliseconds: 65 across a continent, as in the paper, and 150 between
 /// continents.
 pub(super) const CALLS: [(&str, &str, u64); 16] = [
     ("new-york", "los-angeles", 65),
@@ -95,17 +95,17 @@ const AROUND_NODE: f64 = 0.6;
 const LASTS_S: (f64, f64) = (10.0, 120.0);
 const LOSS_PCT: (f64, f64) = (5.0, 40.0);
 
-/// Some links lose packets for some time.
+/// A problem: some links lose packets for some time.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct Problem {
-    /// Places in [`LINKS`].
+    /// Indices in [`LINKS`].
     pub(in super::super) links: Vec<usize>,
     pub(super) from_s: f64,
     pub(super) to_s: f64,
     pub(super) loss_pct: f64,
 }
 
-/// The problems of a run.
+/// Draws the problems of a run.
 pub(in super::super) fn trouble(seed: u64, seconds: u64) -> Vec<Problem> {
     let mut rng = Rng::new(seed);
     let between = |rng: &mut Rng, (least, most): (f64, f64)| least + (most - least) * rng.unit();
@@ -133,7 +133,7 @@ pub(in super::super) fn trouble(seed: u64, seconds: u64) -> Vec<Problem> {
     }
 }
 
-/// What links lose from when on: second, link, percent; in order of time.
+/// Returns the changes of the links' loss: second, link, percent; in order of time.
 pub(super) fn changes(problems: &[Problem]) -> Vec<(f64, usize, f64)> {
     let moments = problems.iter().flat_map(|p| [p.from_s, p.to_s]);
     let mut moments: Vec<f64> = moments.collect();

@@ -1,11 +1,11 @@
-//! What the paper says of Pastry and Scribe, and what this project asks of them. All of it is of the engine in the
-//! simulator, and each claim whose paper speaks of the system says so.
+//! The paper's claims about Pastry and Scribe, and this project's own goals for them. All of them are judged with the
+//! engine in the simulator; a claim whose paper is about the system says so.
 
 use crate::experiment::{ClaimText, claim};
 
 const ID: &str = "brogle09/pastry";
 
-/// All of them.
+/// All claims.
 pub(in crate::experiment) const CLAIMS: &[ClaimText] = &[
     claim(
         ID,

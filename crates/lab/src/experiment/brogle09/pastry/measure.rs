@@ -1,4 +1,4 @@
-//! What is measured: routes, trees, failures, and what a group costs.
+//! The measurements: routes, trees, failures, and the cost of a group.
 
 use super::underlay::Stress;
 use super::world::World;
@@ -9,22 +9,22 @@ use graph::generate::Network;
 use scribe::{Id, Scribe};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Routes to random ids that are followed.
+/// Number of routes to random ids that are followed.
 const LOOKUPS: usize = 2_000;
-/// Groups of each size.
+/// Number of groups of each size.
 const GROUPS: usize = 4;
-/// Their members, as shares of all nodes.
+/// Sizes of the groups, as shares of all nodes.
 const SHARES: [f64; 3] = [0.01, 0.1, 0.5];
-/// How long the overlay takes to notice a dead node: its links give up within 360 ms.
+/// How long the overlay takes to notice a failed node: its links give up within 360 ms.
 const NOTICE: Duration = Duration::from_millis(360);
-/// How often it is looked who is served.
+/// How often the measurement checks which members are served.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn group(n: usize) -> NodeAddr {
     NodeAddr(0xe100_0000 + n as u32)
 }
 
-/// Ids: all different, and how unevenly the first digits fall (χ² with 15 degrees of freedom).
+/// Measures ids: whether all differ, and how unevenly the first digits are distributed (χ² with 15 degrees of freedom).
 pub(super) fn ids(world: &World, row: &mut Row) {
     let ids: BTreeSet<Id> = world.live().map(Scribe::id).collect();
     let mut counts = [0.0; 16];
@@ -37,7 +37,7 @@ pub(super) fn ids(world: &World, row: &mut Row) {
     row.set("chi_square", squares.iter().sum());
 }
 
-/// Whom nodes know: leaf sets that are wrong, and how much denser the own neighbourhood is known.
+/// Measures the nodes' knowledge: wrong leaf sets, and how much denser a node knows its own neighbourhood.
 pub(super) fn knowledge(world: &World, row: &mut Row) {
     let mut ring: Vec<(Id, NodeAddr)> = world.live().map(|node| (node.id(), node.own())).collect();
     ring.sort();
@@ -70,7 +70,7 @@ pub(super) fn knowledge(world: &World, row: &mut Row) {
     row.set("known_most", most(&known));
 }
 
-/// Routes to random ids, hop by hop.
+/// Measures routes to random ids, hop by hop.
 pub(super) fn routes(world: &mut World, row: &mut Row) {
     let count = world.live().count();
     let (mut hops, mut stretch, mut first, mut pairs) = (vec![], vec![], vec![], vec![]);
@@ -85,7 +85,7 @@ pub(super) fn routes(world: &mut World, row: &mut Row) {
         astray += f64::from(u8::from(last != world.closest(key)));
         let delay = |a: NodeAddr, b: NodeAddr| f64::from(world.underlay.delay_us(a, b));
         for (i, pair) in path.windows(2).enumerate() {
-            // The last hop goes by the leaf set, which matches no digit but ends the search.
+            // The last hop uses the leaf set, which matches no digit but ends the search.
             if i + 2 < path.len() {
                 let shared = |a: NodeAddr| Id::of_node(a).shared_digits(key);
                 inner += 1.0;
@@ -120,13 +120,13 @@ pub(super) fn routes(world: &mut World, row: &mut Row) {
     row.draw("hops", points.map(|(hops, share)| (hops as f64, *share)));
 }
 
-/// The nodes by which a message to an id comes, from first to last.
+/// Returns the nodes that a message to an id passes, from first to last.
 fn route(world: &World, from: NodeAddr, key: Id) -> Vec<NodeAddr> {
     let next = |at: &NodeAddr| world.node(*at)?.next_hop(key);
     std::iter::successors(Some(from), next).collect()
 }
 
-/// Trees of several sizes, and the source trees of link state for the same members.
+/// Measures trees of several sizes, and the source trees of link state for the same members.
 pub(super) fn trees(world: &mut World, row: &mut Row) {
     let count = world.live().count();
     let mut members: Vec<BTreeSet<NodeAddr>> = Vec::new();
@@ -178,7 +178,7 @@ pub(super) fn trees(world: &mut World, row: &mut Row) {
     }
 }
 
-/// What one tree comes to, beside the source tree from one of its members.
+/// The measurements of one tree, compared with the source tree from one of its members.
 struct Tree {
     members: f64,
     wrong_root: f64,
@@ -272,7 +272,7 @@ impl Tree {
     }
 }
 
-/// The delay from a node in the tree to every other one, along branches upwards and downwards.
+/// Returns the delay from a node in the tree to every other one, along branches upwards and downwards.
 fn both_ways(world: &World, group: NodeAddr, source: NodeAddr) -> BTreeMap<NodeAddr, f64> {
     let mut reached = BTreeMap::new();
     let mut waiting = vec![(source, 0u32)];
@@ -298,7 +298,7 @@ fn both_ways(world: &World, group: NodeAddr, source: NodeAddr) -> BTreeMap<NodeA
     reached
 }
 
-/// A tenth of all nodes dies at once: how long until every member that lives is served again.
+/// Measures the failure of a tenth of all nodes at once: how long until every remaining member is served again.
 pub(super) fn churn(world: &mut World, is_told: bool, row: &mut Row) {
     let count = world.live().count();
     let mut members: Vec<BTreeSet<NodeAddr>> = Vec::new();
@@ -339,7 +339,7 @@ pub(super) fn churn(world: &mut World, is_told: bool, row: &mut Row) {
         } else if mended_ms.is_nan() {
             mended_ms = ms;
         }
-        // It must stay so for a second.
+        // The state must stay so for a second.
         if ms >= mended_ms + 1_000.0 {
             break;
         }
@@ -357,7 +357,7 @@ pub(super) fn churn(world: &mut World, is_told: bool, row: &mut Row) {
     knowledge(world, row);
 }
 
-/// How many members the branches from the root reach.
+/// Returns how many members the branches from the root reach.
 fn served(world: &World, group: NodeAddr, members: &BTreeSet<NodeAddr>) -> usize {
     let root = world.closest(Id::of_group(group));
     let mut reached = BTreeSet::new();
@@ -372,7 +372,7 @@ fn served(world: &World, group: NodeAddr, members: &BTreeSet<NodeAddr>) -> usize
     members.intersection(&reached).count()
 }
 
-/// One node in very many groups: bytes of a group, and messages of a beat.
+/// Measures one node in very many groups: bytes per group, and messages per beat.
 pub(super) fn groups(world: &mut World, groups: usize, row: &mut Row) {
     let who = Network::addr(world.live().count() / 2);
     let sent = |world: &World| world.node(who).map_or(0, |node| node.stats().sent) as f64;
@@ -397,7 +397,7 @@ pub(super) fn groups(world: &mut World, groups: usize, row: &mut Row) {
     let node = world.node(who).expect("it lives");
     row.set("pending", node.pending_count() as f64);
     row.set("bytes_per_group", node.state_bytes() as f64 / groups as f64);
-    // The parent of most groups dies.
+    // The parent of most groups fails.
     let mut parents: BTreeMap<NodeAddr, usize> = BTreeMap::new();
     for group in node.groups() {
         if let Some(parent) = node.parent(group) {

@@ -1,4 +1,4 @@
-//! The network below: routers and links, hosts on them, shortest paths between all.
+//! The underlay: routers and links, hosts on them, shortest paths between all.
 
 use crate::experiment::CellError;
 use base::{NodeAddr, Rng};
@@ -8,13 +8,13 @@ use graph::generate::waxman::Waxman;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// From a host to its router, and back.
+/// Delay from a host to its router, and back.
 const ACCESS_US: u32 = 500;
 
-/// Routers, their shortest paths, and where hosts are.
+/// Routers, their shortest paths, and the places of hosts.
 pub(super) struct Underlay {
     routers: usize,
-    /// Microseconds from router to router.
+    /// Delays in microseconds from router to router.
     delay_us: Vec<u32>,
     /// The router before the last on the shortest path.
     before: Vec<u16>,
@@ -30,12 +30,12 @@ enum Wire {
     Down(usize),
 }
 
-/// How often links are crossed by one packet.
+/// How often one packet crosses each link.
 #[derive(Default)]
 pub(super) struct Stress(BTreeMap<Wire, u32>);
 
 impl Underlay {
-    /// A transit-stub network of 555 routers, or a Waxman one of 600, with hosts evenly on them.
+    /// Creates a transit-stub network of 555 routers, or a Waxman one of 600, with hosts evenly distributed over them.
     pub(super) fn new(
         is_transit_stub: bool,
         hosts: usize,
@@ -71,13 +71,13 @@ impl Underlay {
         })
     }
 
-    /// From host to host, one way.
+    /// Returns the one-way delay from host to host.
     pub(super) fn delay_us(&self, a: NodeAddr, b: NodeAddr) -> u32 {
         let (a, b) = (self.home[place(a)], self.home[place(b)]);
         2 * ACCESS_US + self.delay_us[usize::from(a) * self.routers + usize::from(b)]
     }
 
-    /// The routers from `a` to `b`, backwards, both included.
+    /// Returns the routers from `a` to `b`, in reverse order, both included.
     fn path(&self, a: u16, b: u16) -> impl Iterator<Item = u16> + '_ {
         let row = usize::from(a) * self.routers;
         std::iter::successors(Some(b), move |at| {
@@ -98,7 +98,7 @@ impl Underlay {
         });
     }
 
-    /// Counts one packet by the link-state source tree: each link once. Also its depth in routers.
+    /// Counts one packet by the link-state source tree: each link once. Returns also the tree's depth in routers.
     pub(super) fn source_tree(
         &self,
         source: NodeAddr,
@@ -124,11 +124,11 @@ impl Stress {
     fn add(&mut self, link: Wire) {
         *self.0.entry(link).or_insert(0) += 1;
     }
-    /// All crossings.
+    /// Returns the number of all crossings.
     pub(super) fn total(&self) -> f64 {
         self.0.values().map(|count| f64::from(*count)).sum()
     }
-    /// Per link that is crossed at all.
+    /// Returns the mean per link that is crossed at least once.
     pub(super) fn mean(&self) -> f64 {
         self.total() / self.0.len() as f64
     }
@@ -137,12 +137,12 @@ impl Stress {
     }
 }
 
-/// The number of a host.
+/// Returns the number of a host.
 pub(super) fn place(addr: NodeAddr) -> usize {
     (addr.0 - Network::addr(0).0) as usize
 }
 
-/// Delays between all routers, and the router before the last on each path.
+/// Computes delays between all routers, and the router before the last on each path.
 fn shortest_paths(network: &Network) -> (Vec<u32>, Vec<u16>) {
     let count = network.nodes.len();
     let mut links = vec![Vec::new(); count];

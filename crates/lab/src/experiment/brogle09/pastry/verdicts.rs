@@ -1,9 +1,9 @@
-//! What the rows say of each claim.
+//! Verdicts from the rows on each claim.
 
 use super::{CHURN, GROUPS, SHAPE};
 use crate::experiment::{Row, Rows, Verdict};
 
-/// A beat is a second, with jitter of a tenth: a neighbour hears of a node so often.
+/// A beat is a second, with jitter of a tenth: a neighbour receives a node's beats at most at this rate.
 const BEATS_PER_SECOND: f64 = 1.0 / 0.9;
 
 pub(super) fn all(rows: &Rows) -> Vec<Verdict> {
@@ -34,7 +34,7 @@ fn at(row: &Row) -> String {
     format!("{} nodes, {network}", row.parameter("nodes"))
 }
 
-/// A number of each row.
+/// Formats a number of each row.
 fn each(rows: &[&Row], tell: impl Fn(&Row) -> String) -> String {
     let told: Vec<String> = rows
         .iter()

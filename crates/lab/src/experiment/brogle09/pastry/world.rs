@@ -1,4 +1,4 @@
-//! Nodes of production, and their messages on the way.
+//! Production nodes, and their messages under way.
 
 use super::underlay::{Underlay, place};
 use base::{Duration, NodeAddr, Rng, Time};
@@ -7,11 +7,11 @@ use scribe::{Config, Event, Id, Outlet, Scribe, Settings};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What comes at a moment.
+/// An event at a moment.
 enum Coming {
     Message(NodeAddr, Vec<u8>),
     Timeout,
-    /// The overlay has lost its way to a node.
+    /// The overlay has lost its path to a node.
     Gone(NodeAddr),
 }
 
@@ -19,9 +19,9 @@ pub(super) struct World {
     pub(super) underlay: Underlay,
     pub(super) rng: Rng,
     now: Time,
-    /// By number; `None` for those that have not come, or have died.
+    /// The nodes by number; `None` for those that have not entered yet, or have failed.
     nodes: Vec<Option<Scribe>>,
-    /// When each node is woken next.
+    /// When each node wakes next.
     woken: Vec<Time>,
     moments: BinaryHeap<Reverse<(Time, u64, NodeAddr)>>,
     coming: BTreeMap<u64, Coming>,
@@ -46,11 +46,11 @@ impl Outlet for Effects<'_> {
     fn report(&mut self, _: Event) {}
 }
 
-/// Candidates of whom a newcomer asks the nearest: Pastry expects a contact that is near.
+/// Number of candidates among which a newcomer asks the nearest: Pastry expects a nearby contact.
 const CONTACTS: usize = 32;
 
 impl World {
-    /// `hosts` nodes that have entered one after the other, each by a near one.
+    /// Creates a world of `hosts` nodes that have entered one after the other, each through a nearby one.
     pub(super) fn grown(underlay: Underlay, hosts: usize, rng: &mut Rng) -> World {
         let mut world = World {
             underlay,
@@ -73,7 +73,7 @@ impl World {
                 let via = world.near(own, n);
                 world.act(own, |node, now, out| node.enter(now, via, out));
             }
-            // At most some half of those that are there enter at the same time.
+            // At most about half of the existing nodes enter at the same time.
             let pause_us = (600_000 / (n as u64 + 1)).max(1_000);
             world.run(Duration::from_micros(pause_us));
         }
@@ -143,7 +143,7 @@ impl World {
                     if self.woken[place(who)] == at {
                         self.woken[place(who)] = Time::FAR;
                     }
-                    // Woken for a time that was put off since, a node does nothing.
+                    // A node that wakes at a time that was postponed since does nothing.
                     self.act(who, |node, now, out| node.on_timeout(now, out));
                 }
                 None => {}
@@ -152,7 +152,7 @@ impl World {
         self.now = end;
     }
 
-    /// A node dies. If the overlay notices, each other node learns it within `notice`.
+    /// Lets a node fail. If the overlay notices, each other node learns it within `notice`.
     pub(super) fn kill(&mut self, who: NodeAddr, notice: Option<Duration>) {
         self.nodes[place(who)] = None;
         let Some(notice) = notice else {
@@ -173,7 +173,7 @@ impl World {
         self.nodes.iter().flatten()
     }
 
-    /// One of those that live.
+    /// Returns a random live node.
     pub(super) fn any(&mut self) -> NodeAddr {
         loop {
             let n = self.rng.below(self.nodes.len() as u64) as usize;
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The live node closest to an id.
+    /// Returns the live node closest to an id.
     pub(super) fn closest(&self, key: Id) -> NodeAddr {
         let live = self.live().map(|node| (node.id(), node.own()));
         let closest = live.min_by(|a, b| key.closer(a.0, b.0));

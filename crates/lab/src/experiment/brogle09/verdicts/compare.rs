@@ -1,4 +1,4 @@
-//! Verdicts on §IV-C, the abstract and §V, and on what this project asks of itself.
+//! Verdicts on §IV-C, the abstract and §V, and on this project's own goals.
 
 use super::super::site::Shape;
 use super::super::view::{ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, numbers};
@@ -12,24 +12,24 @@ const MEAN: &str = "overlay_mean_95_us";
 const NATIVE_MEAN: &str = "native_mean_95_us";
 /// Losses that "do not behave very differently", in points.
 const SIMILAR: f64 = 0.2;
-/// What the overlay may lose more than native, in points.
+/// How much more the overlay may lose than native multicast, in points.
 const GOAL_LOSS: f64 = 0.05;
-/// What it may add to the latency, as a multiple of what bare forwarders add.
+/// How much it may add to the latency, as a multiple of what bare forwarders add.
 const GOAL_LATENCY: f64 = 1.25;
-/// The overlay's capacity over native's that this project asks of itself: a datagram of the overlay carries several
-/// packets, where the kernel forwards each by itself, and on the tree copies eat into that.
+/// The overlay's capacity relative to native multicast that this project aims at: a datagram of the overlay carries
+/// several packets, while the kernel forwards each separately; on the tree, copies reduce this advantage.
 const GOAL_CAPACITY_CHAIN: f64 = 2.0;
 const GOAL_CAPACITY_TREE: f64 = 1.5;
-/// What may be lost behind a link that loses 1 %, in percent.
+/// The largest remaining loss after a link that loses 1 %, in percent.
 const GOAL_REPAIR_PCT: f64 = 0.03;
-/// What may be lost over a far link, beside what is sent while it is out, in percent.
+/// The largest loss over a far link, apart from packets sent during its outage, in percent.
 const GOAL_FAR_PCT: f64 = 0.01;
-/// Loads whose cost is told: 1.6, 7.9, 15.8 and 39 thousand packets per second.
+/// Loads whose cost is reported: 1.6, 7.9, 15.8 and 39 thousand packets per second.
 const COSTED: [u32; 4] = [1, 2, 3, 4];
-/// The paper's own limits do not bind this node.
+/// The paper's own limits do not apply to this node.
 const CARRIED: &str = "the paper's middleware lost packets in loads that this node carries";
 
-/// One verdict for each claim of the comparison.
+/// Returns one verdict for each claim of the comparison.
 pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
     let (chain, tree) = (View::of(rows, CHAIN), View::of(rows, TREE));
     let mut verdicts = chain_verdicts(chain);
@@ -45,7 +45,7 @@ pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
     verdicts
 }
 
-/// Largest difference of the two losses over some loads, in points.
+/// Returns the largest difference of the two losses over some loads, in points.
 fn apart(view: View<'_>, nos: &[u32]) -> f64 {
     let apart = |no: &u32| (view.at(*no, LOSS) - view.at(*no, NATIVE_LOSS)).abs();
     most(nos.iter().map(apart))
@@ -141,7 +141,7 @@ fn tolerable(claim: &'static str, views: &[View<'_>], least: usize) -> Verdict {
     )
 }
 
-/// The most that `who` carries, by the search.
+/// Returns the highest rate that `who` carries, by the search.
 fn capacity_pps(rows: &Rows, tree: f64, payload: f64, who: &str) -> f64 {
     let at = [("tree", tree), ("payload", payload), ("capacity", 1.0)];
     rows.value(&at, &format!("{who}_pps"))
@@ -197,7 +197,7 @@ fn goal_loss(chain: View<'_>, tree: View<'_>) -> Verdict {
         for no in view.reached("native") {
             let more = view.at(no, LOSS) - view.at(no, NATIVE_LOSS);
             count += 1;
-            // What was not measured is the worst.
+            // A value that was not measured counts as the worst.
             if more.is_nan() || more > worst.2 {
                 worst = (name, no, more);
             }
@@ -243,7 +243,7 @@ fn goal_capacity(rows: &Rows) -> Verdict {
         for payload in capacity::PAYLOADS {
             let of = |who: &str| capacity_pps(rows, tree, payload, who);
             let ratio = of("overlay") / of("native");
-            // What was not measured does not hold.
+            // A value that was not measured does not hold.
             holds &= ratio >= times;
             words.push(format!(
                 "{name}, {payload} bytes: {ratio:.2} x (overlay {:.0}, scribe {:.0}, native {:.0}, bare {:.0})",
@@ -260,7 +260,7 @@ fn goal_capacity(rows: &Rows) -> Verdict {
     ))
 }
 
-/// What a copy of a packet costs the middle node, and the kernel where it forwards.
+/// Describes the cost of a copy of a packet for the middle node, and for the kernel if it forwards.
 fn copy_cpu(chain: View<'_>, tree: View<'_>) -> String {
     let of = |view: View<'_>, who: &str| {
         let name = format!("{who}_copy_cpu_us");
@@ -284,12 +284,12 @@ fn goal_repair(rows: &Rows) -> Verdict {
     let (mut overlay, mut native) = (Vec::new(), Vec::new());
     let (mut count, mut all) = (0, 0);
     for (tree, shape) in [(CHAIN, Shape::Chain), (TREE, Shape::Tree)] {
-        // What waits for a processor for longer than "acceptable" says nothing of repair.
+        // A row whose packets wait longer for a processor than "acceptable" gives no information about repair.
         let is_prompt = |row: &&Row| row.value(MEAN) < ACCEPTABLE_US;
         let prompt: Vec<&Row> = View::lossy(rows, tree).all().filter(is_prompt).collect();
         count += prompt.len();
         all += View::lossy(rows, tree).all().count();
-        // Added up over the loads: a load of some thousand packets has few losses of its own.
+        // The losses are summed over the loads: a load of some thousand packets has few losses of its own.
         for leaf in shape.leaves() {
             let name = shape.hosts()[leaf].name;
             let share = |who: &str| {
@@ -326,7 +326,7 @@ fn goals_far(rows: &Rows) -> [Verdict; 2] {
                     ("far_rtt_ms", rtt_ms),
                     ("outage_ms", outage_ms),
                 ];
-                // A quick run has the chain alone.
+                // A quick run has only the chain.
                 let Some(row) = rows.with(&at).next() else {
                     continue;
                 };

@@ -1,4 +1,4 @@
-//! What the rows say about the claims, paper section by section.
+//! Verdicts from the rows on the claims, paper section by section.
 
 pub(super) mod compare;
 pub(super) mod native;

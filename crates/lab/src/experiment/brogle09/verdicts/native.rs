@@ -10,15 +10,15 @@ use crate::stats::{every, least, most};
 const SMALL: [u32; 5] = [1, 2, 3, 4, 5];
 const MIDDLE: [u32; 5] = [6, 7, 8, 9, 10];
 const LARGE: [u32; 5] = [11, 12, 13, 14, 15];
-/// Why packets are not lost here that were lost there.
+/// Why packets that were lost there are not lost here.
 const NO_NETWORK_CARD: &str = "veth is forwarded in the sender's processor time: an overloaded sender falls \
                                behind and loses nothing, where network cards of 2006 overran";
 
-/// What stands behind differences between payloads.
+/// The reason for differences between payloads.
 const RATES: &str = "latency follows the packets per second here, and loads of large packets have the lowest \
                      of them";
 
-/// One verdict for each claim of Figure 4.
+/// Returns one verdict for each claim of Figure 4.
 pub(in super::super) fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     let (chain, tree) = (View::of(rows, CHAIN), View::of(rows, TREE));
     let mut verdicts = vec![

@@ -9,13 +9,13 @@ const LOSS: &str = "overlay_worst_loss_pct";
 const MEAN: &str = "overlay_mean_95_us";
 /// Loads of 512 and 1024 bytes.
 const LARGER: [u32; 10] = [6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// The paper's own limits do not bind this node.
+/// The paper's own limits do not apply to this node.
 const CARRIED: &str = "the paper's middleware lost packets in loads that this node carries";
 /// Why the latency does not fall with the rate.
 const SHARED: &str = "all hosts share this machine's processors: at this rate their queues count for more \
                       than wake-ups do";
 
-/// One verdict for each claim of Figure 5.
+/// Returns one verdict for each claim of Figure 5.
 pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
     let (chain, tree) = (View::of(rows, CHAIN), View::of(rows, TREE));
     let mut verdicts = chain_losses(chain);
@@ -26,7 +26,7 @@ pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
     verdicts
 }
 
-/// Less than "carried" permits is lost in all of these loads.
+/// Judges whether the losses of all these loads are less than "carried" permits.
 fn carried(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
     let losses = view.each(nos, LOSS);
     let holds = every(&losses, |pct| *pct < CARRIED_PCT);
@@ -84,7 +84,7 @@ fn streams() -> [Verdict; 2] {
     ]
 }
 
-/// Mean latency below what the paper takes for acceptable.
+/// Judges whether the mean latency is below the paper's limit for acceptable.
 fn acceptable(claim: &'static str, view: View<'_>, nos: &[u32]) -> Verdict {
     let means = view.each(nos, MEAN);
     let holds = every(&means, |us| *us < ACCEPTABLE_US);

@@ -1,15 +1,15 @@
-//! What the rows say of each claim.
+//! Verdicts from the rows on each claim.
 
 use super::{LINKS, NOTHING, SLOWEST, value};
 use crate::experiment::liu04::chain::{BUFFER_SEGMENTS, LINK_BPS, LINK_MS};
 use crate::experiment::{Rows, Verdict};
 use crate::stats::{every, least, mean, most};
 
-/// How far ordinary losses may be from what they are without the transfer.
+/// Largest relative difference of ordinary losses to those without the transfer.
 const NEGLIGIBLE: f64 = 0.05;
 /// Runs are similar if each is within this share of their mean.
 const SIMILAR: f64 = 0.35;
-/// How far above the slowest link's own rate a pipeline may be, by chance.
+/// How far above the slowest link's own rate a pipeline may be by chance.
 const CHANCE: f64 = 0.25;
 
 pub(super) struct Judge<'a> {
@@ -178,7 +178,7 @@ impl Judge<'_> {
     fn back_pressure(&self) -> Verdict {
         let rows = self.rows.0.iter().map(|row| {
             let relays = (row.parameter("connections") - 1.0).clamp(0.0, LINKS as f64 - 1.0);
-            // Per relay: a receive buffer, a send buffer.
+            // Each relay has a receive buffer and a send buffer.
             (
                 row.value("held_most"),
                 relays * 2.0 * f64::from(BUFFER_SEGMENTS),

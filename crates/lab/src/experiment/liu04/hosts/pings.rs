@@ -1,4 +1,4 @@
-//! Round trips over each link, all the time: what a copy does to everybody else on its way.
+//! Round trips over each link, all the time: the effect of a copy on other traffic on its path.
 //!
 //! ```text
 //!   near end ── 20 datagrams a second ──▶ far end, which sends them back      one pair for each link
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 const PORT: u16 = 9_100;
 const EVERY: Duration = Duration::from_millis(50);
-/// How long a thread waits before it looks whether it is to end.
+/// How long a thread waits before it checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A round trip: when its datagram was sent, and how long it took.
 type Sample = (Instant, Duration);
 
-/// Running pings. They end when this is dropped.
+/// Running pings. Dropping this ends them.
 pub(in super::super) struct Pings {
     links: Vec<Arc<Mutex<Vec<Sample>>>>,
     stop: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ pub(in super::super) struct Pings {
 }
 
 impl Pings {
-    /// Begins to ping over all links of a site.
+    /// Starts pings over all links of a site.
     pub(in super::super) fn start(site: &Site) -> Result<Pings, CellError> {
         let mut pings = Pings {
             links: Vec::new(),
@@ -75,8 +75,8 @@ impl Pings {
         Ok(())
     }
 
-    /// The mean round trip over each link of what was sent in a span of time, in milliseconds; NaN where nothing
-    /// came back.
+    /// Returns the mean round trip over each link of datagrams that were sent in a span of time, in milliseconds; NaN
+    /// if none came back.
     pub(in super::super) fn between(&self, from: Instant, to: Instant) -> Vec<f64> {
         let mean = |samples: &Arc<Mutex<Vec<Sample>>>| {
             let samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,12 +99,12 @@ impl Drop for Pings {
 fn answer(socket: &UdpSocket) {
     let mut datagram = [0; 8];
     if let Ok((len, from)) = socket.recv_from(&mut datagram) {
-        // One that is lost is one that is lost.
+        // A failed answer counts as a lost datagram.
         let _ = socket.send_to(&datagram[..len], from);
     }
 }
 
-/// A datagram says when it was sent.
+/// Sends a datagram that contains its time of sending.
 fn ask(socket: &UdpSocket, begun: Instant) {
     let at = begun.elapsed().as_nanos() as u64;
     let _ = socket.send(&at.to_be_bytes());

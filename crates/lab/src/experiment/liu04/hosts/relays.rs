@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use tools::interrupt::Interrupt;
 
 const UDP_PORT: u16 = 8_100;
-/// What of a full Ethernet frame of TCP is its payload.
+/// The share of payload in a full Ethernet frame of TCP.
 const PAYLOAD_SHARE: f64 = 1_448.0 / 1_514.0;
-/// What a copy that has begun has read at least: more than a pipe holds.
+/// Bytes that a copy has read when it has begun: more than a pipe holds.
 const BEGUN_BYTES: u64 = 1 << 20;
-/// Probes of a way end by then.
+/// The longest time of the probes of a path.
 const PROBED: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -29,42 +29,42 @@ pub(in super::super) struct Relays {
     fleet: Fleet,
 }
 
-/// A copy through relays to a host, which throws the data away.
+/// A copy through relays to a host, which discards the data.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Copy {
-    /// Where it goes.
+    /// The destination.
     pub(in super::super) to: usize,
-    /// The relays on its way; none: as it likes.
+    /// The relays on its path; `None` if the copy chooses.
     pub(in super::super) via: Option<Vec<usize>>,
-    /// Connections side by side on each segment; none: as it likes.
+    /// Parallel connections on each segment; empty if the copy chooses.
     pub(in super::super) stripes: Vec<u8>,
-    /// It measures its way before.
+    /// Whether it measures its path before.
     pub(in super::super) probes: bool,
-    /// It gives way to everybody else.
+    /// Whether it gives way to all other traffic.
     pub(in super::super) scavenges: bool,
 }
 
-/// How long it has to find its rate, and for how long it is measured.
+/// The time for a copy to reach its rate, and the time in which it is measured.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Spans {
     pub(in super::super) warm: Duration,
     pub(in super::super) span: Duration,
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Copied {
-    /// What arrived at the last host, once the copy had found its rate.
+    /// The rate at the last host after the copy had reached its rate.
     pub(in super::super) rate_bps: f64,
-    /// All of it, from the start of the command to its end, without probes.
+    /// The rate from the start of the command to its end, without probes.
     pub(in super::super) whole_bps: f64,
-    /// What the node expected; NaN if it did not know.
+    /// The rate that the node predicted; NaN if it had no prediction.
     pub(in super::super) predicted_bps: f64,
 }
 
 impl Relays {
-    /// Starts a node in every host, and waits until they know ways to each other. Each host in `full` takes
-    /// part in one transfer at most.
+    /// Starts a node in every host, and waits until they have routes to each other. Each host in `full` accepts at most
+    /// one transfer.
     pub(in super::super) fn start(
         program: &Path,
         site: &Site,
@@ -115,7 +115,7 @@ impl Relays {
         })
     }
 
-    /// A command of the program, told to use the node of a host.
+    /// Returns a command of the program that uses the node of a host.
     pub(in super::super) fn command(&self, words: &[&str], host: usize) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -128,7 +128,7 @@ impl Relays {
         command
     }
 
-    /// The command of a copy from the first host.
+    /// Returns the command of a copy from the first host.
     pub(in super::super) fn copy_of(&self, site: &Site, source: &str, copy: &Copy) -> Command {
         let to = format!("{}:/nowhere", name(copy.to));
         let words = ["cp", source, &to, "--discard", "--json"];
@@ -151,12 +151,12 @@ impl Relays {
         command
     }
 
-    /// Begins to copy zeros, as many as there is time for.
+    /// Starts a copy of zeros without a limit.
     pub(in super::super) fn begin(&self, site: &Site, copy: &Copy) -> Result<Copying, CellError> {
         Copying::begin(self.copy_of(site, "-", copy), u64::MAX).map_err(failed)
     }
 
-    /// Copies for as long as it takes to find its rate, and then for `span`.
+    /// Copies until the copy has reached its rate, and then for `span`.
     pub(in super::super) fn copy(
         &mut self,
         site: &Site,
@@ -189,17 +189,17 @@ impl Relays {
     }
 }
 
-/// What so many bytes of Ethernet frames bring of a copy.
+/// Returns the rate of a copy's payload in this many bytes of Ethernet frames.
 pub(in super::super) fn payload_bps(bytes: u64, took: Duration) -> f64 {
     bytes as f64 * 8.0 * PAYLOAD_SHARE / took.as_secs_f64()
 }
 
-/// A number of what a copy has told; NaN if it is not known.
+/// Returns a number from a copy's output; NaN if it is not known.
 pub(in super::super) fn number(told: &Value, key: &str) -> f64 {
     told[key].as_f64().unwrap_or(f64::NAN)
 }
 
-/// The words of `--via`: with an address for who has no link with the one before.
+/// Returns the words of `--via`: with an address for each host that has no link with the one before.
 fn way(site: &Site, via: &[usize], to: usize) -> String {
     let at = |host: usize| format!("{}@{}:{UDP_PORT}", name(host), site.address(host));
     let (mut words, mut last) = (Vec::new(), 0);

@@ -1,13 +1,12 @@
-//! Hosts as networks of this machine: a namespace for each, an emulated link between some, and routes, so
-//! that those without a link of their own reach each other by what the kernels forward.
+//! Hosts as networks of this machine: a namespace for each, an emulated link between some, and routes, so that hosts
+//! without a link of their own reach each other through the kernels' forwarding.
 //!
 //! ```text
 //!   a ══ link0 ══ b ══ link1 ══ c ══ … ══ link5 ══ g       ══ two TAP devices, sinew emulate between
 //! ```
 //!
-//! The hosts' kernels use one congestion control unless a socket asks for another. A network of its own may
-//! use only those that the machine lets everybody use: one that is missing there is put on that list for
-//! as long as the site is there.
+//! The hosts' kernels use one congestion control unless a socket requests another. A network namespace may use only the
+//! controls that the machine allows to everybody: a missing one is added to that list for as long as the site exists.
 
 use crate::experiment::CellError;
 use base::impair::Model;
@@ -20,19 +19,19 @@ use tools::emulate::end::{self, End};
 use tools::emulate::{Options, Place};
 
 const MTU: usize = 1_500;
-/// What every process of the machine may use, in every network of it.
+/// The list of congestion controls that every process of the machine may use, in every network.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// A link between two hosts.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Link {
-    /// The hosts: the near end, and the far one.
+    /// The hosts: the near end, and the far end.
     pub(in super::super) ends: [usize; 2],
-    /// What it is like, there and back.
+    /// Its model in both directions.
     pub(in super::super) words: String,
 }
 
-/// The running networks. They go when this is dropped.
+/// The running networks. Dropping this removes them.
 pub(in super::super) struct Site {
     _bridges: Vec<Bridge>,
     _ends: Vec<[End; 2]>,
@@ -42,7 +41,7 @@ pub(in super::super) struct Site {
 }
 
 impl Site {
-    /// Makes the networks. `congestion` is what the hosts' kernels use.
+    /// Creates the networks. The hosts' kernels use `congestion`.
     pub(in super::super) fn new(
         links: Vec<Link>,
         congestion: &str,
@@ -55,7 +54,7 @@ impl Site {
         let host = |_| -> Result<Namespace, SetupError> {
             let space = Namespace::new()?;
             space.sysctl("net/ipv4/ip_forward", "1")?;
-            // What kernels keep of a path's past would let one run decide the next.
+            // Otherwise the kernels' records of a path's past would influence the next run.
             space.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
             space.sysctl("net/ipv4/tcp_congestion_control", congestion)?;
             Ok(space)
@@ -78,7 +77,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A chain of hosts; each link is like its words.
+    /// Creates a chain of hosts; the words define the links.
     pub(in super::super) fn chain(
         links: &[&str],
         congestion: &str,
@@ -117,7 +116,7 @@ impl Site {
         Ok(())
     }
 
-    /// From a host to all links that are not its own, by the fewest links.
+    /// Sets a host's routes to all links that are not its own, by the fewest links.
     fn routes(&self, from: usize) -> Result<(), SetupError> {
         let gateways = self.gateways(from);
         for (link, Link { ends, .. }) in self.links.iter().enumerate() {
@@ -134,7 +133,7 @@ impl Site {
         Ok(())
     }
 
-    /// How many links are between a host and each other one, and the address of the first host on the way.
+    /// Returns the number of links between a host and each other one, and the address of the first host on the path.
     fn gateways(&self, from: usize) -> Vec<Option<(usize, Ipv4Addr)>> {
         let mut gateways = vec![None; self.hosts.len()];
         let mut queue = VecDeque::from([(from, 0)]);
@@ -155,17 +154,17 @@ impl Site {
         gateways
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     pub(in super::super) fn hosts(&self) -> usize {
         self.hosts.len()
     }
 
-    /// The links, in their order.
+    /// Returns the links, in their order.
     pub(in super::super) fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The address of a host at its first link.
+    /// Returns the address of a host at its first link.
     pub(in super::super) fn address(&self, host: usize) -> Ipv4Addr {
         let mut ends = self.links.iter().enumerate().filter_map(|(link, one)| {
             let end = one.ends.iter().position(|end| *end == host)?;
@@ -174,13 +173,13 @@ impl Site {
         ends.next().unwrap_or(Ipv4Addr::LOCALHOST)
     }
 
-    /// Whether two hosts have a link.
+    /// Returns whether two hosts have a link.
     pub(in super::super) fn are_neighbors(&self, a: usize, b: usize) -> bool {
         let is_between = |link: &Link| link.ends == [a, b] || link.ends == [b, a];
         self.links.iter().any(is_between)
     }
 
-    /// What a host has received and sent over a link, in bytes of Ethernet frames.
+    /// Returns what a host has received and sent over a link, in bytes of Ethernet frames.
     pub(in super::super) fn counted(
         &self,
         host: usize,
@@ -194,12 +193,12 @@ impl Site {
             .lines()
             .find_map(|line| line.trim().strip_prefix(&name));
         let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
-        // Received: eight numbers, bytes first; then as many of what was sent.
+        // The kernel gives eight numbers for received data, bytes first; then as many for sent data.
         let both = number(0).zip(number(8));
         both.ok_or_else(|| CellError(format!("the kernel counts nothing of {name}")))
     }
 
-    /// What a host has received over all its links.
+    /// Returns what a host has received over all its links.
     pub(in super::super) fn received(&self, host: usize) -> Result<u64, CellError> {
         let own = self.links.iter().enumerate();
         let own = own.filter(|(_, link)| link.ends.contains(&host));
@@ -207,25 +206,24 @@ impl Site {
             .sum()
     }
 
-    /// The network of a host.
+    /// Returns the network of a host.
     pub(in super::super) fn host(&self, host: usize) -> &Namespace {
         &self.hosts[host]
     }
 }
 
-/// The address of a link's near end, 0, or its far one, 1.
+/// Returns the address of a link's near end, 0, or its far one, 1.
 pub(in super::super) fn address(link: usize, end: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 95, link as u8, 1 + end as u8)
 }
 
-/// A congestion control that the machine lets everybody use for a while. Its list is as before when this is
-/// dropped.
+/// A congestion control that the machine temporarily allows to everybody. Dropping this restores the list.
 struct Allowed {
     before: String,
 }
 
 impl Allowed {
-    /// None if everybody may use it anyway.
+    /// Allows a control; returns `None` if it is already allowed.
     fn new(congestion: &str) -> Result<Option<Allowed>, CellError> {
         let failed = |error: std::io::Error| {
             CellError(format!(
@@ -245,7 +243,7 @@ impl Allowed {
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        // Who could write it before can do so again.
+        // A process that could write the list before can write it again.
         let _ = fs::write(ALLOWED, &self.before);
     }
 }

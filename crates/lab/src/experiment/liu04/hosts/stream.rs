@@ -1,4 +1,4 @@
-//! Plain TCP connections between two hosts: what the kernel's congestion control makes of the way.
+//! Plain TCP connections between two hosts: the rate of the kernel's congestion control on the path.
 
 use super::site::Site;
 use crate::experiment::CellError;
@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 9_000;
-/// What is written at once.
+/// Block size of writes.
 const BLOCK_BYTES: usize = 64 * 1024;
 
 /// A connection that is measured.
@@ -21,12 +21,12 @@ pub(in super::super) struct Stream<'a> {
     pub(in super::super) to: usize,
     /// The kernel's name of the sender's congestion control.
     pub(in super::super) congestion: &'a str,
-    /// How long it has to find its rate, and for how long it is measured.
+    /// The time for it to reach its rate, and the time in which it is measured.
     pub(in super::super) warm: Duration,
     pub(in super::super) span: Duration,
 }
 
-/// What each of several connections carries at the same time, in bits per second.
+/// Returns the rates of several simultaneous connections, in bits per second.
 pub(in super::super) fn rates(site: &Site, streams: &[Stream<'_>]) -> Result<Vec<f64>, CellError> {
     thread::scope(|scope| {
         let running: Vec<_> = streams
@@ -50,7 +50,7 @@ fn rate(site: &Site, stream: &Stream<'_>) -> Result<f64, CellError> {
     Ok((after - before) as f64 * 8.0 / took.as_secs_f64())
 }
 
-/// A connection that sends all it can until this is dropped.
+/// A connection that sends as fast as possible until this is dropped.
 pub(in super::super) struct Connection {
     sockets: [TcpStream; 2],
     arrived: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ pub(in super::super) struct Connection {
 }
 
 impl Connection {
-    /// Begins to send from one host to another.
+    /// Starts to send from one host to another.
     pub(in super::super) fn start(
         site: &Site,
         ends: (usize, usize),
@@ -97,7 +97,7 @@ impl Connection {
         })
     }
 
-    /// Bytes that have arrived.
+    /// Returns the bytes that have arrived.
     pub(in super::super) fn arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         for socket in &self.sockets {
-            // Both threads end by it; a connection that has ended already is no matter.
+            // This ends both threads; the connection may already have ended.
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {

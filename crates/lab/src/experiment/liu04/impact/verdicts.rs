@@ -1,4 +1,4 @@
-//! What the rows say of each claim.
+//! Verdicts from the rows on each claim.
 
 use super::{
     AFTER_S, CONNECTIONS, DETOUR, ERRORS, LOCAL, LOCAL_LINKS, REACT, SAVED, SHARE, SMALL, STRIPES,

@@ -1,38 +1,38 @@
-//! The kinds of links: hosts, what is between them, and who else is there.
+//! The kinds of links: the hosts, the links between them, and other traffic.
 
 use crate::experiment::liu04::hosts::Link;
 
-/// Connections on each segment of a placement.
+/// Numbers of connections on each segment of a placement.
 pub(super) const STRIPES: [u8; 4] = [1, 2, 4, 8];
-/// The kind whose rate is part of what has to be reached, and what that is.
+/// The kind whose rate is part of the goals, and that rate.
 pub(super) const LONG: usize = 3;
 pub(super) const LONG_MBIT: f64 = 1_000.0;
 
-/// A kind of links. The copy goes from host 0.
+/// A kind of links. The copy starts at host 0.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// What each link carries, unless another rate is wanted.
+    /// The rate of each link, unless a cell sets another one.
     pub(super) mbit: f64,
-    /// Pairs of hosts, and what else is to be said of the link between them.
+    /// Pairs of hosts, and the other properties of the link between them.
     links: &'static [([usize; 2], &'static str)],
-    /// Where the copy goes.
+    /// The destination of the copy.
     pub(super) to: usize,
-    /// The relays of each way that is tried.
+    /// The relays of each path that is tried.
     pub(super) ways: &'static [&'static [usize]],
     pub(super) beside: Beside,
 }
 
-/// Who else is there.
+/// The other traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
     Nobody,
-    /// A connection that sends all it can over the same link.
+    /// A connection that sends as fast as possible over the same link.
     Connection,
-    /// A transfer that has the only place of this relay.
+    /// A transfer that occupies the only place of this relay.
     Transfer(usize),
 }
 
-/// All kinds, by the cells' number.
+/// All kinds, in the order of the cells' numbers.
 pub(super) const KINDS: [Kind; 7] = [
     Kind {
         name: "clean",
@@ -55,13 +55,13 @@ pub(super) const KINDS: [Kind; 7] = [
         mbit: 100.0,
         links: &[([0, 1], LOSSY), ([1, 2], LOSSY), ([2, 3], LOSSY)],
         to: 3,
-        // The first relay alone is as good as the second.
+        // The first relay alone would be as good as the second.
         ways: &[&[], &[2], &[1, 2]],
         beside: Beside::Nobody,
     },
     Kind {
         name: "long",
-        // Choice: two processors that also run the nodes emulate no more.
+        // Choice: two processors that also run the nodes cannot emulate more.
         mbit: 300.0,
         links: &[([0, 1], "delay=80ms loss=0.01% queue=2000")],
         to: 1,
@@ -99,7 +99,7 @@ pub(super) const KINDS: [Kind; 7] = [
             ([3, 1], "delay=15ms loss=0.5% queue=200"),
         ],
         to: 1,
-        // Through host 2 goes the other transfer.
+        // The other transfer uses host 2.
         ways: &[&[], &[3]],
         beside: Beside::Transfer(2),
     },
@@ -108,7 +108,7 @@ pub(super) const KINDS: [Kind; 7] = [
 const LOSSY: &str = "delay=10ms loss=0.5% queue=200";
 
 impl Kind {
-    /// The links, at this rate.
+    /// Returns the links at this rate.
     pub(super) fn links(&self, mbit: f64) -> Vec<Link> {
         let link = |(ends, words): &([usize; 2], &str)| Link {
             ends: *ends,
@@ -117,20 +117,20 @@ impl Kind {
         self.links.iter().map(link).collect()
     }
 
-    /// Other programs, which know no relays, have a link to where the copy goes.
+    /// Returns whether other programs, which cannot use relays, have a link to the destination.
     pub(super) fn is_direct(&self) -> bool {
         let mut links = self.links.iter();
         links.any(|(ends, _)| *ends == [0, self.to] || *ends == [self.to, 0])
     }
 
-    /// All placements that are tried: relays, and connections on each segment.
+    /// Returns all placements that are tried: relays, and connections on each segment.
     pub(super) fn placements(&self) -> Vec<(Vec<usize>, u8)> {
         let ways = self.ways.iter();
         ways.flat_map(|way| STRIPES.map(|stripes| (way.to_vec(), stripes)))
             .collect()
     }
 
-    /// What it is, for the report.
+    /// Describes the kind for the report.
     pub(super) fn shown(&self) -> String {
         let mut words: Vec<&str> = self.links.iter().map(|(_, words)| *words).collect();
         words.dedup();
@@ -172,7 +172,7 @@ mod tests {
             let hosts = links.iter().flat_map(|link| link.ends).max();
             assert!(hosts.is_some_and(|last| kind.to <= last), "{}", kind.name);
             assert_eq!(kind.placements().len(), kind.ways.len() * STRIPES.len());
-            // Relays on a way have links with each other and the target, and the first is dialled if need be.
+            // Relays on a path have links with each other and the target; a missing link to the first one is dialled.
             for way in kind.ways.iter().filter(|way| !way.is_empty()) {
                 let nodes = way.iter().copied().chain([kind.to]);
                 let nodes: Vec<usize> = nodes.collect();

@@ -1,5 +1,5 @@
-//! Kinds of links as users have them, and on each what `sinew cp` promises, reaches and does to others, beside all
-//! that it could have done.
+//! Kinds of links as users have them, and on each the prediction of `sinew cp`, its rate and its effect on other
+//! traffic, compared with all its possible placements.
 //!
 //! ```text
 //!   kind × congestion control ─▶ trial: placements, then sinew cp --probe ─▶ verdicts
@@ -20,12 +20,12 @@ use trial::Trial;
 /// The experiment.
 pub(super) const EXPERIMENT: Kinds = Kinds;
 
-/// The kernel's congestion controls, by the cells' number.
+/// The kernel's congestion controls, in the order of the cells' numbers.
 const CONTROLS: [&str; 2] = ["cubic", "bbr"];
-/// What quick runs have: one without loss, one with, and one where the shortest path is the worst.
+/// The kinds of quick runs: one without loss, one with, and one where the shortest path is the worst.
 const QUICK: [usize; 3] = [0, 1, 4];
 
-/// In place of a rate of the links: what the kind has.
+/// Value in place of a rate of the links: the rate of the kind.
 const OWN_MBIT: f64 = 0.0;
 
 /// The experiment.
@@ -149,7 +149,7 @@ impl Experiment for Kinds {
     }
 }
 
-/// What a cell is called.
+/// Returns the name of a cell.
 fn name(row: &Row) -> String {
     let whole = |name: &str| row.parameter(name) as usize;
     let kind = KINDS.get(whole("kind")).map_or("?", |kind| kind.name);

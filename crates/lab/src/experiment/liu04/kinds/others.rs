@@ -1,5 +1,5 @@
-//! What other programs make of the same link, where they are on the PATH: a server of theirs at the far host, and
-//! one file from the near one.
+//! The rates of other programs on the same link, if they are on the PATH: their server runs at the far host, and one
+//! file is copied from the near one.
 
 use super::trial::failed;
 use crate::experiment::liu04::hosts::Site;
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// The programs, in the order of the columns.
 pub(super) const PROGRAMS: [&str; 4] = ["scp", "rsync", "rclone", "aria2c"];
 const PORT: u16 = 8_730;
-/// A server answers by then.
+/// The time within which a server must answer.
 const READY: Duration = Duration::from_secs(5);
-/// A copy that takes so many times as long as that of the best placement does not end.
+/// A copy that takes longer than this multiple of the best placement's time is given up.
 const PATIENCE: u32 = 6;
-/// What ssh is not to ask.
+/// The options that keep ssh from asking.
 const ASKS: [&str; 3] = [
     "StrictHostKeyChecking=no",
     "UserKnownHostsFile=/dev/null",
@@ -29,7 +29,7 @@ const ASKS: [&str; 3] = [
 ];
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Measures all that are there. Why one was left out stands beside the numbers.
+/// Measures all programs that are installed. The row contains why one was left out.
 pub(super) fn measure(
     site: &Site,
     to: usize,
@@ -69,16 +69,16 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// What the programs are told.
+/// The parameters of the programs.
 struct Setup<'a> {
-    /// Where the server puts the file, and what it needs besides.
+    /// The folder into which the server puts the file, with the server's own files.
     folder: &'a Path,
     file: &'a Path,
     at: SocketAddr,
 }
 
 impl Setup<'_> {
-    /// The words of server and client, or why there are none.
+    /// Returns the words of server and client, or why there are none.
     fn commands(&self, program: &str) -> Result<[Vec<String>; 2], String> {
         let found = |name: &str| find(name).ok_or_else(|| format!("{name} is not there"));
         let client = found(program)?;
@@ -144,7 +144,7 @@ impl Setup<'_> {
                 [strings(&server), strings(&[&words[..], &[&url]].concat())]
             }
             _ => {
-                // It only fetches, in parts, which the far host's server must give.
+                // This program only fetches, in parts, which the far host's server must support.
                 let server = found("rclone").map_err(|_| "rclone is not there to serve it")?;
                 let (from, name) = (self.file.parent(), self.file.file_name());
                 let from = from.map(shown).unwrap_or_default();
@@ -161,7 +161,7 @@ impl Setup<'_> {
         Ok(words)
     }
 
-    /// A key for host and user alike.
+    /// Makes one key for host and user.
     fn key(&self, keygen: &str) -> Result<String, String> {
         let key = shown(&self.folder.join("key"));
         let made = Command::new(keygen)
@@ -175,7 +175,7 @@ impl Setup<'_> {
     }
 }
 
-/// How long the client takes.
+/// Returns how long the client takes.
 fn copy(
     mut server: Command,
     mut client: Command,
@@ -209,10 +209,10 @@ fn copy(
     }
 }
 
-/// Ends when it is dropped, with its group: a server of many clients has a process for each.
+/// A process that is ended when this is dropped, with its group: a server of many clients has a process for each.
 struct Running {
     child: Child,
-    /// It has ended by itself, and its number may be another one's.
+    /// Whether it has ended by itself: its number may then belong to another process.
     is_over: bool,
 }
 
@@ -230,7 +230,7 @@ impl Drop for Running {
         if self.is_over {
             return;
         }
-        // Fails if all have ended already.
+        // This fails if all have already ended.
         let _ = net::signals::kill_group(self.child.id());
         let _ = self.child.wait();
     }
@@ -247,7 +247,7 @@ fn inside(site: &Site, words: &[String], host: usize) -> Result<Command, CellErr
     Ok(command)
 }
 
-/// Servers are found where only root looks, too.
+/// Finds a program. Servers may also be in a folder that only root searches.
 fn find(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);

@@ -1,4 +1,4 @@
-//! One cell: all placements one after the other, and then, with nodes that know nothing of them, a copy as a
+//! One cell: all placements one after the other, and then, with new nodes that have no knowledge of them, a copy as a
 //! user makes it.
 //!
 //! ```text
@@ -20,40 +20,40 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Round trips with nobody there, for so long.
+/// Length of the measurement of round trips without load.
 const IDLE: Duration = Duration::from_secs(1);
-/// Nodes tell each other of their links, and whether they are busy.
+/// Time in which nodes inform each other about their links, and whether they are busy.
 const SETTLED: Duration = Duration::from_secs(3);
-/// What a placement has to end in after its time, as a share of that: what is on its way arrives.
+/// The time after its span, as a share of it, in which a placement must end: data under way arrives.
 const DRAINED: f64 = 0.5;
-/// Ways that are probed, for so long each at most.
+/// The longest time of the probes of each path.
 const PROBED: Duration = Duration::from_secs(60);
-/// A copy that takes so many times its time does not end.
+/// A copy that takes longer than this multiple of its time is given up.
 const PATIENCE: u32 = 6;
-/// What a file has at least.
+/// Smallest file.
 const FILE_BYTES_MIN: f64 = 1e6;
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The row's word for what placements failed, and why.
+/// The row's key for the placements that failed, and why.
 pub(super) const PLACEMENT_FAILED: &str = "placement_failed";
 
-/// A cell.
+/// One cell.
 pub(super) struct Trial<'a> {
     pub(super) program: &'a Path,
     pub(super) kind: &'a Kind,
-    /// Links carry so much, and copies last so long.
+    /// The rate of links, and the length of copies.
     pub(super) mbit: f64,
     pub(super) span: Duration,
-    /// What all kernels use.
+    /// The congestion control of all kernels.
     pub(super) congestion: &'a str,
-    /// Other programs are measured, too.
+    /// Whether other programs are measured too.
     pub(super) has_others: bool,
     pub(super) seed: u64,
-    /// Set when nobody waits for it any more.
+    /// Set when the result is no longer needed.
     pub(super) stop: &'a Stop,
 }
 
-/// What one placement had.
+/// The measurements of one placement.
 struct Placed {
     relays: usize,
     stripes: u8,
@@ -63,7 +63,7 @@ struct Placed {
 }
 
 impl Trial<'_> {
-    /// Measures it.
+    /// Measures the cell.
     pub(super) fn measure(&self, row: &mut Row) -> Result<(), CellError> {
         let links = self.kind.links(self.mbit);
         let site = Site::new(links, self.congestion, self.seed)?;
@@ -90,12 +90,12 @@ impl Trial<'_> {
         if self.has_others {
             others::measure(&site, self.kind.to, (&file, bytes), self.span, row)?;
         }
-        // The others had to share the link, too.
+        // The other programs had to share the link too.
         drop(beside);
         self.goes_on()
     }
 
-    /// Ctrl-C reaches the programs that are measured, too: what they have done then is not what they do.
+    /// Fails after Ctrl-C: it also reaches the measured programs, so their results are not valid.
     fn goes_on(&self) -> Result<(), CellError> {
         match self.stop.is_set() {
             true => Err(CellError("interrupted".into())),
@@ -103,7 +103,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The nodes, and who takes a relay's only place.
+    /// Starts the nodes, and the transfer that occupies a relay's only place.
     fn start(&self, site: &Site) -> Result<(Relays, Option<Holding>), CellError> {
         let full = match self.kind.beside {
             Beside::Transfer(relay) => vec![relay],
@@ -157,8 +157,8 @@ impl Trial<'_> {
         Ok(all)
     }
 
-    /// One that has not brought all soon after its time had too little to be the best: what has arrived by then
-    /// is told. The same of one that fails, and why.
+    /// Measures one placement. A placement that does not finish soon after its time is too slow to be the best: its
+    /// result is the data that has arrived by then. The same holds for one that fails, with the reason.
     fn placed(
         &self,
         site: &Site,
@@ -187,7 +187,7 @@ impl Trial<'_> {
         Ok((placed, failed))
     }
 
-    /// As a user does it. The mean round trips over the links while it copies.
+    /// Copies as a user does. Returns the mean round trips over the links during the copy.
     fn copy(
         &self,
         site: &Site,
@@ -207,7 +207,7 @@ impl Trial<'_> {
         let latest = begun + PROBED + self.span * PATIENCE;
         while child.try_wait().map_err(failed)?.is_none() {
             if Instant::now() >= latest || self.stop.is_set() {
-                // It may end just now.
+                // The process may end at this moment.
                 let _ = child.kill();
             }
             sleep(LOOK);
@@ -237,7 +237,7 @@ impl Trial<'_> {
     }
 }
 
-/// What is taken of what `sinew cp` tells, and what it is called.
+/// The values from the output of `sinew cp`, and their names.
 const TOLD: [(&str, &str); 7] = [
     ("rate_bps", "achieved_bps"),
     ("predicted_bps", "predicted_bps"),
@@ -248,8 +248,8 @@ const TOLD: [(&str, &str); 7] = [
     ("attempts", "attempts"),
 ];
 
-/// What the placements come to, beside the copy. Round trips are those of the link where the copy adds the most
-/// to what the best single connections have.
+/// Writes the results of the placements, compared with the copy. Round trips are those of the link to which the copy
+/// adds the most compared with the best single connections.
 fn tell(row: &mut Row, tried: &[Placed], idle: &[f64], copied: &[f64]) {
     let most = |placed: &[&Placed]| -> Option<usize> {
         let each = placed.iter().enumerate();
@@ -282,13 +282,13 @@ struct Holding(Child);
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        // Fails if it has ended already.
+        // This fails if it has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Data and no hole, which would not be sent.
+/// Writes data and no hole, because a hole would not be sent.
 fn write(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     io::copy(&mut io::repeat(7).take(bytes), &mut file)?;

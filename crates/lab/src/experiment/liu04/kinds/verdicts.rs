@@ -1,17 +1,17 @@
-//! What has to be reached, held against what was measured.
+//! The goals, compared with the measurements.
 
 use super::kind::{LONG, LONG_MBIT};
 use super::trial::PLACEMENT_FAILED;
 use super::{name, others};
 use crate::experiment::{Row, Rows, Verdict};
 
-/// How far from the prediction a copy may be.
+/// Largest relative difference of a copy to the prediction.
 const PREDICTED: f64 = 0.25;
-/// What of the best placement it reaches.
+/// The least share of the best placement's rate.
 const BEST: f64 = 0.9;
-/// One connection is enough where it has so much of the best.
+/// One connection is enough if it has this share of the best.
 const ENOUGH: f64 = 0.97;
-/// What more than enough may add to round trips.
+/// How much more connections than needed may add to round trips.
 const ADDED_MS: f64 = 20.0;
 
 pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
@@ -52,7 +52,7 @@ pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
     ]
 }
 
-/// A verdict over cells, which holds if it does in each. What was measured lists all.
+/// Returns a verdict over cells, which holds if it does in each. The text lists all measurements.
 fn each(
     claim: &'static str,
     rows: &[&Row],
@@ -126,7 +126,7 @@ fn is_long(row: &Row) -> bool {
     row.parameter("kind") == LONG as f64
 }
 
-/// What was achieved, over what was predicted, less one.
+/// Returns the ratio of the achieved to the predicted rate, minus one.
 fn off(row: &Row) -> f64 {
     row.value("achieved_bps") / row.value("predicted_bps") - 1.0
 }
@@ -143,7 +143,7 @@ fn is_best(row: &Row) -> bool {
     share(row) >= BEST
 }
 
-/// The best placement of single connections has all that any has.
+/// Returns whether the best placement of single connections has nearly the rate of the best of all.
 fn is_enough(row: &Row) -> bool {
     row.value("one_bps") >= ENOUGH * row.value("best_bps")
 }
@@ -156,7 +156,7 @@ fn mbit(row: &Row, key: &str) -> String {
     }
 }
 
-/// A line for each cell, in Mbit/s and milliseconds.
+/// Returns a line for each cell, in Mbit/s and milliseconds.
 pub(super) fn table(rows: &Rows) -> Vec<Vec<String>> {
     let head = [
         "cell",
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::experiment::Cell;
 
-    /// A cell of a kind, in Mbit/s: predicted, achieved, best, one; and what is added to round trips.
+    /// Returns a cell of a kind, in Mbit/s: predicted, achieved, best, one; and the addition to round trips.
     fn row(kind: usize, rates: [f64; 4], added_ms: f64) -> Row {
         let cell = Cell::at(&[("kind", kind as f64), ("control", 0.0)]);
         let mut row = Row::of(&cell);
@@ -262,10 +262,10 @@ mod tests {
         assert_eq!(all(promised)[..2], [Some(false), Some(true)]);
         let slower = row(1, [40.0, 40.0, 61.0, 9.0], 0.0);
         assert_eq!(all(slower)[..2], [Some(true), Some(false)]);
-        // More connections than are needed, and a queue behind them.
+        // The copy has more connections than needed, and causes a queue.
         let queued = row(0, [19.0, 18.5, 18.9, 18.8], 100.0);
         assert_eq!(all(queued)[2], Some(false));
-        // Where more are needed, they may.
+        // Where more connections are needed, this is allowed.
         let needed = row(1, [60.0, 60.0, 61.0, 9.0], 100.0);
         assert_eq!(all(needed)[2], Some(true));
     }

@@ -7,8 +7,8 @@
 //!   └─▶ └─▶ └─▶ └─▶ └─▶ └─▶      one over each link, none through another
 //!   └─▶─▶─▶─▶─▶─▶──────────      sinew cp, TLS from relay to relay
 //! ```
-//! The same where one link loses more, with stripes; and where no link loses anything and one carries less, so
-//! that capacity limits.
+//! The experiment also measures a chain in which one link loses more, with stripes; and one in which no link loses
+//! anything and one has a lower rate, so that capacity is the limit.
 
 pub(super) mod scavenge;
 mod verdicts;
@@ -26,22 +26,22 @@ pub(super) const REAL: Real = Real;
 
 /// Links of the chain. [Liu04 §V-A]
 const LINKS: usize = 6;
-/// The kernel's congestion controls, by the cells' number.
+/// The kernel's congestion controls, in the order of the cells' numbers.
 const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
-/// What every link is like.
+/// The model of every link.
 const LINK: &str = "rate=20mbit delay=10ms loss=0.5% queue=100";
-/// What the worst one is like where stripes are asked for, and which it is.
+/// The model of the worst link in cells with stripes, and its index.
 const WORST: &str = "rate=20mbit delay=10ms loss=2% queue=100";
 const WORST_AT: usize = 3;
-/// What links are like where capacity limits, and the slowest of them.
+/// The model of links in cells where capacity is the limit, and that of the slowest.
 const LOSSLESS: &str = "rate=20mbit delay=10ms queue=100";
 const NARROW: &str = "rate=8mbit delay=10ms queue=100";
 /// The rate of a link. [Liu04 §V-A]
 const LINK_BPS: u64 = 20_000_000;
-/// Connections in all for stripes: as many as links, and so many more.
+/// Number of connections for stripes in addition to one per link.
 const SPARE: usize = 2;
 const WARM: Duration = Duration::from_secs(3);
-/// Six connections one after the other, each from its slow start.
+/// Time for six connections in a row, each with its slow start.
 const COPY_WARM: Duration = Duration::from_secs(6);
 
 /// The experiment.
@@ -173,18 +173,18 @@ impl Experiment for Real {
     }
 }
 
-/// What the chain's links are like.
+/// The properties of the chain's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Links {
     Alike,
-    /// One loses more: stripes there.
+    /// One link loses more: it gets the stripes.
     OneWorse,
-    /// None loses anything, and one carries less.
+    /// No link loses anything, and one has a lower rate.
     OneNarrow,
 }
 
 impl Links {
-    /// By the cells' number.
+    /// All kinds, in the order of the cells' numbers.
     const ALL: [Links; 3] = [Links::Alike, Links::OneWorse, Links::OneNarrow];
 
     fn words(self) -> [&'static str; LINKS] {
@@ -215,7 +215,7 @@ fn value(rows: &Rows, congestion: usize, links: Links, key: &str) -> f64 {
     rows.value(&coordinates(congestion, links), key)
 }
 
-/// The optimal stripes for links of these rates, and what they carry.
+/// Returns the optimal stripes for links with these rates, and their total rate.
 fn stripes(alone: &[f64]) -> ([u8; LINKS], f64) {
     let rates = Rates::new(LINKS, |i, j| {
         let slowest = alone[i..j].iter().copied().fold(f64::INFINITY, f64::min);

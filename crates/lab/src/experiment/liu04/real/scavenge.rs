@@ -1,5 +1,5 @@
-//! What a copy does to calls that share its only link: one that scavenges, one that does not, and what
-//! the first leaves unused.
+//! The effect of a copy on calls that share its only link: one copy that scavenges, one that does not, and the capacity
+//! that the first leaves unused.
 //!
 //! ```text
 //!   a ═══ 2, 20 or 200 Mbit/s, 10 ms, a queue of 240 ms ═══ b      5 calls there and back; pings; sinew cp ─▶
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub(in super::super) const SCAVENGE: Scavenge = Scavenge;
 
-/// What the link carries.
+/// The rates of the link.
 const RATES: [f64; 3] = [2.0, 20.0, 200.0];
 /// A queue as long as those of many access links: 240 ms of full packets.
 const QUEUE_PKTS_PER_MBIT: f64 = 20.0;
-/// What the kernels use.
+/// The congestion control of the kernels.
 const CONGESTION: &str = "cubic";
 const CALLS: u32 = 5;
-/// What a copy has to find its rate.
+/// The time for a copy to reach its rate.
 const WARM: Duration = Duration::from_secs(5);
-/// What a copy carries beside its payload: segments of 1448 bytes in packets of 1500, and TLS.
+/// The share of payload in a copy's traffic: segments of 1448 bytes in packets of 1500, and TLS.
 const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
-/// What calls and pings may lose, and what a copy has to use.
+/// The largest losses of calls and pings, and the least use by a copy.
 const MOS: f64 = 0.02;
 const PING_MS: f64 = 15.0;
 const SHARE: f64 = 0.85;
 const ALONE: f64 = 0.9;
 
-/// Who is on the link.
+/// The traffic on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Calls,
@@ -164,18 +164,18 @@ impl Experiment for Scavenge {
     }
 }
 
-/// The link, in the emulator's words.
+/// Returns the link in the emulator's words.
 fn link(mbit: f64) -> String {
     let queue = (mbit * QUEUE_PKTS_PER_MBIT).round();
     format!("rate={mbit}mbit delay=10ms queue={queue}")
 }
 
-/// Somebody who answers calls, until this is dropped.
+/// A process that answers calls, until this is dropped.
 struct Answering(Child);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        // Fails if it has ended already.
+        // This fails if it has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -190,7 +190,7 @@ fn row_of_calls(relays: &Relays, size: Size, row: &mut Row) -> Result<(), CellEr
         &calls,
         "--seconds",
         &seconds,
-        // Reports on the way are JSON, too.
+        // Intermediate reports are JSON too.
         "--every",
         "0",
         "--json",
@@ -271,7 +271,7 @@ fn verdicts(rows: &Rows) -> Vec<Verdict> {
     ]
 }
 
-/// What was measured at one rate of the link.
+/// The measurements at one rate of the link.
 struct At<'a> {
     rows: &'a Rows,
     mbit: f64,
@@ -289,7 +289,7 @@ impl At<'_> {
     }
 }
 
-/// A verdict over the rates, which holds if it does at each.
+/// Returns a verdict over the rates, which holds if it does at each.
 fn each(rows: &Rows, claim: &'static str, judge: impl Fn(&At<'_>) -> (bool, String)) -> Verdict {
     let judged = RATES.map(|mbit| {
         let (holds, text) = judge(&At { rows, mbit });
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use base::impair::Model;
 
-    /// At each rate: what is called so with this load is so much.
+    /// Returns rows in which the four measures have these values at each rate.
     fn rows(with: [f64; 4]) -> Rows {
         let [mos, ping_ms, copy_share, alone_share] = with;
         let cell = |mbit: f64, load: Load| {
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(holds([0.021, 14.9, 0.851, 0.901]), [no, yes, yes, yes]);
         assert_eq!(holds([0.019, 15.1, 0.851, 0.901]), [yes, no, yes, yes]);
         assert_eq!(holds([0.019, 14.9, 0.849, 0.899]), [yes, yes, no, no]);
-        // At one of them.
+        // At one of the rates.
         let mut some = rows([0.019, 14.9, 0.851, 0.901]);
         let slow = some.0.iter_mut().find(|row| {
             row.parameter("mbit") == 2.0

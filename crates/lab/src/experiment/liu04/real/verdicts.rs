@@ -1,14 +1,14 @@
-//! The goals for real relays, held against what was measured.
+//! The goals for real relays, compared with the measurements.
 
 use super::{CONGESTION, Links, value};
 use crate::experiment::{Rows, Verdict};
 
-/// What all relays together have to gain over one connection. The model has 6·√6 = 14.7, before the links'
-/// capacity limits anything [Liu04 §III-A].
+/// The least gain of all relays together over one connection. The model gives 6·√6 = 14.7, before the links' capacity
+/// limits anything [Liu04 §III-A].
 const GAIN: f64 = 8.0;
-/// The share of the slowest segment's own rate that is reached.
+/// The least share of the slowest segment's own rate.
 const SHARE: f64 = 0.9;
-/// How far a prediction may be off.
+/// Largest relative error of a prediction.
 const PREDICTED: f64 = 0.2;
 const STRIPED: f64 = 0.15;
 
@@ -70,7 +70,7 @@ pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
     ]
 }
 
-/// Where nothing is lost and one link carries less.
+/// Judges the cells in which nothing is lost and one link has a lower rate.
 fn capacity(rows: &Rows) -> Verdict {
     let of = |kind: usize, key: &str| value(rows, kind, Links::OneNarrow, key);
     let mut holds = true;

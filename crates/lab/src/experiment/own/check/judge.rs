@@ -1,4 +1,4 @@
-//! How checks come out in rows: what holds, how near it is to the bar, and the numbers for a reader.
+//! The results of checks in rows: whether they hold, how near the limit is, and the numbers for a reader.
 
 use super::super::expression::Expression;
 use super::super::spread_of;
@@ -6,25 +6,25 @@ use super::{Check, Relation};
 use crate::experiment::Row;
 use std::collections::BTreeMap;
 
-/// Student's t, both sides at 95 %, of runs less one: by so many standard errors equals differ with a chance of one in
-/// twenty. From the last on, by two.
+/// Student's t, two-sided at 95 %, by the number of runs minus one: equal values differ by this many standard errors
+/// with a probability of one in twenty. Beyond the last entry the value is two.
 const ERRORS: [f64; 29] = [
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
     2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05,
 ];
 
-/// Standard errors that a difference of so many runs must have.
+/// Returns the number of standard errors that a difference must have with this many runs.
 fn errors(runs: u32) -> f64 {
     let degree = runs.max(2) as usize - 2;
     ERRORS.get(degree).copied().unwrap_or(2.0)
 }
 
-/// How a claim came out in some rows.
+/// The result of a claim in some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct Judgement {
     pub(in super::super) holds: bool,
     pub(in super::super) measured: String,
-    /// Where it does not hold, if that is not everywhere.
+    /// The labels of the parts in which it does not hold, if there is more than one part.
     pub(in super::super) missed: Vec<String>,
 }
 
@@ -32,13 +32,13 @@ pub(in super::super) struct Judgement {
 struct Part {
     label: String,
     holds: bool,
-    /// How far from not holding, as a share: below zero it does not.
+    /// The distance from not holding, as a share: if it is negative, the part does not hold.
     margin: f64,
     text: String,
 }
 
 impl Check {
-    /// How it comes out in rows that have so many runs each; of no rows it does not hold.
+    /// Judges the check in rows with this many runs each; without rows it does not hold.
     pub(in super::super) fn judge(&self, rows: &[&Row], runs: u32) -> Judgement {
         let errors = errors(runs);
         let parts: Vec<Part> = match self.over() {
@@ -98,7 +98,7 @@ impl Check {
             let scale = a.abs().max(b.abs()).max(1e-9);
             let share = match over > 0.0 || (over == 0.0 && !is_strict) {
                 true => over / scale,
-                // Also of what is no number, and of equals where more is wanted.
+                // This includes values that are not numbers, and equal values where a difference is required.
                 false if over.is_nan() => f64::NEG_INFINITY,
                 false => (over / scale).min(-f64::MIN_POSITIVE),
             };
@@ -146,7 +146,7 @@ impl Check {
     }
 }
 
-/// Whether points rise, or fall: in all, and without a step back.
+/// Judges whether points rise or fall: from the first to the last, and without a step back.
 fn trend(points: &[(f64, f64, f64)], rises: bool, errors: f64) -> (f64, String) {
     let sign = if rises { 1.0 } else { -1.0 };
     let step =
@@ -174,7 +174,7 @@ fn trend(points: &[(f64, f64, f64)], rises: bool, errors: f64) -> (f64, String) 
     (margin, text)
 }
 
-/// Whether points stay near their mean.
+/// Judges whether points stay near their mean.
 fn steady(points: &[(f64, f64, f64)], within_pct: f64) -> (f64, String) {
     let values = || points.iter().map(|point| point.1);
     let mean = values().sum::<f64>() / points.len() as f64;
@@ -198,7 +198,7 @@ fn steady(points: &[(f64, f64, f64)], within_pct: f64) -> (f64, String) {
     }
 }
 
-/// Where a difference first changes its sign, by a straight line between points; a touch is no change.
+/// Finds where a difference first changes its sign, by a straight line between points; touching zero is no change.
 fn crossing(apart: &[(f64, f64)], over: &str, from: f64, to: f64) -> (f64, String) {
     let mut before: Option<(f64, f64)> = None;
     let mut at = None;
@@ -219,7 +219,7 @@ fn crossing(apart: &[(f64, f64)], over: &str, from: f64, to: f64) -> (f64, Strin
     (room / (to - from).max(1e-9), text)
 }
 
-/// Rows that differ in nothing but one coordinate, in its order; each group with a label.
+/// Returns the groups of rows that differ only in one coordinate, in its order; each group with a label.
 fn groups<'r>(rows: &[&'r Row], over: &str) -> Vec<(String, Vec<&'r Row>)> {
     let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -238,19 +238,19 @@ fn groups<'r>(rows: &[&'r Row], over: &str) -> Vec<(String, Vec<&'r Row>)> {
     groups.into_iter().collect()
 }
 
-/// What an expression is in a row: names are those of measures, then of coordinates.
+/// Returns the value of an expression in a row: names are those of measures, then of coordinates.
 fn value(of: &Expression, row: &Row) -> f64 {
     let known = |name: &str| Ok::<f64, ()>(row.known(name).unwrap_or_else(|| row.parameter(name)));
     of.value(known).unwrap_or(f64::NAN)
 }
 
-/// The standard error of a measure; zero of numbers and sums.
+/// Returns the standard error of a measure; zero for numbers and sums.
 fn error(of: &Expression, row: &Row) -> f64 {
     let error = of.name().map(|name| row.value(&spread_of(name)));
     error.filter(|error| error.is_finite()).unwrap_or(0.0)
 }
 
-/// Four digits that mean something.
+/// Formats a value with four significant digits.
 pub(in super::super) fn shown(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::experiment::Cell;
 
-    /// Rows over `x` with `a`, its error and `b`; all in a group `g=1`.
+    /// Returns rows over `x` with `a`, its error and `b`; all in a group `g=1`.
     fn rows(points: &[(f64, f64, f64, f64)]) -> Vec<Row> {
         let row = |&(x, a, error, b): &(f64, f64, f64, f64)| {
             let mut row = Row::of(&Cell::at(&[("x", x)]));

@@ -1,4 +1,4 @@
-//! What is claimed and drawn of the measures: `[[experiment.claim]]` and `[[experiment.figure]]`.
+//! The claims about the measures, and their figures: `[[experiment.claim]]` and `[[experiment.figure]]`.
 
 use super::super::check::Check;
 use super::super::figure::Figure;
@@ -9,11 +9,11 @@ use crate::scenario::Mistake;
 use crate::scenario::table::{self, Table};
 use tools::spelling::nearest;
 
-/// What checks and figures may name.
+/// The names that checks and figures may use.
 pub(super) struct Known {
     pub(super) coordinates: Vec<&'static str>,
     pub(super) measures: Vec<&'static str>,
-    /// Measures that are means of runs.
+    /// Measures that are means over runs.
     pub(super) means: Vec<&'static str>,
     /// Coordinates whose values are numbers.
     pub(super) numeric: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// That a name is one of a measure, or of a coordinate with numbers.
+    /// Checks that a name is one of a measure, or of a coordinate with numbers.
     fn number(&self, name: &str) -> Result<(), String> {
         let known = [self.measures.as_slice(), &self.numeric].concat();
         one_of("measure or coordinate of numbers", name, &known)
@@ -38,7 +38,7 @@ fn one_of(what: &str, name: &str, known: &[&str]) -> Result<(), String> {
     })
 }
 
-/// The claims.
+/// Reads the claims.
 pub(super) fn claims(
     table: &Table<'_>,
     id: &'static str,
@@ -125,7 +125,7 @@ pub(super) fn claims(
     Ok(claims)
 }
 
-/// Which rows a claim is about.
+/// Reads which rows a claim concerns.
 fn conditions(
     table: &Table<'_>,
     known: &Known,
@@ -158,7 +158,7 @@ fn conditions(
     Ok(conditions)
 }
 
-/// The figures; without any, all measures over the first coordinate of numbers.
+/// Reads the figures; without any, there is one of all measures over the first numeric coordinate.
 pub(super) fn figures(table: &Table<'_>, known: &Known) -> Result<Vec<Figure>, Mistake> {
     const KEYS: [&str; 6] = ["title", "x", "y", "by", "x_label", "y_label"];
     let Some(value) = table.optional("figure") else {

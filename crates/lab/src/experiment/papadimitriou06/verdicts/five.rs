@@ -19,12 +19,12 @@ fn index(table: &Table<'_>, t: Transport, calls: f64, threshold: u64) -> f64 {
     share(table, t, calls, "index", threshold)
 }
 
-/// Index at the last threshold less that at the first.
+/// Returns the index at the last threshold minus that at the first.
 fn range(table: &Table<'_>, t: Transport, calls: f64) -> f64 {
     index(table, t, calls, 400) - index(table, t, calls, 100)
 }
 
-/// "Vegas 0.91, 0.95, 0.97" at 100, 200 and 400 ms.
+/// Formats "Vegas 0.91, 0.95, 0.97" at 100, 200 and 400 ms.
 fn told(table: &Table<'_>, of: &[Transport], calls: f64, what: &str) -> String {
     let each = of.iter().map(|t| {
         let [a, b, c] = [100, 200, 400].map(|ms| share(table, *t, calls, what, ms));

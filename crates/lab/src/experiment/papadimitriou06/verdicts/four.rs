@@ -12,14 +12,14 @@ const PAPER: [Transport; 4] = Transport::PAPER;
 const TCPS: [Transport; 3] = Transport::TCPS;
 const GOODPUT: &str = "goodput_kbps";
 const INDEX: &str = "index_300";
-/// What errors of 5 % take from an index by themselves, and a little.
+/// The reduction of an index by errors of 5 % alone, with a small margin.
 const MINOR: f64 = 0.06;
 
 fn at(table: &Table<'_>, t: Transport, calls: f64, errors: f64, name: &str) -> f64 {
     table.mean(t, point(calls, LIGHT).errors(errors), name)
 }
 
-/// "Vegas 0.91 to 0.88": without errors, and with 5 %.
+/// Formats "Vegas 0.91 to 0.88": without errors, and with 5 %.
 fn ends(table: &Table<'_>, of: &[Transport], calls: f64, name: &str, digits: usize) -> String {
     let each = of.iter().map(|t| {
         let [clean, bad] = [0.0, 5.0].map(|errors| at(table, *t, calls, errors, name));
@@ -28,18 +28,18 @@ fn ends(table: &Table<'_>, of: &[Transport], calls: f64, name: &str, digits: usi
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What is left of the goodput at 5 %.
+/// Returns the remaining share of the goodput at 5 %.
 fn left(table: &Table<'_>, t: Transport, calls: f64) -> f64 {
     at(table, t, calls, 5.0, GOODPUT) / at(table, t, calls, 0.0, GOODPUT)
 }
 
-/// What 5 % takes from the index.
+/// Returns the reduction of the index by 5 %.
 fn fall(table: &Table<'_>, t: Transport, calls: f64) -> f64 {
     at(table, t, calls, 0.0, INDEX) - at(table, t, calls, 5.0, INDEX)
 }
 
-/// Why Vegas is slow beside FTP without errors. It wants at most three segments of its own in
-/// queues, so a queue that others fill is the round trip that it has them in.
+/// Explains why Vegas is slow in competition with FTP without errors. It allows at most three segments of its own in
+/// queues, so a queue that others fill becomes the round trip in which it has them.
 fn vegas_beside_ftp(table: &Table<'_>) -> String {
     let at = |t, name: &str| at(table, t, 80.0, 0.0, name);
     let queue_ms = at(Udp, "delay_p50_ms") - 1e3 * FIGURE_1.propagation().as_secs_f64();
@@ -56,7 +56,7 @@ fn vegas_beside_ftp(table: &Table<'_>) -> String {
     )
 }
 
-/// Why errors do not degrade what 120 calls hear.
+/// Explains why errors do not degrade the quality of 120 calls.
 fn full_at_120(table: &Table<'_>) -> String {
     let of = |name: &'static str, digits| ends(table, &TCPS, 120.0, name, digits);
     format!(

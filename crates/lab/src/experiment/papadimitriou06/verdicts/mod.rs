@@ -1,4 +1,4 @@
-//! Verdicts on the claims, by scenario. What a claim's words mean is fixed in the list of claims.
+//! Verdicts on the claims, by scenario. The list of claims defines the meaning of a claim's words.
 
 pub(super) mod five;
 pub(super) mod four;
@@ -7,9 +7,9 @@ pub(super) mod partial;
 pub(super) mod three;
 pub(super) mod two;
 
-/// What "clearly" means of a share.
+/// The meaning of "clearly" for a share.
 const CLEARLY: f64 = 0.02;
-/// What it means of a goodput, as a ratio.
+/// The meaning of "clearly" for a goodput, as a ratio.
 const CLEARLY_RATIO: f64 = 1.02;
 /// Increased contention, in calls.
 const CONTENTION: [f64; 2] = [80.0, 120.0];

@@ -182,7 +182,7 @@ fn setup_voice() -> Verdict {
 
 fn setup_errors(size: Size) -> Verdict {
     let errors_pct: Vec<f64> = everywhere(size).iter().map(|point| point.errors).collect();
-    // Of all points, if they are alike.
+    // The common value of all points, if they are equal.
     let errors = match stats::most(&errors_pct) == stats::least(&errors_pct) {
         true => stats::most(&errors_pct) / 100.0,
         false => f64::NAN,
@@ -195,8 +195,8 @@ fn setup_errors(size: Size) -> Verdict {
         .note("between R3 and the sinks of voice; queues are drop-tail")
 }
 
-/// The largest relative difference of goodput between rounds, where it is, and that of what was
-/// written there.
+/// Returns the largest relative difference of goodput between rounds, its point, and the difference of the written
+/// amounts there.
 fn spread(table: &Table<'_>, points: &[Point]) -> (f64, Point, f64) {
     let between = |transport, point, name| {
         let values = table.values(transport, point, name);
@@ -206,7 +206,7 @@ fn spread(table: &Table<'_>, points: &[Point]) -> (f64, Point, f64) {
     for point in points {
         for transport in PAPER {
             let spread = between(transport, *point, "goodput_kbps");
-            // What was not measured is the worst.
+            // A value that was not measured counts as the worst.
             if spread.is_nan() || spread > worst.0 {
                 worst = (spread, *point, between(transport, *point, "written_kbps"));
             }

@@ -1,4 +1,4 @@
-//! The partially reliable class beside Real and UDP, over many seeds. [Papadimitriou06 §6]
+//! The partially reliable class compared with Real and UDP, over many seeds. [Papadimitriou06 §6]
 
 use crate::experiment::papadimitriou06::figures::chart;
 use crate::experiment::papadimitriou06::scenario::{LIGHT, Point, Scenario, point};
@@ -13,12 +13,12 @@ const INDEX: &str = "index_300";
 const WITHIN: &str = "within_150ms";
 const FTP: &str = "ftp_goodput_kbps";
 const COMPARED: [Transport; 3] = [Real, Udp, Partial];
-/// How far its index may fall below the others'.
+/// How far its index may be below the others'.
 const MARGIN: f64 = 0.01;
-/// How much of what FTP has beside Real it has to leave.
+/// The least share of FTP's goodput in competition with Real that it must leave.
 const FTP_SHARE: f64 = 0.9;
 
-/// The place where it falls farthest behind the better of the two others, and by how much.
+/// Returns the point at which it is farthest behind the better of the two others, and by how much.
 fn farthest(table: &Table<'_>, points: &[Point]) -> (Point, f64) {
     let behind = |p: &Point| {
         let of = |t| table.mean(t, *p, INDEX);
@@ -52,7 +52,7 @@ fn timely(table: &Table<'_>, claim: &'static str, points: &[Point]) -> Verdict {
     )
 }
 
-/// All of it.
+/// Returns all verdicts.
 pub(in crate::experiment::papadimitriou06) fn all(table: &Table<'_>, size: Size) -> Vec<Verdict> {
     let (one, four) = (Scenario::One.points(size), Scenario::Four.points(size));
     let ratio = |p: &Point| table.mean(Partial, *p, FTP) / table.mean(Real, *p, FTP);
@@ -83,7 +83,7 @@ pub(in crate::experiment::papadimitriou06) fn all(table: &Table<'_>, size: Size)
     ]
 }
 
-/// What is drawn beside the first scenario's index.
+/// Returns the charts in addition to the first scenario's index.
 pub(in crate::experiment::papadimitriou06) fn charts(table: &Table<'_>, size: Size) -> Vec<Chart> {
     let over_errors = |calls: f64, name: &'static str| {
         let line = |t: &Transport| {

@@ -1,9 +1,9 @@
-//! Scenario 3: what voice does to FTP. [Papadimitriou06 §5.3]
+//! Scenario 3: the effect of voice on FTP. [Papadimitriou06 §5.3]
 //!
-//! The capacity of the link that voice and FTP share is not in the paper's text, and decides what one
-//! can do to the other. So each claim is judged at every capacity of a sweep and holds if it does at
-//! more than half of them. The figure is drawn where most of its claims hold, which is where the
-//! paper's shape appears, if anywhere; that chooses the drawing and no verdict.
+//! The paper's text does not give the capacity of the link that voice and FTP share, which determines their effect on
+//! each other. So each claim is judged at every capacity of a sweep and holds if it does at more than half of them. The
+//! figure shows the capacity at which most of its claims hold, where the paper's shape appears, if anywhere; this
+//! choice affects the drawing and no verdict.
 
 use super::{CLEARLY, CONTENTION};
 use crate::experiment::papadimitriou06::scenario::{HEAVY, LIGHT, Point, Scenario, point};
@@ -19,7 +19,7 @@ const FTP: &str = "ftp_goodput_kbps";
 const PAPER: [Transport; 4] = Transport::PAPER;
 const TCPS: [Transport; 3] = Transport::TCPS;
 
-/// Where in the sweep: beside so much FTP, over a second link of so many Mbit/s.
+/// A point of the sweep: the number of FTP flows, and the rate of the second link in Mbit/s.
 #[derive(Clone, Copy)]
 struct Place {
     ftp: f64,
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// The claims at each capacity.
+/// Judges the claims at each capacity.
 fn sweep(table: &Table<'_>, size: Size, ftp: f64) -> [(f64, Vec<Verdict>); SECOND_MBPS.len()] {
     SECOND_MBPS.map(|mbps| (mbps, both(table, size, Place { ftp, mbps })))
 }
@@ -45,8 +45,7 @@ fn holding(verdicts: &[Verdict]) -> usize {
     verdicts.iter().filter(|v| v.holds == Some(true)).count()
 }
 
-/// The capacity at which most claims hold; among equal ones the largest, which is that of the other
-/// scenarios.
+/// Returns the capacity at which most claims hold; among equal ones the largest, which is that of the other scenarios.
 pub(in crate::experiment::papadimitriou06) fn shape(
     table: &Table<'_>,
     size: Size,
@@ -57,7 +56,7 @@ pub(in crate::experiment::papadimitriou06) fn shape(
     best.map_or(f64::NAN, |(mbps, _)| *mbps)
 }
 
-/// The claims over the sweep.
+/// Judges the claims over the sweep.
 fn over_all(table: &Table<'_>, size: Size, ftp: f64) -> Vec<Verdict> {
     let sweep = sweep(table, size, ftp);
     let drawn = shape(table, size, ftp);
@@ -97,7 +96,7 @@ fn over_all(table: &Table<'_>, size: Size, ftp: f64) -> Vec<Verdict> {
     judged.collect()
 }
 
-/// The claims that both figures have, at one capacity.
+/// Judges the claims that both figures have, at one capacity.
 fn both(table: &Table<'_>, size: Size, place: Place) -> Vec<Verdict> {
     let goodput = |t: Transport, p: Point| table.mean(t, p, FTP);
     let worst = place

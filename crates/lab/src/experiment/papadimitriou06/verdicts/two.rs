@@ -9,7 +9,7 @@ use Transport::{Real, Udp, Vegas, Westwood};
 
 const SIZES: [f64; 3] = [160.0, 300.0, 500.0];
 
-/// The points of one packet size.
+/// Returns the points of one packet size.
 fn of(size: Size, bytes: f64) -> Vec<Point> {
     let calls = Scenario::Two.calls(size).iter();
     calls
@@ -17,18 +17,18 @@ fn of(size: Size, bytes: f64) -> Vec<Point> {
         .collect()
 }
 
-/// A value at the three sizes, mean over calls.
+/// Returns a value at the three sizes, as the mean over calls.
 fn three(table: &Table<'_>, size: Size, transport: Transport, name: &str) -> [f64; 3] {
     SIZES.map(|bytes| table.over(transport, &of(size, bytes), name))
 }
 
-/// What arrived of what was written, at one number of calls.
+/// Returns the share of the written amount that arrived, at one number of calls.
 fn delivered(table: &Table<'_>, transport: Transport, calls: f64, bytes: f64) -> f64 {
     let of = |name: &str| table.mean(transport, point(calls, LIGHT).bytes(bytes), name);
     of("goodput_kbps") / of("written_kbps")
 }
 
-/// What the first bottleneck carries of speech at the three sizes.
+/// Describes the rate of speech at the first bottleneck for the three sizes.
 fn carried() -> String {
     let [a, b, c] = SIZES.map(|bytes| FIGURE_1.speech_kbps(bytes));
     format!(
@@ -41,7 +41,7 @@ fn told(transport: Transport, values: [f64; 3], digits: usize) -> String {
     format!("{} at 160, 300, 500 bytes: {a}, {b}, {c}", transport.name())
 }
 
-/// "Slight gains in goodput".
+/// Judges "Slight gains in goodput".
 fn slight(table: &Table<'_>, size: Size, claim: &'static str, transport: Transport) -> Verdict {
     let [small, _, large] = three(table, size, transport, "goodput_kbps");
     let gain = large / small;
@@ -58,7 +58,7 @@ fn slight(table: &Table<'_>, size: Size, claim: &'static str, transport: Transpo
     .note("longer packets carry fewer headers")
 }
 
-/// "Long segments degrade voice quality".
+/// Judges "Long segments degrade voice quality".
 fn degrades(table: &Table<'_>, size: Size, claim: &'static str, transport: Transport) -> Verdict {
     let values = three(table, size, transport, "index_300");
     let worse = values[0] - values[2] >= CLEARLY;

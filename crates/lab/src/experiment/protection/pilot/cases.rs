@@ -1,14 +1,14 @@
-//! What the pilot is put through: paths that change, hours of steady losses, and cells whose misses are predicted.
+//! The cases of the pilot: paths that change, hours of steady losses, and cells whose misses are predicted.
 
 use super::{BEGINNING_S, HOUR_S, STEP_END_S, STEP_S};
 use crate::experiment::{Cell, CellError, Size};
 
-/// What a cell is about.
+/// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// The path becomes this one.
+    /// The path changes to this one.
     Step(&'static str),
-    /// The same, and the plan has nothing to add: it is at its limit before.
+    /// The same, but the plan cannot add anything: it is at its limit before.
     StepAtLimit(&'static str),
     Hour,
     Steady,

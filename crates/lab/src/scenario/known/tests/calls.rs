@@ -1,9 +1,9 @@
-//! What calls would miss, under which protection, and what would help them.
+//! What calls would miss under which protection, and what would help them.
 
 use super::*;
 use base::Duration;
 
-/// A link that is too long for requests, and nodes beside it.
+/// A link that is too long for requests, and neighbouring nodes.
 const ATLANTIC: &str = r#"
 [scenario]
 name = "atlantic"
@@ -64,10 +64,10 @@ fn an_edit_changes_the_protection_and_what_calls_miss() {
     assert!((4.9..5.1).contains(&missed_pct(&requests.after)), "{text}");
     let (_, auto) = pair("ams-nyc protect=auto");
     assert_eq!(auto.before, auto.after);
-    // One direction alone: the other one has what it had.
+    // Only one direction changes: the other one stays the same.
     let (_, back) = pair("nyc>ams protect=off");
     assert_eq!(missed_pct(&back.before), missed_pct(&back.after));
-    // On a short link requests do, and routing takes a link without them for dearer.
+    // On a short link requests are enough, and routing assigns a higher cost to a link without them.
     let (text, short) = pair("ams-nyc delay=10ms, ams-nyc protect=off delay=10ms");
     let cost = |choice: &Option<Choice>| choice.as_ref().unwrap().chosen[0].expected_latency_ms;
     let (_, asks) = pair("ams-nyc delay=10ms protect=requests");
@@ -99,16 +99,16 @@ fn a_further_node_helps_where_requests_are_all_there_is() {
     let half = half.unwrap();
     assert_eq!(half.path, ["ams", "?", "nyc"]);
     assert_eq!((half.latency_ms, half.links.len()), (60.0, 2));
-    // Half of the way loses about half.
+    // A link over half of the distance loses about half.
     assert!((2.4..2.7).contains(&half.links[0].loss_pct), "{text}");
     assert!(text.contains("a node half way on ams-nyc"), "{text}");
-    // Tables fit a terminal; what follows them is wrapped.
+    // Tables fit a terminal; the text after them is wrapped.
     let words = ["today", "link", "note"];
     let mut table = text
         .lines()
         .filter(|line| !words.iter().any(|word| line.starts_with(word)));
     assert!(table.all(|line| line.chars().count() <= 80), "{text}");
-    // A city in which a node stands is no city: the node is meant.
+    // A city in which a node stands is not listed as a city: the node is listed.
     assert!(advice.candidates.iter().all(|c| c.name != "dublin"));
 }
 
@@ -120,7 +120,7 @@ fn links_that_do_not_exist_are_estimated_from_what_is_known() {
     assert_eq!(advice.today.missed_pct, 0.0);
     assert!(advice.candidates.is_empty(), "nothing is missed: {advice}");
     assert!(advice.to_string().contains("no further node helps"));
-    // By way of ams nothing is in time; a link of its own is as long as the map says.
+    // Over ams nothing arrives in time; a direct link has the length on the map.
     let advice = advise(&view, "dub", "nyc", Duration::from_millis(60)).unwrap();
     assert_eq!(advice.today.missed_pct, 100.0);
     let best = &advice.candidates[0];

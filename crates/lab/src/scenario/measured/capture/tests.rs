@@ -1,4 +1,4 @@
-//! Captures as tcpdump and Wireshark write them, whole, cut and damaged.
+//! Captures in the forms of tcpdump and Wireshark: complete, truncated and damaged.
 
 use super::*;
 use etherparse::PacketBuilder;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
 
-/// A packet of IP, and when it was seen, in microseconds.
+/// A packet of IP, and its time in microseconds.
 type Packet = (u32, Vec<u8>);
 
 fn written(builder: PacketBuilderIp, payload: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ fn rtp(us: u32, number: u16) -> Packet {
     (us, bytes)
 }
 
-/// As tcpdump writes it, with raw IP, or with the head of Ethernet.
+/// Writes a file as tcpdump does, with raw IP, or with the header of Ethernet.
 fn pcap(packets: &[Packet], is_ethernet: bool) -> Vec<u8> {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0]);
@@ -58,7 +58,7 @@ fn pcap(packets: &[Packet], is_ethernet: bool) -> Vec<u8> {
     file
 }
 
-/// As Wireshark writes it: a section, an interface of raw IP, a block for each packet.
+/// Writes a file as Wireshark does: a section, an interface of raw IP, a block for each packet.
 fn pcapng(packets: &[Packet]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let len = (12 + body.len()) as u32;
@@ -85,7 +85,7 @@ fn pcapng(packets: &[Packet]) -> Vec<u8> {
     file
 }
 
-/// Twelve requests, 20 ms apart, the fifth without an answer; the others after 30 ms.
+/// Returns twelve requests, 20 ms apart; the fifth has no answer, the others have one after 30 ms.
 fn ping() -> Vec<Packet> {
     let mut packets: Vec<Packet> = (0..12)
         .flat_map(|n| {
@@ -126,7 +126,7 @@ fn a_ping_has_delays_and_what_was_not_answered() {
 #[test]
 fn a_capture_that_was_cut_gives_what_it_has() {
     let file = pcap(&ping(), false);
-    // The last request was answered behind the cut, so nothing is said of it.
+    // The last request was answered after the cut, so it is left out.
     assert_eq!(samples(&file[..file.len() - 7]).unwrap().len(), 11);
 }
 
@@ -136,10 +136,10 @@ fn a_stream_has_gaps_also_where_its_numbers_begin_again() {
         .filter(|n| n % 50 != 7)
         .map(|n| n.wrapping_sub(150));
     let packets: Vec<Packet> = numbers.map(|n| rtp(u32::from(n) * 20, n)).collect();
-    // One that comes twice says nothing new; one that comes late was not lost.
+    // A packet that arrives twice adds nothing; one that arrives late was not lost.
     let mut packets = [packets.as_slice(), &packets[200..202]].concat();
     packets.push(rtp(7_000_000, 57_u16.wrapping_sub(150)));
-    // Another beginning is no gap.
+    // A restart is no gap.
     packets.extend((0..50_u16).map(|n| rtp(7_100_000 + u32::from(n) * 20, n + 30_000)));
     let samples = samples(&pcap(&packets, false)).unwrap();
     let sum = |of: fn(&Sample) -> u32| samples.iter().map(of).sum::<u32>();
@@ -148,7 +148,7 @@ fn a_stream_has_gaps_also_where_its_numbers_begin_again() {
 
 #[test]
 fn an_outage_of_a_stream_is_lost_while_it_lasts() {
-    // 50 packets a second for a minute; nothing comes between 20 and 30 s.
+    // There are 50 packets a second for a minute; nothing arrives between 20 and 30 s.
     let numbers = (0..3_000_u16).filter(|n| !(1_000..1_500).contains(n));
     let packets: Vec<Packet> = numbers.map(|n| rtp(u32::from(n) * 20_000, n)).collect();
     let samples = samples(&pcap(&packets, false)).unwrap();

@@ -1,4 +1,4 @@
-//! What packets of speech say, and what is heard of them.
+//! The payloads of speech packets, as sent and as received.
 
 use crate::scenario::PACKET_BYTES_MIN;
 use voice::frames::FRAME_SAMPLES;
@@ -6,12 +6,13 @@ use voice::frames::FRAME_SAMPLES;
 /// The payload of a packet of speech.
 pub(super) type Frame = [u8; FRAME_SAMPLES];
 
-/// What a judged packet says: the speech begins again at its end.
+/// Returns the payload of a judged packet: after its end the speech begins again.
 pub(super) fn said(speech: &[Frame], place: u32) -> Option<&Frame> {
     speech.get((place as usize).checked_rem(speech.len())?)
 }
 
-/// What is heard of a packet of speech, if it is not what was said. In place of the stamp is what was said.
+/// Returns the received payload of a speech packet, if it differs from the sent one. The stamp is replaced by the sent
+/// bytes.
 pub(super) fn differing(packet: &[u8], said: &Frame) -> Option<Frame> {
     let heard: &Frame = packet.try_into().ok()?;
     let behind = PACKET_BYTES_MIN..;
@@ -37,7 +38,7 @@ mod tests {
         packet[100] = 8;
         let heard = differing(&packet, &said).unwrap();
         assert_eq!((heard[0], heard[99], heard[100]), (7, 7, 8));
-        // Not a packet of speech.
+        // A packet of another length is not speech.
         assert_eq!(differing(&packet[..80], &said), None);
     }
 }

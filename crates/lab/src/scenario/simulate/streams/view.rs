@@ -1,4 +1,4 @@
-//! What has become of the traffic, for who asks: packet by packet, flow by flow, at any moment.
+//! The results of the traffic at any moment: packet by packet, flow by flow.
 
 use super::super::Call;
 use super::super::network::{Network, Party};
@@ -10,7 +10,7 @@ use base::Time;
 use sim::World;
 
 impl Streams<'_> {
-    /// The packets of each flow's streams; of a group's, for each member in turn.
+    /// Returns the packets of each flow's streams; for a group, those of each member in turn.
     pub(in super::super) fn calls(
         &self,
         world: &World<Party>,
@@ -28,7 +28,7 @@ impl Streams<'_> {
         calls
     }
 
-    /// What became of each packet that was kept, stream by stream and receiver by receiver.
+    /// Returns the result of each packet that was kept, stream by stream and receiver by receiver.
     pub(in super::super) fn packets(&self) -> Vec<PacketRecord> {
         let zero = Time::ZERO + self.scenario.settle;
         let record = |stream: &Stream, place: usize, meter: &Meter| {
@@ -57,7 +57,7 @@ impl Streams<'_> {
             .collect()
     }
 
-    /// What has become of each flow so far.
+    /// Returns the counts of each flow so far.
     pub(in super::super) fn so_far(
         &self,
         world: &World<Party>,
