@@ -135,15 +135,10 @@ impl Craft {
         header.ttl = 60;
         let fixed = HEADROOM - CLEAR_BYTES;
         let mut bytes = seen.bytes.clone();
-        match rng.below(3) {
-            // The packet keeps its number; its payload may change below.
-            0 => {}
-            // The forged number is the next one, or one of the following.
-            1 => {
-                header.flow_seq = FlowSeq(header.flow_seq.0.wrapping_add(1 + rng.below(60) as u32));
-            }
-            // The same as 0.
-            _ => {}
+        // A third of the packets has the next number, or one of the following. The others keep their number, and most of
+        // them get another payload.
+        if rng.below(3) == 1 {
+            header.flow_seq = FlowSeq(header.flow_seq.0.wrapping_add(1 + rng.below(60) as u32));
         }
         if rng.chance(0.6) {
             let from = bytes.len().saturating_sub(60).max(fixed);
