@@ -7,6 +7,8 @@
 //! The root key binds it to one network: what another one certifies is refused, whoever answers. The
 //! checksum is against bad copies, not against anybody.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 use std::str::FromStr;
 use wire::bytes::{Reader, Writer};
@@ -82,7 +84,7 @@ impl fmt::Display for Token {
         write!(
             f,
             "{PREFIX}{}",
-            data_encoding::BASE64URL_NOPAD.encode(&bytes)
+            URL_SAFE_NO_PAD.encode(&bytes)
         )
     }
 }
@@ -112,7 +114,7 @@ impl FromStr for Token {
                 BadToken::Prefix
             });
         };
-        let decoded = data_encoding::BASE64URL_NOPAD.decode(rest.as_bytes());
+        let decoded = URL_SAFE_NO_PAD.decode(rest);
         let bytes = decoded.map_err(|_| BadToken::Damaged)?;
         let body = bytes.len().checked_sub(CHECKSUM_BYTES);
         let (body, sum) = bytes.split_at(body.ok_or(BadToken::Damaged)?);
