@@ -16,8 +16,7 @@ use std::thread::JoinHandle;
 const DATAGRAM_BYTES: usize = 1_232;
 
 /// A record with names and data of its own.
-pub(crate) type Record =
-    domain::base::Record<Name<Vec<u8>>, AllRecordData<Vec<u8>, Name<Vec<u8>>>>;
+pub(crate) type Record = domain::base::Record<Name<Vec<u8>>, AllRecordData<Vec<u8>, Name<Vec<u8>>>>;
 
 /// An answer.
 pub(crate) enum Reply {
@@ -42,9 +41,7 @@ pub(crate) struct Server {
 impl Server {
     /// Answers by `answer`, which is told the name, in lower case and without the dot at its end, and
     /// the type.
-    pub(crate) fn start(
-        answer: impl Fn(&str, Rtype) -> Reply + Send + Sync + 'static,
-    ) -> Server {
+    pub(crate) fn start(answer: impl Fn(&str, Rtype) -> Reply + Send + Sync + 'static) -> Server {
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
             // The same port may be another program's for TCP.

@@ -81,11 +81,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // More endpoints than it takes were refused by the configuration.
         let bytes = self.bytes().map_err(|Full| fmt::Error)?;
-        write!(
-            f,
-            "{PREFIX}{}",
-            URL_SAFE_NO_PAD.encode(&bytes)
-        )
+        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(&bytes))
     }
 }
 
