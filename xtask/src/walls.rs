@@ -10,6 +10,7 @@
 mod crates;
 pub(crate) mod fuzzing;
 
+mod prose;
 mod purity;
 mod source;
 mod table;
@@ -57,7 +58,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
 
 /// Checks every rule on one tree. Returns the findings in the order of the files.
 fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 17] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 18] = [
         crates::edges,
         crates::externals,
         crates::manifests,
@@ -74,6 +75,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         text::foreign,
         text::laboratory,
         text::verdicts,
+        prose::comments,
         fuzzing::fuzzing,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();

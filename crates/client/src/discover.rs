@@ -23,6 +23,7 @@ mod answers;
 mod cache;
 mod name;
 mod order;
+mod resolver;
 mod search;
 
 pub use answers::{ADDRESSES_MAX, RECORDS_MAX};

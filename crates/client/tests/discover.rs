@@ -6,7 +6,7 @@ mod dns;
 
 use client::discover::{Discover, Endpoint, Error, Found, Origin, Service, Settings, Transport};
 use dns::{Reply, Server, address, alias, srv};
-use hickory_resolver::proto::rr::RecordType;
+use domain::base::Rtype;
 use std::time::Duration;
 
 /// Questions to `server` alone.
@@ -32,28 +32,28 @@ fn hosts(found: &Found) -> Vec<String> {
 }
 
 /// A zone with everything in it.
-fn zone(name: &str, kind: RecordType) -> Reply {
+fn zone(name: &str, kind: Rtype) -> Reply {
     let records = match (name, kind) {
-        ("_sinew._udp.example.org", RecordType::SRV) => vec![
+        ("_sinew._udp.example.org", Rtype::SRV) => vec![
             srv(name, 300, [20, 0, 7_443], "late.example.org."),
             srv(name, 300, [10, 100, 7_444], "ams.example.org."),
         ],
-        ("_sip._udp.example.org", RecordType::SRV) => {
+        ("_sip._udp.example.org", Rtype::SRV) => {
             vec![srv(name, 300, [10, 0, 5_070], "Proxy.example.org.")]
         }
-        ("_sip._tcp.example.org", RecordType::SRV) => vec![
+        ("_sip._tcp.example.org", Rtype::SRV) => vec![
             srv(name, 300, [0, 0, 5_071], "proxy.example.org."),
             srv(name, 300, [1, 0, 5_072], "gone.example.org."),
         ],
-        ("_sip._udp.none.test" | "_sip._tcp.none.test", RecordType::SRV) => {
+        ("_sip._udp.none.test" | "_sip._tcp.none.test", Rtype::SRV) => {
             vec![srv(name, 300, [0, 0, 0], ".")]
         }
-        ("ams.example.org", RecordType::A) => vec![
+        ("ams.example.org", Rtype::A) => vec![
             address(name, 30, "192.0.2.1"),
             address(name, 30, "192.0.2.2"),
         ],
-        ("ams.example.org", RecordType::AAAA) => vec![address(name, 60, "2001:db8::1")],
-        ("late.example.org" | "proxy.example.org" | "plain.test", RecordType::A) => {
+        ("ams.example.org", Rtype::AAAA) => vec![address(name, 60, "2001:db8::1")],
+        ("late.example.org" | "proxy.example.org" | "plain.test", Rtype::A) => {
             vec![address(name, 60, "192.0.2.3")]
         }
         ("www.plain.test", _) => vec![
@@ -207,7 +207,7 @@ fn hostile_answers_are_survived() {
                 .map(|n| srv(name, 60, [n, 0, 1 + n], "h."))
                 .collect(),
         ),
-        ("h", RecordType::A) => Reply::Records(
+        ("h", Rtype::A) => Reply::Records(
             (0..2_000)
                 .map(|n: u32| address("h.", 60, &format!("10.0.{}.{}", n / 250, n % 250)))
                 .collect(),
@@ -227,7 +227,7 @@ fn hostile_answers_are_survived() {
             srv(name, 60, [0, 0, 0], "h."),
             srv(name, 60, [1, 0, 5_060], "all.test."),
         ]),
-        ("all.test", RecordType::A) => Reply::Records(
+        ("all.test", Rtype::A) => Reply::Records(
             ["239.1.2.3", "0.0.0.0", "255.255.255.255", "192.0.2.7"]
                 .map(|a| address(name, 60, a))
                 .into(),

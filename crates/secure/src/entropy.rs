@@ -7,8 +7,8 @@
 //! Who reads the key out of a node's memory learns the numbers to come, until the node is started
 //! with fresh entropy, but none that have been given: sessions of the past stay closed.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
 /// Another seed out of one, by a name: whoever knows either knows nothing of the other.

@@ -14,8 +14,8 @@
 
 use crate::entropy::apart;
 use crate::session::BOUND_BYTES;
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// Words of a block: one holds a datagram of any usual link, 2 KiB.
 const BLOCK_WORDS: usize = 256;

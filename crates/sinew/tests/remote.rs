@@ -13,7 +13,7 @@ use client::remote::WayReport;
 use client::remote::{Keyring, Place};
 use client::{Accepted, DatagramSocket, Node, Options, Sending, Target};
 use dns::{Reply, Server, address, srv};
-use hickory_resolver::proto::rr::RecordType;
+use domain::base::Rtype;
 use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{Read, Write};
@@ -671,12 +671,12 @@ fn name_server(world: &World) -> Server {
     let [nobody, ams, fra] = [99, 101, 102].map(|number| world.endpoint(number));
     Server::start(move |name, kind| {
         let records = match (name, kind) {
-            ("_sinew._udp.example.org", RecordType::SRV) => vec![
+            ("_sinew._udp.example.org", Rtype::SRV) => vec![
                 srv(name, 60, [30, 0, fra.port()], "gates.example.org."),
                 srv(name, 60, [20, 0, ams.port()], "gates.example.org."),
                 srv(name, 60, [10, 0, nobody.port()], "gates.example.org."),
             ],
-            ("gates.example.org", RecordType::A) => {
+            ("gates.example.org", Rtype::A) => {
                 vec![address(name, 60, &nobody.ip().to_string())]
             }
             _ => Vec::new(),

@@ -125,7 +125,7 @@ pub(crate) struct External {
 pub(crate) const ENGINE_EXTERNALS: &[External] = &[
     external("blake3", &["relay"]), // without its readers of files and threads
     external("hashbrown", &["base"]), // without default features; base fixes the hasher
-    external("rand_chacha", &["base", "secure"]), // a seeded generator
+    external("chacha20", &["secure"]), // a seeded generator
     external("roxmltree", &["wire"]), // XML of routers, from bytes in memory
     external("multiversion", &["overlay"]), // its only IO is to ask which instructions the processor has
     external("serde", &[]),

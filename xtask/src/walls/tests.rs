@@ -459,6 +459,29 @@ fn fuzz_targets_are_listed_replayed_and_fed() {
 }
 
 #[test]
+fn comments_have_sentences() {
+    for comment in [
+        "/// Of two the newer one counts.",
+        "fn f() {} // Whoever asks is told.",
+        "//! It sends. It waits.\n//! So long it waits.",
+        "/// It sends.\n///\n/// Who asks.",
+    ] {
+        let at = comment.lines().count();
+        assert_eq!(fired_in("crates/host/src/x.rs", comment), [("comments", at)]);
+    }
+    for comment in [
+        "/// Offers the newer one.",
+        "/// Number of packets\n/// Of all links.",
+        "/// ```text\n/// Of\n/// Of A\n/// ```",
+        "const A: &str = \"Of one\";",
+        "/// Who?",
+    ] {
+        let fired = fired_in("crates/host/src/x.rs", comment);
+        assert_eq!(fired, [], "{comment}");
+    }
+}
+
+#[test]
 fn packages_of_others_become_no_more() {
     let most =
         "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n".repeat(FOREIGN_MAX);

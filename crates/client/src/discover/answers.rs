@@ -1,16 +1,12 @@
-//! The edge: what name servers say, by hickory-resolver, made plain.
+//! What name servers answer, as servers, addresses, and for how long both count.
 
 use super::name::host_name;
 use super::order::Srv;
-use super::{Error, QUESTIONS_MAX, Settings};
+use super::resolver::{Answered, Resolver};
 use base::Duration;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
-};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use core::str::FromStr;
+use domain::base::{Name, Rtype, ToName};
+use domain::rdata::{A, Aaaa, Soa, Srv as SrvData};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -24,8 +20,8 @@ const NOTHING_TTL: Duration = Duration::from_secs(30);
 /// For how long it counts that nobody could answer: calls that come meanwhile fail at once, and a
 /// name server that is back is noticed soon.
 const FAILURE_TTL: Duration = Duration::from_secs(2);
-/// How long one name server is waited for, once; it is asked twice.
-const TIMEOUT: core::time::Duration = core::time::Duration::from_millis(1_200);
+/// How often a question is asked again for the name that an alias leads to, because the answer did not have its records.
+const ALIASES_MAX: usize = 8;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,93 +44,43 @@ pub(super) enum Answer {
     Failed(Arc<str>),
 }
 
-/// Ready to ask. Must be made, and used, within a tokio runtime.
-pub(super) fn resolver(settings: &Settings) -> Result<TokioResolver, Error> {
-    let none = |error: NetError| Error::NoNameServer(error.to_string());
-    let mut builder = match settings.server {
-        Some(server) => {
-            let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
-            let connections = connections.map(|mut connection| {
-                connection.port = server.port();
-                connection
-            });
-            let server = NameServerConfig::new(server.ip(), true, connections.into());
-            let config = ResolverConfig::from_name_servers(vec![server]);
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
-        }
-        None => TokioResolver::builder_tokio().map_err(none)?,
-    };
-    set(builder.options_mut());
-    builder.build().map_err(none)
-}
-
-fn set(options: &mut ResolverOpts) {
-    options.timeout = TIMEOUT;
-    options.attempts = 2;
-    // Answers are kept here, within bounds of our own.
-    options.cache_size = 0;
-    options.max_active_requests = QUESTIONS_MAX;
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    // So that some dozens of servers fit into a datagram.
-    options.edns0 = true;
-}
-
-/// Asks, and tells for how long the answer counts.
-pub(super) async fn ask(resolver: &TokioResolver, question: &Question) -> (Answer, Duration) {
-    let name = match question {
-        Question::Srv(name) | Question::Addresses(name) => name,
-    };
-    // The dot at the end: the names that are searched on this host have nothing to do with it.
-    let Ok(name) = Name::from_ascii(format!("{name}.")) else {
-        return (Answer::Nothing, NOTHING_TTL);
-    };
-    let answered = match question {
-        Question::Srv(_) => resolver.lookup(name, RecordType::SRV).await,
-        Question::Addresses(_) => {
-            let found = resolver.lookup_ip(name).await;
-            found.map(|found| found.as_lookup().clone())
-        }
-    };
-    let records = match &answered {
-        Ok(lookup) => lookup.answers(),
-        Err(error) => return failed(error),
-    };
-    let ttl_s = records.iter().map(|record| record.ttl).min();
-    let ttl = ttl_s.map_or(NOTHING_TTL, |s| Duration::from_secs(s.into()));
-    let answer = match question {
-        Question::Srv(_) => servers(records),
-        Question::Addresses(_) => addresses(records),
-    };
-    (answer, ttl)
-}
-
-fn failed(error: &NetError) -> (Answer, Duration) {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => {
-            let ttl = none.negative_ttl;
-            let ttl = ttl.map_or(NOTHING_TTL, |s| Duration::from_secs(s.into()));
-            (Answer::Nothing, ttl)
-        }
-        error => (Answer::Failed(error.to_string().into()), FAILURE_TTL),
+/// Asks. Returns the answer, and for how long it counts.
+pub(super) async fn ask(resolver: &Resolver, question: &Question) -> (Answer, Duration) {
+    match question {
+        Question::Srv(name) => asked(servers(resolver, name).await),
+        Question::Addresses(name) => asked(addresses(resolver, name).await),
     }
 }
 
-fn servers(records: &[Record]) -> Answer {
+/// An answer, and for how long it counts; or why there is none.
+type Outcome = Result<(Answer, Duration), String>;
+
+fn asked(outcome: Outcome) -> (Answer, Duration) {
+    outcome.unwrap_or_else(|why| (Answer::Failed(why.into()), FAILURE_TTL))
+}
+
+async fn servers(resolver: &Resolver, name: &str) -> Outcome {
+    let Some(answered) = records(resolver, name, Rtype::SRV).await? else {
+        return Ok((Answer::Nothing, NOTHING_TTL));
+    };
     let (mut servers, mut refused) = (Vec::new(), false);
-    for record in records {
-        let RData::SRV(srv) = &record.data else {
+    let records = answered.message.answer().map_err(unreadable)?;
+    for record in records.limit_to_in::<SrvData<_>>() {
+        let record = record.map_err(unreadable)?;
+        if record.owner() != &answered.owner {
             continue;
-        };
-        if srv.target.is_root() {
+        }
+        let srv = record.data();
+        if srv.target().is_root() {
             refused = true;
             continue;
         }
-        // A name that no host has, or no port, is nobody's server.
-        if let (Some(target), 1..) = (host_name(&srv.target.to_ascii()), srv.port) {
+        // A name that no host has, or port 0, is not a server.
+        if let (Some(target), 1..) = (host_name(&srv.target().to_string()), srv.port()) {
             servers.push(Srv {
-                priority: srv.priority,
-                weight: srv.weight,
-                port: srv.port,
+                priority: srv.priority(),
+                weight: srv.weight(),
+                port: srv.port(),
                 target,
             });
         }
@@ -142,27 +88,135 @@ fn servers(records: &[Record]) -> Answer {
     servers.sort();
     servers.dedup();
     servers.truncate(RECORDS_MAX);
-    match (servers.is_empty(), refused) {
+    let answer = match (servers.is_empty(), refused) {
         (false, _) => Answer::Servers(servers),
         (true, true) => Answer::NoService,
         (true, false) => Answer::Nothing,
-    }
+    };
+    Ok((answer, answered.ttl()?))
 }
 
-fn addresses(records: &[Record]) -> Answer {
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in records.iter().filter_map(|record| record.data.ip_addr()) {
-        if is_host(address) && !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
-            addresses.push(address);
+async fn addresses(resolver: &Resolver, name: &str) -> Outcome {
+    let mut found = Addresses::default();
+    found.extend(resolver.hosts(name));
+    if !found.0.is_empty() {
+        return Ok((found.answer(), NOTHING_TTL));
+    }
+    let (v4, v6) = tokio::join!(
+        records(resolver, name, Rtype::A),
+        records(resolver, name, Rtype::AAAA)
+    );
+    let (mut ttl, mut failure) = (None::<Duration>, None);
+    for answered in [v4, v6] {
+        match answered {
+            Ok(Some(answered)) => {
+                found.extend(answered.addresses()?);
+                let counts = answered.ttl()?;
+                ttl = Some(ttl.map_or(counts, |ttl| ttl.min(counts)));
+            }
+            Ok(None) => {}
+            Err(why) => failure = Some(why),
         }
     }
-    match addresses.is_empty() {
-        true => Answer::Nothing,
-        false => Answer::Addresses(addresses),
+    match (found.0.is_empty(), failure) {
+        (true, Some(why)) => Err(why),
+        _ => Ok((found.answer(), ttl.unwrap_or(NOTHING_TTL))),
     }
 }
 
-/// False for what no single host has.
+/// A message, and the name whose records in it count: the one that was asked for, or the one that its aliases lead to.
+struct Records {
+    message: Answered,
+    owner: Name<Vec<u8>>,
+}
+
+/// Asks for records, and follows aliases. `None`: there can be no such name.
+async fn records(resolver: &Resolver, name: &str, kind: Rtype) -> Result<Option<Records>, String> {
+    // The dot makes the name absolute: the domains that this host searches have nothing to do with it.
+    let Ok(mut owner) = Name::<Vec<u8>>::from_str(&format!("{name}.")) else {
+        return Ok(None);
+    };
+    for _ in 0..ALIASES_MAX {
+        let message = resolver.ask(&owner, kind).await?;
+        let Some(canonical) = message.canonical_name() else {
+            return Err("the name has too many aliases, or they go round in circles".into());
+        };
+        let canonical: Name<Vec<u8>> = canonical.to_name();
+        let mut answer = message.answer().map_err(unreadable)?;
+        let has_it = answer.any(|record| {
+            record.is_ok_and(|record| record.owner() == &canonical && record.rtype() == kind)
+        });
+        let is_asked = canonical == owner;
+        owner = canonical;
+        if has_it || is_asked {
+            return Ok(Some(Records { message, owner }));
+        }
+    }
+    Err("the name has too many aliases".into())
+}
+
+impl Records {
+    fn addresses(&self) -> Result<Vec<IpAddr>, String> {
+        let answer = self.message.answer().map_err(unreadable)?;
+        let mut found = Vec::new();
+        for record in answer.clone().limit_to_in::<A>() {
+            let record = record.map_err(unreadable)?;
+            if record.owner() == &self.owner {
+                found.push(IpAddr::V4(record.data().addr()));
+            }
+        }
+        for record in answer.limit_to_in::<Aaaa>() {
+            let record = record.map_err(unreadable)?;
+            if record.owner() == &self.owner {
+                found.push(IpAddr::V6(record.data().addr()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// For how long the message counts: the shortest life of its records, aliases included. If it has none, the time
+    /// for which the zone says so [RFC 2308 §5].
+    fn ttl(&self) -> Result<Duration, String> {
+        let answer = self.message.answer().map_err(unreadable)?;
+        let lives = answer.filter_map(|record| record.ok().map(|record| record.ttl().as_secs()));
+        if let Some(shortest) = lives.min() {
+            return Ok(Duration::from_secs(shortest.into()));
+        }
+        let authority = self.message.authority().map_err(unreadable)?;
+        let mut zones = authority.limit_to_in::<Soa<_>>().filter_map(Result::ok);
+        let counts = zones
+            .next()
+            .map(|soa| soa.ttl().min(soa.data().minimum()).as_secs());
+        Ok(counts.map_or(NOTHING_TTL, |s| Duration::from_secs(s.into())))
+    }
+}
+
+/// Addresses that a host can have, each once.
+#[derive(Default)]
+struct Addresses(Vec<IpAddr>);
+
+impl Addresses {
+    fn extend(&mut self, addresses: Vec<IpAddr>) {
+        for address in addresses {
+            if is_host(address) && !self.0.contains(&address) && self.0.len() < ADDRESSES_MAX {
+                self.0.push(address);
+            }
+        }
+    }
+
+    fn answer(self) -> Answer {
+        match self.0.is_empty() {
+            true => Answer::Nothing,
+            false => Answer::Addresses(self.0),
+        }
+    }
+}
+
+fn unreadable(error: domain::base::wire::ParseError) -> String {
+    format!("the answer cannot be read: {error}")
+}
+
+/// False for an address that no single host has.
 fn is_host(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let everybody = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());

@@ -2,9 +2,9 @@
 
 use super::answers::{self, Answer, Question};
 use super::name::{Host, HostPort};
+use super::resolver::Resolver;
 use super::{Cache, Endpoint, Error, Found, Origin, Service, Settings, Srv, Transport, Wanted};
 use base::{Rng, Time};
-use hickory_resolver::TokioResolver;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Search {
     cache: Mutex<Cache<Question, Answer>>,
     rng: Mutex<Rng>,
     /// Made anew after a failure: this host may have got other name servers.
-    resolver: Mutex<Option<Arc<TokioResolver>>>,
+    resolver: Mutex<Option<Arc<Resolver>>>,
 }
 
 /// A server whose addresses are not known yet, and until when what is known of it counts.
@@ -221,12 +221,12 @@ impl Search {
         Ok((until, answer))
     }
 
-    fn resolver(&self) -> Result<Arc<TokioResolver>, Error> {
+    fn resolver(&self) -> Result<Arc<Resolver>, Error> {
         let mut kept = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(resolver) = &*kept {
             return Ok(Arc::clone(resolver));
         }
-        let resolver = Arc::new(answers::resolver(&self.settings)?);
+        let resolver = Arc::new(Resolver::new(&self.settings)?);
         *kept = Some(Arc::clone(&resolver));
         Ok(resolver)
     }

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hickory_resolver::proto::op::{Message, MessageType, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, SRV};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use domain::base::iana::{Class, Rcode};
+use domain::base::name::{NameBuilder, ToName};
+use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
+use domain::rdata::{A, Aaaa, AllRecordData, Cname, Srv};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use std::thread::JoinHandle;
 
 /// What fits into a datagram that nobody cuts.
 const DATAGRAM_BYTES: usize = 1_232;
+
+/// A record with names and data of its own.
+pub(crate) type Record = domain::base::Record<Name<Vec<u8>>, AllRecordData<Vec<u8>, Name<Vec<u8>>>>;
 
 /// An answer.
 pub(crate) enum Reply {
@@ -24,7 +28,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-type Answer = dyn Fn(&str, RecordType) -> Reply + Send + Sync;
+type Answer = dyn Fn(&str, Rtype) -> Reply + Send + Sync;
 
 /// A running name server.
 pub(crate) struct Server {
@@ -37,9 +41,7 @@ pub(crate) struct Server {
 impl Server {
     /// Answers by `answer`, which is told the name, in lower case and without the dot at its end, and
     /// the type.
-    pub(crate) fn start(
-        answer: impl Fn(&str, RecordType) -> Reply + Send + Sync + 'static,
-    ) -> Server {
+    pub(crate) fn start(answer: impl Fn(&str, Rtype) -> Reply + Send + Sync + 'static) -> Server {
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
             // The same port may be another program's for TCP.
@@ -120,61 +122,72 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &AtomicUsize) {
 }
 
 fn reply(answer: &Answer, asked: &AtomicUsize, question: &[u8], most: usize) -> Option<Vec<u8>> {
-    let question = Message::from_vec(question).ok()?;
-    let query: &Query = question.queries.first()?;
+    let question = Message::from_octets(question).ok()?;
+    let asks = question.first_question()?;
     asked.fetch_add(1, Ordering::AcqRel);
-    let name = query.name().to_ascii().to_ascii_lowercase();
-    let mut message = Message::response(question.metadata.id, question.metadata.op_code);
-    message.metadata.message_type = MessageType::Response;
-    message.metadata.recursion_desired = true;
-    message.metadata.recursion_available = true;
-    message.add_query(query.clone());
-    match answer(name.trim_end_matches('.'), query.query_type()) {
-        Reply::Records(records) => {
-            message.insert_answers(records);
-        }
-        Reply::NoSuchName => message.metadata.response_code = ResponseCode::NXDomain,
-        Reply::Failure => message.metadata.response_code = ResponseCode::ServFail,
+    let name = asks.qname().to_string().to_ascii_lowercase();
+    let (records, code) = match answer(name.trim_end_matches('.'), asks.qtype()) {
+        Reply::Records(records) => (records, Rcode::NOERROR),
+        Reply::NoSuchName => (Vec::new(), Rcode::NXDOMAIN),
+        Reply::Failure => (Vec::new(), Rcode::SERVFAIL),
         Reply::Bytes(bytes, numbered) => {
-            let id = question.metadata.id.to_be_bytes();
+            let id = question.header().id().to_be_bytes();
             return Some(match numbered {
                 true => [&id[..], &bytes].concat(),
                 false => bytes,
             });
         }
         Reply::Silence => return None,
-    }
-    let whole = message.to_vec().unwrap();
+    };
+    let message = |records: &[Record], is_cut: bool| {
+        let message = MessageBuilder::new_vec();
+        let mut message = message.start_answer(&question, code).unwrap();
+        message.header_mut().set_ra(true);
+        message.header_mut().set_tc(is_cut);
+        for record in records {
+            message.push(record).unwrap();
+        }
+        message.finish()
+    };
+    let whole = message(&records, false);
     if whole.len() <= most {
         return Some(whole);
     }
-    message.answers.clear();
-    message.metadata.truncation = true;
-    Some(message.to_vec().unwrap())
+    Some(message(&[], true))
 }
 
 /// An SRV record.
 pub(crate) fn srv(name: &str, ttl_s: u32, numbers: [u16; 3], target: &str) -> Record {
     let [priority, weight, port] = numbers;
-    let srv = SRV::new(priority, weight, port, of(target));
-    Record::from_rdata(of(name), ttl_s, RData::SRV(srv))
+    let srv = Srv::new(priority, weight, port, of(target));
+    record(name, ttl_s, srv)
 }
 
 /// A record of an address.
 pub(crate) fn address(name: &str, ttl_s: u32, address: &str) -> Record {
-    let data = match address.parse().unwrap() {
-        IpAddr::V4(v4) => RData::A(A(v4)),
-        IpAddr::V6(v6) => RData::AAAA(AAAA(v6)),
-    };
-    Record::from_rdata(of(name), ttl_s, data)
+    match address.parse().unwrap() {
+        IpAddr::V4(v4) => record(name, ttl_s, A::new(v4)),
+        IpAddr::V6(v6) => record(name, ttl_s, Aaaa::new(v6)),
+    }
 }
 
 /// Another name.
 pub(crate) fn alias(name: &str, target: &str) -> Record {
-    Record::from_rdata(of(name), 60, RData::CNAME(CNAME(of(target))))
+    record(name, 60, Cname::new(of(target)))
 }
 
-fn of(name: &str) -> Name {
-    let labels = name.split('.').filter(|label| !label.is_empty());
-    Name::from_labels(labels.map(str::as_bytes)).unwrap()
+fn record(
+    name: &str,
+    ttl_s: u32,
+    data: impl Into<AllRecordData<Vec<u8>, Name<Vec<u8>>>>,
+) -> Record {
+    Record::new(of(name), Class::IN, Ttl::from_secs(ttl_s), data.into())
+}
+
+fn of(name: &str) -> Name<Vec<u8>> {
+    let mut built = NameBuilder::new_vec();
+    for label in name.split('.').filter(|label| !label.is_empty()) {
+        built.append_label(label.as_bytes()).unwrap();
+    }
+    built.into_name().unwrap().to_name()
 }

@@ -7,6 +7,8 @@
 //! The root key binds the token to one network: the host refuses certificates of any other network, whoever answers.
 //! The checksum detects copying errors; it is no protection against attackers.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 use std::str::FromStr;
 use wire::bytes::{Reader, Writer};
@@ -79,11 +81,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The configuration refuses more endpoints than a token can hold.
         let bytes = self.bytes().map_err(|Full| fmt::Error)?;
-        write!(
-            f,
-            "{PREFIX}{}",
-            data_encoding::BASE64URL_NOPAD.encode(&bytes)
-        )
+        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(&bytes))
     }
 }
 
@@ -112,7 +110,7 @@ impl FromStr for Token {
                 BadToken::Prefix
             });
         };
-        let decoded = data_encoding::BASE64URL_NOPAD.decode(rest.as_bytes());
+        let decoded = URL_SAFE_NO_PAD.decode(rest);
         let bytes = decoded.map_err(|_| BadToken::Damaged)?;
         let body = bytes.len().checked_sub(CHECKSUM_BYTES);
         let (body, sum) = bytes.split_at(body.ok_or(BadToken::Damaged)?);
