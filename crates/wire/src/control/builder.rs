@@ -197,8 +197,8 @@ impl<'a> Builder<'a> {
         self.append(kind::RECORDS, &[&record.header()?, record.body])
     }
 
-    /// Appends the confirmation of a record to the last message if that is an [`Acks`](crate::record::Acks), otherwise to
-    /// a new one.
+    /// Appends the confirmation of a record to the last message if that is an [`Acks`](crate::record::Acks), otherwise
+    /// to a new one.
     pub fn record_ack(&mut self, key: Key) -> Result<(), Full> {
         self.append(kind::RECORD_ACK, &[&key.to_bytes()])
     }
