@@ -9,9 +9,9 @@
 //!    |__start_/_________________ time
 //! ```
 //!
-//! These protocols differ in how they find and repair losses, which is the sender's business; their
-//! windows are this one. α = 1 and β = 1/2 are TCP; other pairs with α = 4(1 - β²)/3 take as
-//! much as TCP does and vary less [Papadimitriou06 §3.1].
+//! These protocols differ in how they find and repair losses, which is the task of the sender. They share this window.
+//! α = 1 and β = 1/2 are TCP; other pairs with α = 4(1 - β²)/3 take as much as TCP does and vary less [Papadimitriou06
+//! §3.1].
 //!
 //! State: window and threshold, nothing else.
 
@@ -24,19 +24,19 @@ use crate::{Acked, Congestion, Control, Settings};
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: Window,
-    /// What fast retransmit does to the window.
+    /// The effect of fast retransmit on the window.
     on_loss: OnLoss,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnLoss {
     Cut,
-    /// Tahoe has no fast recovery: a loss found early is a timeout without the wait.
+    /// Tahoe has no fast recovery: it treats a loss that it finds early like a timeout, but without the wait.
     StartOver,
 }
 
 impl Aimd {
-    /// The window of Reno, NewReno, SACK and FACK.
+    /// Creates the window of Reno, NewReno, SACK and FACK.
     pub fn new(settings: Settings) -> Aimd {
         Aimd {
             window: Window::new(settings),
@@ -44,7 +44,7 @@ impl Aimd {
         }
     }
 
-    /// The window of Tahoe.
+    /// Creates the window of Tahoe.
     pub fn tahoe(settings: Settings) -> Aimd {
         Aimd {
             on_loss: OnLoss::StartOver,
@@ -137,7 +137,7 @@ mod tests {
             ..from_one()
         });
         reno.on_ack(&ack(15.0));
-        // 7 in slow start, the other 8 make one round of avoidance.
+        // 7 segments count in slow start, and the other 8 make one round of avoidance.
         assert_eq!(reno.window(), 9.0);
     }
 

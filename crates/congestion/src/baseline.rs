@@ -1,5 +1,4 @@
-//! How long a path's round trip is when no queue stands on it, and how to tell a path that has become
-//! longer from a queue.
+//! The round trip of a path without a queue, and how to distinguish a path that has become longer from a queue.
 //!
 //! ```text
 //!   round trip
@@ -9,42 +8,43 @@
 //!      '──────────────────────────▶ time
 //!            least of the last 30 to 60 s             least, until the step has proved itself
 //! ```
-//! The least of a window follows every fall at once and a rise only when the window has passed, as in
-//! LEDBAT (RFC 6817 §3.4.2). A minute is long where losses count as congestion meanwhile: so a rise is
-//! watched, and how long it has been level is told by [`Baseline::steady`]. Whether that makes it the
-//! path, who watches losses decides: [`Baseline::follow`], and [`Baseline::go_back`] when it was wrong.
+//! The minimum over a window follows every fall at once, and a rise only when the window has passed, as in LEDBAT (RFC
+//! 6817 §3.4.2). A minute is long if losses count as congestion meanwhile. So a rise is observed, and
+//! [`Baseline::steady`] reports how long it has been level. The code that observes losses decides whether the rise
+//! becomes the path's: it calls [`Baseline::follow`], and [`Baseline::go_back`] if that was wrong.
 //!
-//! What is watched is the least of half a second, as a busy host makes single round trips longer, and
-//! a queue that somebody keeps full is never empty in between. Jitter is no queue either: it makes round trips
-//! differ from one to the next and leaves the shortest of them where it was. So how much they differ, beside what
-//! they grow or fall by, is part of what a rise must exceed, and a queue stands only if several in a row do.
+//! The observed value is the minimum over half a second, because a busy host makes single round trips longer, and a
+//! queue that somebody keeps full is never empty in between. Jitter is not a queue either: it makes consecutive round
+//! trips differ, but does not change the shortest of them. So the variation of the round trips, apart from steady
+//! growth or fall, is part of what a rise must exceed, and a queue stands only if several round trips in a row exceed
+//! it.
 
 use crate::roughness::Roughness;
 use base::{Duration, Time};
 
-/// Half of the window of the least round trip. Choice: with both halves 30 to 60 s, so that TCPs
-/// that keep a queue standing show a dip of it within the window.
+/// Half of the window of the least round trip. Choice: both halves together are 30 to 60 s, so that TCPs that keep a
+/// queue standing show a dip of it within the window.
 const LEAST_HALF: Duration = Duration::from_secs(30);
-/// A rise is watched by the least round trip of so much time. Choice: five hellos of a link in use.
+/// The time over which the least round trip is taken to observe a rise. Choice: five hellos of a link in use.
 const SPELL: Duration = Duration::from_millis(500);
-/// A step may take so long to arrive: its two directions, and a round trip that saw but one of them.
+/// The time that a step may take to arrive completely: its two directions, and a round trip that saw only one of them.
 const ONSET: Duration = Duration::from_millis(1_500);
-/// Spells that differ by so little are level, if round trips have not always differed by more.
+/// Spells that differ by no more than this are level, unless round trips have always differed by more.
 const LEVEL: Duration = Duration::from_millis(2);
-/// And by this share of what they are above the baseline: a queue that is given an eighth less than
-/// it serves falls by as much in the time that it is long.
+/// The same limit as a share of the rise above the baseline. Such a share suffices: a queue that is sent an eighth less
+/// than its drain rate falls by as much within the time of its own length.
 const LEVEL_SHARE: u64 = 8;
 
-/// A queue stands when so many round trips in a row are longer. Choice: 0.3 s of hellos on a link in
-/// use. A packet or two that waited in a busy host are none.
+/// A queue stands when this number of round trips in a row are longer. Choice: 0.3 s of hellos on a link in use. A
+/// packet or two that waited in a busy host are not a queue.
 const STANDING: usize = 3;
 
-/// When a round trip counts as longer.
+/// The margin by which a round trip counts as longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
-    /// By this,
+    /// The margin as a time,
     pub(crate) floor: Duration,
-    /// and by this share of the least.
+    /// and as a share of the least round trip.
     pub(crate) share: f64,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Baseline {
     least: [Option<Duration>; 2],
     half_since: Time,
     rise: Option<Rise>,
-    /// What it was before a rise was followed.
+    /// The least round trip before a rise was followed.
     before: Option<Duration>,
-    /// The last round trip without a queue, and how much such ones differ from one to the next.
+    /// The last round trip without a queue, and how much consecutive ones differ.
     last: Option<Duration>,
     differ: Duration,
     roughness: Roughness,
@@ -70,22 +70,22 @@ struct Rise {
     began: Time,
     spell_since: Time,
     spell_least: Duration,
-    /// Since then spells are level, between these.
+    /// Since when spells are level, and between which values.
     since: Time,
     low: Duration,
     high: Duration,
-    /// It has not stayed where it came to first.
+    /// The rise has not stayed at its first level.
     has_moved: bool,
 }
 
 /// A rise that has been level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Steady {
-    /// Since when.
+    /// Since when the rise has been level.
     pub(crate) since: Time,
-    /// By how much it is above the baseline.
+    /// The level above the baseline.
     pub(crate) above: Duration,
-    /// It was elsewhere before, as a queue is, and a path that has become longer twice.
+    /// The rise was at another level before, like a queue, or like a path that has become longer twice.
     pub(crate) has_moved: bool,
 }
 
@@ -109,7 +109,7 @@ impl Baseline {
         self.on_echo(now, now - rtt, rtt);
     }
 
-    /// The same with the time at which its question was sent; the answer may have been held.
+    /// Takes in a round trip with the time at which its question was sent; the answer may have been held back.
     pub(crate) fn on_echo(&mut self, now: Time, sent: Time, rtt: Duration) {
         let age = now.since(self.half_since);
         if age >= LEAST_HALF {
@@ -135,44 +135,44 @@ impl Baseline {
         }
     }
 
-    /// A round trip may tell of a queue, of a longer path, or of jitter.
+    /// Returns true if a round trip may indicate a queue, a longer path, or jitter.
     pub(crate) fn is_above(&self, rtt: Duration) -> bool {
         let least = self.least();
         least.is_some_and(|least| rtt - least > self.margin_of(least))
     }
 
-    /// A queue stands on the path, or the path has become longer; jitter is neither.
+    /// Returns true if a queue stands on the path, or if the path has become longer, but not because of jitter.
     pub(crate) fn is_queued(&self) -> bool {
         self.recent.iter().all(|rtt| self.is_long(*rtt))
     }
 
-    /// A round trip is longer than jitter makes it.
+    /// Returns true if a round trip is longer than jitter explains.
     pub(crate) fn is_long(&self, rtt: Duration) -> bool {
         self.usual_most().is_some_and(|most| rtt > most)
     }
 
-    /// The longest that jitter makes a round trip.
+    /// Returns the longest round trip that jitter explains.
     pub(crate) fn usual_most(&self) -> Option<Duration> {
         let least = self.least()?;
         Some(least + self.margin_of(least) + self.roughness.spread())
     }
 
-    /// The last round trip.
+    /// Returns the last round trip.
     pub(crate) fn latest(&self) -> Duration {
         self.recent[0]
     }
 
-    /// By how much a round trip is above the least.
+    /// Returns by how much a round trip exceeds the least one.
     pub(crate) fn above(&self, rtt: Duration) -> Duration {
         rtt - self.least().unwrap_or(rtt)
     }
 
-    /// By how much round trips differ by chance.
+    /// Returns by how much round trips differ by chance.
     pub(crate) fn jitter(&self) -> Duration {
         self.roughness.spread()
     }
 
-    /// What a round trip must exceed the least by.
+    /// Returns the margin by which a round trip must exceed the least one.
     pub(crate) fn margin(&self) -> Duration {
         self.margin_of(self.least().unwrap_or_default())
     }
@@ -181,7 +181,7 @@ impl Baseline {
         self.margin.floor + least.mul_f64(self.margin.share)
     }
 
-    /// The rise, if there is one: a longer path, or a queue that nothing has moved so far.
+    /// Returns the rise, if there is one: a longer path, or a queue that nothing has changed so far.
     pub(crate) fn steady(&self) -> Option<Steady> {
         let rise = self.rise?;
         Some(Steady {
@@ -191,7 +191,7 @@ impl Baseline {
         })
     }
 
-    /// The rise is the path's.
+    /// Attributes the rise to the path.
     pub(crate) fn follow(&mut self, now: Time) {
         if let Some(rise) = self.rise.take() {
             self.before = self.before.or(self.least());
@@ -201,7 +201,7 @@ impl Baseline {
         }
     }
 
-    /// It was a queue's after all.
+    /// Undoes [`Baseline::follow`]: the rise was a queue after all.
     pub(crate) fn go_back(&mut self, now: Time, rtt: Duration) {
         let Some(before) = self.before.take() else {
             return;
@@ -275,7 +275,7 @@ mod tests {
         Baseline::new(Time::ZERO, margin)
     }
 
-    /// Round trips in microseconds, one each 100 ms from `from` on.
+    /// Adds round trips in microseconds, one each 100 ms from `from` on.
     fn hear(baseline: &mut Baseline, from: u64, rtts_us: impl Iterator<Item = u64>) -> Time {
         let mut now = Time::ZERO + ms(from);
         for rtt_us in rtts_us {
@@ -290,7 +290,7 @@ mod tests {
         let mut all = baseline();
         hear(&mut all, 0, (0..50).map(|i| 20_000 + i % 3 * 300));
         assert_eq!(all.steady(), None);
-        // One direction first, then the other.
+        // One direction becomes longer first, then the other.
         hear(&mut all, 5_000, [50_000, 50_200, 80_000].into_iter());
         hear(&mut all, 5_300, (0..20).map(|i| 80_000 + i % 4 * 300));
         let steady = all.steady().unwrap();
@@ -336,7 +336,7 @@ mod tests {
     fn round_trips_that_are_late_now_and_then_do_not_hide_a_step() {
         let mut all = baseline();
         hear(&mut all, 0, (0..50).map(|_| 1_000));
-        // A host that is busy adds 5 to 40 ms to every eighth.
+        // A busy host adds 5 to 40 ms to every eighth round trip.
         let late = |i: u64| {
             21_000
                 + if i % 8 == 5 {
@@ -376,7 +376,7 @@ mod tests {
             let waits = if i < 600 { 0 } else { 250_000 };
             let jitter = rng.below(60_000) + rng.below(60_000);
             hear(&mut all, i * 100, [40_000 + waits + jitter].into_iter());
-            // The first two seconds tell how much they differ.
+            // The first two seconds show how much the round trips differ.
             let is_known = i >= 20;
             queued[usize::from(i >= 600)] += u32::from(is_known && all.is_queued());
         }

@@ -11,15 +11,14 @@
 //!        5 s without a round trip as short as the least: ProbeRtt, half a window for 200 ms
 //! ```
 //!
-//! What a loss means is where this one differs from the draft. There 2 % of a round are too many,
-//! whatever the path is. A radio that errs for 2 % of its packets then has half of its rate, and
-//! with few packets in flight a single loss is 2 %. Here the path's own losses are learned while no
-//! queue stands and the pace is not above the bandwidth; too many are 2 % *more* than that, and by
-//! more than chance would have it (`loss`).
+//! This implementation differs from the draft in the meaning of a loss. In the draft, 2 % of a round are too many,
+//! whatever the path is. A radio that errs for 2 % of its packets then gets half of its rate, and with few packets in
+//! flight a single loss is 2 %. Here the path's own losses are learned while no queue stands and the pace is not above
+//! the bandwidth. Too many losses are 2 % *more* than that, and more than chance would cause (`loss`).
 //!
-//! - `path`: bandwidth, least round trip, rounds. `loss`: what the path loses of itself.
-//! - The bounds: `high` is what was in flight when it was too much, kept until a probe shows more;
-//!   `low` and `rate_low` are of the last rounds and end with the next probe.
+//! - `path`: bandwidth, least round trip, rounds. `loss`: what the path loses by itself.
+//! - The bounds: `high` is what was in flight when it was too much, kept until a probe shows more; `low` and `rate_low`
+//!   are of the last rounds and end with the next probe.
 
 mod loss;
 mod path;
@@ -31,33 +30,33 @@ use crate::{Acked, Congestion, Control, Settings};
 pub(crate) use loss::Losses;
 use path::{Aggregation, Path, Plateau};
 
-/// Startup doubles the rate each round: 4 ln 2.
+/// The pace gain of Startup, which doubles the rate each round: 4 ln 2.
 const STARTUP_PACE: f64 = 2.77;
-/// A round that grows by less finds nothing more, in Startup and in Up.
+/// A round that grows by less than this factor finds no more bandwidth, in Startup and in Up.
 const STARTUP_GROWTH: f64 = 1.25;
 const UP_GROWTH: f64 = 1.1;
 const DRAIN_PACE: f64 = 0.5;
 const DOWN_PACE: f64 = 0.9;
 const UP_PACE: f64 = 1.25;
-/// The window beside what a paced path holds, and while it is probed.
+/// The window as a multiple of what a paced path holds, normally and while the bandwidth is probed.
 const WINDOW_GAIN: f64 = 2.0;
 const UP_WINDOW_GAIN: f64 = 2.25;
 /// The pace stays below the bandwidth by this share, so that queues drain.
 const MARGIN: f64 = 0.01;
-/// What is kept of a bound when there was too much.
+/// The share of a bound that is kept when there was too much in flight.
 const BETA: f64 = 0.7;
 /// The share of `high` that is left to others between probes.
 const HEADROOM: f64 = 0.15;
-/// The least window, so that acknowledgements keep coming.
+/// The minimum window, which keeps acknowledgements coming.
 const WINDOW_LEAST: f64 = 4.0;
-/// What gathers on its way beside what the model says: bursts, and acknowledgements for two.
+/// The packets that gather on the path in addition to the model: bursts, and acknowledgements for two packets.
 const QUANTUM: f64 = 3.0;
 
-/// Between probes for bandwidth there is so much time, up to a second more, and as many rounds as
-/// a Reno would need to come back to the same window, so that one beside it has its turn.
+/// The time between two probes for bandwidth: this time, up to a second more, and as many rounds as a Reno would need
+/// to return to the same window, so that a Reno beside it gets its turn.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 const PROBE_ROUNDS: f64 = 63.0;
-/// To measure the round trip the path is kept emptier for so long, and for a round at least.
+/// How long the path is kept emptier to measure the round trip; a round at least.
 const RTT_PROBE: Duration = Duration::from_millis(200);
 const RTT_WINDOW_GAIN: f64 = 0.5;
 
@@ -69,7 +68,7 @@ enum Phase {
     Cruise,
     Refill,
     Up,
-    /// Until then, once the path is as empty as it is to be.
+    /// The probe ends at this time, once the path is as empty as it should be.
     ProbeRtt(Option<Time>),
 }
 
@@ -79,7 +78,7 @@ pub struct Bbr {
     settings: Settings,
     phase: Phase,
     since: Time,
-    /// Rounds of this phase, and of this cycle.
+    /// Number of rounds of this phase, and of this cycle.
     rounds: u32,
     cycle_rounds: u32,
     cycle_since: Time,
@@ -98,17 +97,17 @@ pub struct Bbr {
     high: f64,
     low: f64,
     rate_low: f64,
-    /// The most of this round.
+    /// The maximum of this round.
     rate_latest: f64,
     arrived_latest: f64,
-    /// Rounds in which `high` was met while probing: it is raised by twice as much in each.
+    /// Number of rounds in which the flight reached `high` while probing: each raises it by twice as much.
     raised: u32,
     meets_high: bool,
     marked: bool,
 }
 
 impl Bbr {
-    /// A fresh control.
+    /// Creates a fresh control.
     pub fn new(settings: Settings) -> Bbr {
         let settings = settings.sane();
         Bbr {
@@ -139,12 +138,12 @@ impl Bbr {
         }
     }
 
-    /// What the path is believed to carry, in segments per second.
+    /// Returns the estimated bandwidth of the path, in segments per second.
     pub fn bandwidth(&self) -> f64 {
         self.path.bandwidth().min(self.rate_low)
     }
 
-    /// What a path without queues holds of that.
+    /// Returns the number of segments that a path without queues holds at this bandwidth.
     fn product(&self) -> f64 {
         let least = self.path.least().unwrap_or_default();
         self.bandwidth() * least.as_secs_f64()
@@ -182,14 +181,14 @@ impl Bbr {
             self.low = self.arrived_latest.max(BETA * self.low.min(low));
         }
         if is_calm && self.cycle_rounds == 1 {
-            // All that the probe has sent is answered.
+            // Everything that the probe has sent is answered.
             self.path.end_cycle();
         }
         self.path.begin_round();
         (self.rate_latest, self.arrived_latest) = (0.0, 0.0);
     }
 
-    /// The probe sent too much.
+    /// Handles a probe that sent too much.
     fn on_too_much(&mut self, now: Time, in_flight: f64) {
         let target = self.product().min(self.window);
         self.high = in_flight.max(BETA * target).max(WINDOW_LEAST);
@@ -200,7 +199,7 @@ impl Bbr {
         }
     }
 
-    /// Loss and marks while what a probe has sent is answered.
+    /// Judges losses and marks while the packets of a probe are being answered.
     fn judge_probe(&mut self, told: &Delivered) {
         let is_answered =
             matches!(self.phase, Phase::Down | Phase::Cruise) && self.cycle_rounds == 0;
@@ -258,7 +257,7 @@ impl Bbr {
                     self.plateau.on_round(self.path.bandwidth(), UP_GROWTH);
                 }
                 if is_round && core::mem::take(&mut self.meets_high) {
-                    // The bound decides, and rises: the rate cannot show yet what the path carries.
+                    // The bound limits the flight, and rises: the rate cannot yet show what the path carries.
                     self.plateau = Plateau::default();
                     self.raised += 1;
                 }
@@ -273,8 +272,8 @@ impl Bbr {
     }
 
     fn probe_again(&mut self, now: Time) {
-        // Choice: the draft draws lots. Steps of the golden ratio keep senders that began together
-        // apart as well, and are the same in each run.
+        // Choice: the draft uses random numbers. Steps of the golden ratio also keep senders apart that began together,
+        // and are the same in each run.
         let more = (f64::from(self.cycles) * 0.618_034).fract();
         let wait = PROBE_WAIT + Duration::from_secs_f64(more);
         let rounds = self.product().clamp(2.0, PROBE_ROUNDS);
@@ -317,14 +316,14 @@ impl Bbr {
             Phase::Startup => STARTUP_PACE,
             Phase::Drain => DRAIN_PACE,
             Phase::Down => DOWN_PACE,
-            // Choice: the draft cruises on. The most that was measured is what is free at the best
+            // Choice: the draft continues to cruise. The measured maximum is the bandwidth that is free at the best
             // moments, and with few packets in flight a queue would stand from probe to probe.
             Phase::Cruise if self.path.is_queued() => DOWN_PACE,
             Phase::Cruise | Phase::Refill | Phase::ProbeRtt(_) => 1.0,
             Phase::Up => UP_PACE,
         };
         let rate = gain * (1.0 - MARGIN) * self.bandwidth();
-        // Before anything is measured, the initial window in the first round trip.
+        // Before anything is measured, the sender sends the initial window in the first round trip.
         let first = || {
             let rtt = told.rtt.or(self.path.least()).unwrap_or_default();
             gain * self.settings.initial_window / rtt.as_secs_f64().max(1e-3)
@@ -358,7 +357,7 @@ impl Bbr {
         };
         let cap = cap.min(self.low).max(WINDOW_LEAST);
         let least = WINDOW_LEAST.min(self.settings.max_window);
-        // `max` last: it also turns a not-a-number into the least.
+        // `max` comes last: it also turns a not-a-number into the least.
         self.window = self
             .window
             .min(cap)
@@ -401,7 +400,7 @@ impl Control for Bbr {
     }
 
     fn on_congestion(&mut self, _now: Time, _in_flight: f64, why: Congestion) {
-        // Losses are counted, each of them.
+        // Losses are not handled here: each of them is counted separately.
         self.marked |= why == Congestion::Explicit;
     }
 

@@ -1,5 +1,4 @@
-//! A brake for a lane that never waits: what real-time traffic does when it meets congestion
-//! instead of random loss.
+//! A brake for a lane that never waits: it slows real-time traffic down at congestion, but not at random loss.
 //!
 //! ```text
 //!   per round trip          no losses                    losses
@@ -8,30 +7,32 @@
 //!   a queue on the way      hold                         congestion: slower by γ, no redundancy
 //! ```
 //!
-//! and before any loss, when a queue grows: slower at once, to what leaves it
+//! In addition, before any loss: when a queue grows, the lane slows down at once, to the rate that leaves the queue
+//! (the *drain rate*).
 //!
-//! A lane that answers every loss with retransmissions makes congestion worse. The judgement is
-//! TCP-Real's: losses while data arrives fast and evenly are errors of the wire, losses behind a
-//! growing queue are congestion, and then the rate falls by γ of what *arrives*.
-//! [Papadimitriou06 §3.1, §6] There is no window and no queue here: what the rate does not
-//! admit is dropped at the entry, because a late packet is worth
-//! nothing and takes the place of one in time. What is dropped are whole flows (`flows`): the lowest
-//! priorities, and of these the youngest. Only flows that adapt, and one that is too much alone, share what is left packet by packet.
+//! A lane that answers every loss with retransmissions makes congestion worse. The judgement is TCP-Real's: losses
+//! while data arrives fast and evenly are errors of the wire; losses behind a growing queue are congestion, and then
+//! the rate falls by γ of what *arrives*. [Papadimitriou06 §3.1, §6] There is no window and no queue here: the lane
+//! drops at the entry what the rate does not admit, because a late packet is worth nothing and takes the place of one
+//! in time. The lane drops whole flows (`flows`): the lowest priorities first, and of these the youngest. Only elastic
+//! flows, and a single flow that exceeds the rate by itself, share the remaining rate packet by packet.
 //!
-//! Losses are not waited for where the queue is long and a packet in it late before it is full: a queue that
-//! grows says what leaves it (`growth`), and that, less a little, is the rate as soon as packets would be late
-//! before an answer could come. Until then it is let grow: it may be somebody else's, who stops in time. Packets
-//! that would be late behind what stands there are dropped meanwhile, so it is empty soon. If it does not shrink
-//! although less is sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
+//! If the queue is long and its packets would be late before it is full, the brake does not wait for losses. A growing
+//! queue reveals its drain rate (`growth`). That rate, minus a small margin, becomes the lane's rate as soon as packets
+//! would be late before the queue could be seen to react. Until then the queue may grow: it may belong to other
+//! traffic, which stops in time. Meanwhile the lane drops packets that would be late behind the queue, so the queue is
+//! empty soon. If the queue does not shrink although less is sent, it is not this lane's queue, and the lane takes its
+//! share of it by the rules above.
 //!
-//! More is tried after a second (`tries`). Where it is known what leaves, packets beyond the rate pass as long as the queue
-//! that they would make is short, and the answers to the next questions tell whether they have waited. If not, twice as
-//! much leaves, and so on with each answer. A try in vain costs a short queue, and the next one comes when that is gone.
-//! Where it is not known what leaves, the rate grows by a quarter each second at first, after twice as long each time that
-//! it was too much. Either ends when a queue stands or the flows have room.
+//! After a second the lane tries a higher rate (`tries`). If the drain rate is known, packets beyond the rate pass as
+//! long as the queue that they would make is short, and the answers to the next questions show whether they have
+//! waited. If they have not, the known drain rate is doubled, and so on with each answer. A try that fails costs a
+//! short queue, and the next try comes when that queue is gone. If the drain rate is not known, the rate grows by a
+//! quarter each second at first; each time that was too much, the lane waits twice as long. In both cases the try ends
+//! when a queue stands or when the flows have enough room.
 //!
-//! A path that has become longer looks like a queue at first. What tells them apart is that a queue
-//! answers: given less it falls, and one that is not given less grows. So
+//! A path that has become longer looks like a queue at first. The difference is that a queue reacts: if less is sent,
+//! it falls, and otherwise it grows. So
 //!
 //! ```text
 //!   the round trip has risen in one step and stays level        then
@@ -45,16 +46,18 @@
 //!   the path, but with many losses                              it was a queue: as before
 //! ```
 //!
-//! Losses answer too: given less than leaves it, a queue that was full loses nothing. So the rate falls once, the flows
-//! that do not fit share what is left, and what is lost then decides: much less, and it was a queue; as much as before,
-//! and the path loses by itself, with or without one: off.
+//! Losses react, too: if less is sent than the drain rate, a queue that was full loses nothing. So the rate falls once,
+//! the flows that do not fit share the remaining rate, and the losses that follow decide. If much less is lost, it was
+//! a queue. If as much as before is lost, the path loses packets by itself, with or without a queue: the brake is
+//! switched off.
 //!
-//! Other lanes of the sender may share the path, and wait where this one cannot. Losses behind a queue are theirs to
-//! answer as long as they give a part of it: what a stream makes up for after an outage would else cut off the call
-//! beside it. They answer by rules of their own, give less and less, and what is lost then is this lane's.
+//! Other lanes of the sender may share the path, and wait where this lane cannot. Losses behind a queue are theirs to
+//! react to, as long as they send a part of the traffic. Otherwise a stream that catches up after an outage would cut
+//! off the call beside it. These lanes react by their own rules and send less and less; losses after that are this
+//! lane's.
 //!
-//! The rate never falls below what as many TCP connections as the lane carries flows would have
-//! under the same losses and round trip, so that braking among TCPs does not mean starving.
+//! The rate never falls below the rate that as many TCP connections as the lane has flows would have under the same
+//! losses and round trip. So a lane that brakes among TCPs does not starve.
 
 mod answer;
 mod catching;
@@ -83,108 +86,109 @@ use tries::TRY_AFTER;
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
 
-/// How the brake judges and acts.
+/// The parameters of the brake.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What is taken off the arriving rate at a round trip with congestion.
-    /// [Papadimitriou06 §3.1]: 1/8.
+    /// The share by which the arriving rate is reduced at a round trip with congestion. [Papadimitriou06 §3.1]: 1/8.
     pub gamma: f64,
-    /// Packets per flow and round trip by which the rate grows again. What is as fair to TCP as one
-    /// packet and a half of the window: 3γ / (2 − γ) = 0.2 for γ = 1/8 [Papadimitriou06 eq. 3].
+    /// The number of packets per flow and round trip by which the rate grows again. The value that is as fair to TCP as
+    /// one packet and a half of the window is 3γ / (2 − γ) = 0.2 for γ = 1/8 [Papadimitriou06 eq. 3].
     pub alpha: f64,
-    /// A round trip longer than the least by this and by [`Settings::queue_share`] of the least
-    /// tells of a queue.
+    /// A round trip that exceeds the least one by this and by [`Settings::queue_share`] of the least one indicates a
+    /// queue.
     pub queue_floor: Duration,
     /// See [`Settings::queue_floor`].
     pub queue_share: f64,
 }
 
-/// Losses up to this share may be random. Choice: what recovery on the hop is made for; a link that
-/// is given a twentieth too much loses more.
+/// Losses up to this share may be random. Choice: recovery on the hop is made for this share; a link that gets a
+/// twentieth more than it carries loses more.
 const FEW_LOST: f64 = 0.03;
-/// So many lost between two hellos that came, and so many times as many as arrived, are an outage's. Choice: a tenth of a
-/// second of a call and its hellos; a queue that is given six times what leaves it lets more through.
+/// If at least this many packets were lost between two hellos, and more than the given multiple of what arrived, the
+/// losses belong to an outage. Choice: a tenth of a second of a call and its hellos; a queue that is sent six times its
+/// drain rate lets more through.
 const OUTAGE_PACKETS: u64 = 8;
 const OUTAGE_SHARE: u64 = 5;
-/// Less is sent than offered if it is less than this share of it.
+/// If less than this share of the offered traffic is sent, the lane is held back.
 const HELD_BACK: f64 = 0.97;
-/// A path that has become longer is judged so many times: a queue that is full loses all the time, and what is lost later is no sign of this one.
+/// How often a path that has become longer is judged. A full queue loses all the time, so losses after these judgements
+/// do not prove that the rise was a queue.
 const PROBATIONS: u8 = 2;
-/// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
+/// The minimum time between judgements. Otherwise one loss at 50 packets/s would be a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
-/// Where others give more than this share to the link, it is not clear who makes the queue.
+/// If other traffic makes up more than this share of the link, it is not clear whose queue it is.
 const OTHERS_SHARE: f64 = 0.25;
-/// For so long after a flow begins, or a round trip was long, questions come more often.
+/// How long questions come more often after a flow begins or a round trip was long.
 const WATCHED: Duration = Duration::from_millis(800);
 
-/// One lane's brake.
+/// The brake of one lane.
 #[derive(Clone, Debug)]
 pub struct Brake {
     settings: Settings,
     baseline: Baseline,
     epoch: Epoch,
-    /// What has happened since the round trip has been level above its baseline.
+    /// The events since the round trip has been level above its baseline.
     trial: Epoch,
     run: Run,
-    /// What has happened lately since a rise was taken for the path's, and how often that is looked at.
+    /// The recent events since a rise was attributed to the path, and the number of judgements that are left.
     probation: Option<(Epoch, u8)>,
-    /// The share that it may lose.
+    /// The share of losses that the path may have during the probation.
     tolerated: f64,
-    /// Share lost, averaged over epochs.
+    /// The share lost, averaged over epochs.
     loss: f64,
-    /// The same of epochs without a queue.
+    /// The same for epochs without a queue.
     usual_loss: f64,
-    /// Bytes of a packet, averaged.
+    /// The average packet size in bytes.
     packet_bytes: f64,
     limit: Option<Limit>,
-    /// The last losses were congestion's.
+    /// The last losses were caused by congestion.
     congested: bool,
     flows: Flows,
     growth: Growth,
     catching: Catching,
-    /// Other lanes of the sender, which wait, gave a part in the last epoch.
+    /// Other lanes of the sender, which wait, sent a part of the traffic in the last epoch.
     waited_beside: bool,
-    /// The lane has carried something in the last epoch.
+    /// The lane has carried traffic in the last epoch.
     has_carried: bool,
-    /// The least slack of what was offered in it.
+    /// The least slack of the packets that were offered in the last epoch.
     slack: Duration,
-    /// What the lane has sent for the first time.
+    /// The bytes that the lane has sent for the first time.
     lane_bytes: u64,
     /// A flow has begun.
     has_begun: bool,
-    /// How long the rate stays where it is after it fell.
+    /// How long the rate stays unchanged after it fell.
     try_after: Duration,
-    /// The queue is others' until then.
+    /// Until this time, the queue is attributed to other traffic.
     others_until: Time,
-    /// Losses as usual are no queue's until then.
+    /// Until this time, losses at the usual rate are not attributed to a queue.
     unanswered_until: Time,
-    /// When jitter was taken for a queue last.
+    /// When jitter was last mistaken for a queue.
     chance_at: Option<Time>,
 }
 
 /// A packet that is about to be sent for the first time.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// With all that goes on the wire.
+    /// The size, with everything that is sent on the wire.
     pub bytes: usize,
-    /// 0 to 7.
+    /// The priority, 0 to 7.
     pub priority: u8,
-    /// Any hash of its flow.
+    /// Any hash of the packet's flow.
     pub flow: u64,
-    /// Its flow adapts to what arrives.
+    /// The flow adapts its rate to what arrives.
     pub is_elastic: bool,
-    /// The time to its deadline that the path without a queue leaves.
+    /// The time to its deadline that is left on the path without a queue.
     pub slack: Duration,
 }
 
-/// What is to become of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is sent.
+    /// The lane sends it.
     Sent,
-    /// The lane sends less at present, or it would be late.
+    /// The lane sends less at present, or the packet would be late.
     Braked,
-    /// The lane has no room for its flow.
+    /// The lane has no room for the packet's flow.
     Refused,
 }
 
@@ -193,8 +197,8 @@ impl Default for Settings {
         Settings {
             gamma: 0.125,
             alpha: 0.2,
-            // Choice: above what a busy host adds to a round trip, below what a queue adds that
-            // loses: 50 packets of 1500 bytes at 10 Mbit/s are 60 ms.
+            // Choice: above what a busy host adds to a round trip, and below what a queue adds that loses packets: 50
+            // packets of 1500 bytes at 10 Mbit/s are 60 ms.
             queue_floor: Duration::from_millis(10),
             queue_share: 0.25,
         }
@@ -202,7 +206,7 @@ impl Default for Settings {
 }
 
 impl Brake {
-    /// A brake that is off.
+    /// Creates a brake that is off.
     pub fn new(settings: Settings) -> Brake {
         Brake {
             settings,
@@ -232,7 +236,7 @@ impl Brake {
         }
     }
 
-    /// What is to become of a packet.
+    /// Decides whether a packet is sent.
     #[inline]
     pub fn admit(&mut self, now: Time, packet: &Packet) -> Verdict {
         let Packet {
@@ -268,7 +272,7 @@ impl Brake {
         Verdict::Sent
     }
 
-    /// The same while a limit holds.
+    /// Decides the same while a limit holds.
     #[cold]
     fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
         let waits = self.waits(now);
@@ -297,10 +301,10 @@ impl Brake {
         }
     }
 
-    /// Decides whom the lane serves.
+    /// Decides which flows the lane serves.
     fn decide(&mut self, now: Time) {
         match &self.limit {
-            // Whether anybody has to be refused is not known yet.
+            // It is not known yet whether any flow has to be refused.
             Some(limit) if limit.cut.is_some() => self.flows.serve_first(limit.rate_bps),
             Some(limit) => self.flows.decide(now, limit.rate_bps),
             None if self.flows.refuses() || self.flows.served_bps() > 0.0 => self.flows.free(),
@@ -308,23 +312,23 @@ impl Brake {
         }
     }
 
-    /// Since when the lane has no room for a flow.
+    /// Returns since when the lane has had no room for a flow.
     pub fn refused_since(&self, flow: u64) -> Option<Time> {
         self.flows.refused_since(flow)
     }
 
-    /// The lane refuses flows that it has.
+    /// Returns true if the lane refuses any of its flows.
     pub fn refuses(&self) -> bool {
         self.limit.is_some() && self.flows.refuses()
     }
 
-    /// A flow has begun since this was asked last, or a round trip is long: round trips are of more interest than
-    /// usual until the moment.
+    /// Returns until when round trips should be measured more often than usual: if a flow has begun since the last
+    /// call, or if a round trip is long.
     pub fn watches(&mut self, now: Time) -> Option<Time> {
         let began = core::mem::take(&mut self.has_begun);
         let last = self.growth.last();
         let is_long = last.is_some_and(|echo| self.baseline.is_long(echo.there));
-        // Questions take a part of a narrow link, which the flows that are served may need.
+        // Questions take a part of a narrow link, which the served flows may need.
         let is_long = match self.flows.served_bps() > 0.0 && self.own_packets().is_some() {
             true => self.stands(),
             false => is_long || self.tries(now),
@@ -332,25 +336,26 @@ impl Brake {
         (began || is_long).then(|| now + WATCHED)
     }
 
-    /// How long a question that is sent now would wait behind the lane's packets if no more left than is known.
+    /// Returns how long a question that is sent now would wait behind the lane's packets if the drain rate were not
+    /// higher than known.
     pub fn modelled(&self, now: Time) -> Duration {
         let limit = self.limit.as_ref();
         limit.map_or(Duration::ZERO, |limit| limit.modelled(now))
     }
 
-    /// What the lane has sent for the first time.
+    /// Returns the number of bytes that the lane has sent for the first time.
     pub fn lane_bytes(&self) -> u64 {
         self.lane_bytes
     }
 
-    /// A question was answered: what [`Brake::on_round_trip`] does, and whether a queue grows.
+    /// Handles the answer to a question: does what [`Brake::on_round_trip`] does, and checks whether a queue grows.
     pub fn on_echo(&mut self, now: Time, echo: Echo) {
         if self
             .growth
             .last()
             .is_some_and(|last| last.sent >= echo.sent)
         {
-            // The same question's answer again says nothing new of the way there.
+            // A second answer to the same question contains nothing new about the forward direction.
             return;
         }
         self.growth.on_echo(echo);
@@ -360,19 +365,19 @@ impl Brake {
         self.look_for_growth(now);
     }
 
-    /// Another lane of the sender, one that waits, has sent so much.
+    /// Records that another lane of the sender, one that waits, has sent this many bytes.
     pub fn on_beside(&mut self, bytes: u64) {
         self.epoch.beside_bytes += bytes;
     }
 
-    /// A round trip that is longer tells of a queue, in which the packets of this lane wait; none while it carries
-    /// nothing.
+    /// Returns the round trip above which there is a queue in which the packets of this lane wait; `None` while the
+    /// lane carries no traffic.
     pub fn queue_from(&self) -> Option<Duration> {
         let carries = self.has_carried || self.epoch.offered_bytes > 0;
         self.baseline.usual_most().filter(|_| carries)
     }
 
-    /// The other end tells of so many more packets of the link that have arrived, and that are lost.
+    /// Records a report of the other end: this many more packets of the link have arrived, and this many are lost.
     pub fn on_told(&mut self, arrived: u64, lost: u64) {
         if lost >= OUTAGE_PACKETS && lost > OUTAGE_SHARE * (arrived + 1) {
             return;
@@ -381,7 +386,7 @@ impl Brake {
         self.epoch.lost += lost;
     }
 
-    /// A round trip was measured: if the last judgement is long enough ago, judges.
+    /// Takes in a measured round trip. Judges if enough time has passed since the last judgement.
     pub fn on_round_trip(&mut self, now: Time, rtt: Duration) {
         self.baseline.on_round_trip(now, rtt);
         self.judge_if_due(now, rtt);
@@ -395,9 +400,9 @@ impl Brake {
         let epoch = core::mem::replace(&mut self.epoch, Epoch::new(now));
         (self.has_carried, self.slack) = (epoch.offered_bytes > 0, epoch.slack);
         if epoch.offered_bytes == 0 {
-            // Nothing to judge by; what held may hold no longer when traffic comes back.
+            // There is nothing to judge by. The reason for a limit may be gone when traffic comes back.
             self.release(now);
-            // A rise that stays level where nothing is sent is not this lane's queue.
+            // If nothing is sent, a rise that stays level is not this lane's queue.
             self.doubt(now, &epoch);
             return;
         }
@@ -406,19 +411,21 @@ impl Brake {
         }
     }
 
-    /// Retransmissions may be sent more than once, and asked for again: the losses are random.
+    /// Returns whether the losses are random. If so, retransmissions may be sent more than once, and requested again.
     pub fn allows_redundancy(&self) -> bool {
         !self.congested && self.limit.is_none()
     }
 
-    /// Before this moment the lane has sent what a host catches up with: what is added to it would stand in the queue of
-    /// that. Whether packets of this moment come one by one or in a burst makes no difference.
+    /// Returns true if the lane has sent, before this moment, a backlog that a host catches up with. Anything added
+    /// would wait in the queue that the backlog makes. It makes no difference whether packets of this moment come one
+    /// by one or in a burst.
     #[inline]
     pub fn catches_up(&self, now: Time) -> bool {
         self.catching.is_ahead(now)
     }
 
-    /// The same when a packet of some bytes, which was admitted, leaves: it counts, and those of this moment before it.
+    /// Returns the same when an admitted packet of `bytes` bytes leaves: it counts, and so do earlier packets of this
+    /// moment.
     #[inline]
     pub fn catches_up_with(&mut self, now: Time, flow: impl FnOnce() -> u64, bytes: usize) -> bool {
         let Some(paused) = self.catching.pays_back(now) else {
@@ -430,17 +437,17 @@ impl Brake {
         self.catching.is_ahead_here()
     }
 
-    /// A queue stands on the path, or the path has become longer a moment ago.
+    /// Returns true if a queue stands on the path, or if the path has just become longer.
     pub fn is_queued(&self) -> bool {
         self.baseline.is_queued()
     }
 
-    /// The rate that holds at present; none while the brake is off.
+    /// Returns the rate that holds at present; `None` while the brake is off.
     pub fn rate_bps(&self) -> Option<u64> {
         self.limit.as_ref().map(|limit| limit.rate_bps as u64)
     }
 
-    /// Off, as for a new path.
+    /// Switches the brake off, as for a new path.
     pub fn reset(&mut self, now: Time) {
         *self = Brake {
             baseline: Baseline::new(now, self.settings.margin()),

@@ -1,4 +1,4 @@
-//! Which losses are congestion, for a control that would take each of them for it.
+//! Decides which losses are congestion, for a control that would otherwise take each loss for congestion.
 //!
 //! ```text
 //!   a loss while a queue stands, of a path whose      congestion: what the queue holds is given up
@@ -10,14 +10,14 @@
 //!   any other                                         the path's own: it is sent again, no more
 //! ```
 //!
-//! Next to TCP, a bottleneck loses packets when its queue is full. So a control that asks here cuts when TCP
-//! cuts, and keeps its fair share. Losses of a radio or a bad cable cost it only the
-//! repetition, and while a short queue stands, no more of the window than this queue ([`Causes::kept`]).
+//! Next to TCP, a bottleneck loses packets when its queue is full. A control that asks here cuts when TCP cuts, and
+//! keeps its fair share. Losses of a radio or a bad cable cost it only the repetition. While a short queue stands, they
+//! cost no more of the window than this queue ([`Causes::kept`]).
 //!
-//! A policer and a queue of a few packets lose packets without a delay. There TCP lives on what others leave, and its own bursts
-//! lose as well, so a few losses do not prove that the others have enough. Two things distinguish such a path from a
-//! bad cable: a wider window loses more, and in front of a cable a queue appears before it overflows. So
-//! growing in spite of losses is a trial. It ends with a deep queue or with too many losses.
+//! A policer and a queue of a few packets lose packets without a delay. In front of these, TCP gets only what other
+//! traffic leaves, and its own bursts lose as well, so a few losses do not prove that the others have enough. Two
+//! things distinguish such a path from a bad cable: a wider window loses more, and in front of a cable a queue appears
+//! before it overflows. So growing in spite of losses is a trial. It ends with a deep queue or with too many losses.
 //!
 //! ```text
 //!   trial: all are spared ──more than windows no wider lost──▶ peace: as TCP, 10 s, 20 s ... 320 s ──▶ trial
@@ -25,10 +25,10 @@
 //!     └──────── a deep queue is seen ──▶ known, for two minutes ◀┘   too many then cost one cut
 //! ```
 //!
-//! Two things look like a queue. Jitter delays some packets, and unevenly ([`Roughness`]); a queue delays all packets for a round
-//! trip. A path that has become longer stays level ([`rise`]).
+//! Two things look like a queue. Jitter delays some packets, and unevenly ([`Roughness`]); a queue delays all packets
+//! for a round trip. A path that has become longer stays level ([`rise`]).
 //!
-//! State: the least round trip of the last minutes, the last ones, what windows of each width have lost, and
+//! State: the least round trip of the last minutes, the last round trips, the losses of windows of each width, and
 //! whether the path is on trial, at peace or known.
 
 mod rise;
@@ -41,46 +41,47 @@ use crate::delivery::Delivered;
 use crate::roughness::Roughness;
 use base::{Duration, Time};
 
-/// The least round trip is forgotten after one to two of these: routes change. Choice: long beside the
-/// times for which several flows keep a queue from ever being empty, as what is forgotten sooner takes that queue
-/// for the path, and its losses for the path's own.
+/// The least round trip is forgotten after one to two of these: routes change. Choice: long compared with the times for
+/// which several flows keep a queue from ever being empty. If the least round trip were forgotten sooner, that queue
+/// would be taken for the path, and its losses for the path's own.
 const MEMORY: Duration = Duration::from_secs(120);
-/// A queue stands when the shortest of the last round trips is longer by this share, and by [`QUEUE`].
+/// A queue stands when the shortest of the last round trips exceeds the least by this share, and by [`QUEUE`].
 const QUEUE_SHARE: f64 = 1.0 / 8.0;
 const QUEUE: Duration = Duration::from_millis(1);
-/// A queue that grows to so many times that is deep. Choice: what is lost without a queue on such a path was not lost by it:
-/// bursts of TCP, which overflow a shorter one before it is seen, find room in twice what is not seen.
+/// A queue that grows to this multiple is deep. Choice: losses without a queue on such a path were not caused by its
+/// queue. Bursts of TCP, which overflow a shorter queue before it is seen, fit into twice the length that is not seen.
 const DEEP: f64 = 3.0;
-/// A queue stands if the shortest of so many round trips is long, and the shortest of each of these parts of the last one. Choice: a
-/// whole round trip, because a busy host or a radio delays some of its packets and not all.
+/// A queue stands if the shortest of this number of round trips is long, and also the shortest of each of these parts
+/// of the last one. Choice: a whole round trip, because a busy host or a radio delays some of its packets and not all.
 const RECENT: usize = 8;
 const PARTS: usize = 4;
-/// Beyond the path's own, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
+/// Losses beyond the path's own by this share are congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
 const BEYOND: f64 = 0.02;
-/// Choice: what a path may lose of itself, as [`crate::bbr`] has it. Paths that lose more are somebody's congestion, or of no
-/// use.
+/// Choice: the share that a path may lose by itself, as in [`crate::bbr`]. Paths that lose more are congested by
+/// somebody, or of no use.
 const OWN_MAX: f64 = 0.1;
-/// Packets over which a judgement is made: beyond so many, half of them are forgotten. Choice: with 750 of them, 2 % and
-/// what chance adds are 4 %.
+/// Number of packets over which a judgement is made; beyond it, half of them are forgotten. Choice: with 750 of them, 2
+/// % plus what chance adds are 4 %.
 const JUDGED: f64 = 1_000.0;
-/// And so many losses come together by chance. Choice: a judgement is made with each acknowledgement, and three deviations of few
-/// losses are a loss or two.
+/// The number of losses that may occur together by chance. Choice: a judgement is made with each acknowledgement, and
+/// three deviations of few losses are a loss or two.
 const CHANCE: f64 = 3.0;
-/// Packets of one width that are remembered, and how many of them say something: at 5 %, ten losses.
+/// The maximum number of packets of one width that are remembered, and the number from which they are meaningful: at 5
+/// %, ten losses.
 const KNOWN_MAX: f64 = 1_000.0;
 const KNOWN: f64 = 200.0;
-/// Widths of the window, two an octave: the last is of 46 341 packets and more.
+/// Number of window widths, two per octave: the last is of 46 341 packets and more.
 const WIDTHS: usize = 32;
-/// So many narrower widths say what the path loses of itself: down to a quarter of the window.
+/// Number of narrower widths that show what the path loses by itself: down to a quarter of the window.
 const NARROWER: usize = 4;
-/// For how long each loss is congestion at first, and at most: twice as long after each trial that finds no queue. Choice: a trial
-/// takes a few seconds, in which others have little.
+/// How long each loss counts as congestion, at first and at most. The time doubles after each trial that finds no
+/// queue. Choice: a trial takes a few seconds, in which other traffic gets little.
 const PEACE: Duration = Duration::from_secs(10);
 const PEACE_MAX: Duration = Duration::from_secs(320);
-/// A path that loses less than this share loses nothing of itself.
+/// A path that loses less than this share is considered free of own losses.
 const LOSES: f64 = 0.001;
 
-/// Packets that were answered or lost.
+/// A count of packets that were answered or lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     lost: f64,
@@ -101,41 +102,42 @@ impl Share {
         self.lost / self.all.max(1.0)
     }
 
-    /// More is lost than this share and chance explain.
+    /// Returns true if more is lost than this share and chance explain.
     fn exceeds(self, share: f64) -> bool {
         let expected = self.all * share;
         self.lost > CHANCE + expected + 3.0 * expected.sqrt()
     }
 }
 
-/// The watch over the losses of one sender.
+/// The observer of the losses of one sender.
 #[derive(Clone, Debug)]
 pub struct Causes {
     least: [Option<Duration>; 2],
     span_ends: Time,
     recent: [Duration; RECENT],
     count: usize,
-    /// The shortest of each part of the last round trip, the newest first, and when the newest began.
+    /// The shortest round trip of each part of the last round trip, the newest first, and when the newest part began.
     parts: [Duration; PARTS + 1],
     part_since: Time,
-    /// What jitter makes of them.
+    /// The variation of the round trips by jitter.
     roughness: Roughness,
-    /// What looks like a queue at present.
+    /// A rise that looks like a queue at present.
     rise: Option<Rise>,
-    /// The round ends when what was sent after so much had arrived is answered.
+    /// The number of arrived packets at the start of the round. The round ends when a packet that was sent after that
+    /// is answered.
     round_ends: f64,
     round: Share,
-    /// Most in flight in this round and the one before.
+    /// The maximum in flight in this round and in the one before.
     flights: [f64; 2],
-    /// What is lost by windows of each width.
+    /// The losses by windows of each width.
     widths: [Share; WIDTHS],
     judged: Share,
     /// When a deep queue was seen last.
     deep_at: Option<Time>,
     now: Time,
-    /// Until then each loss is congestion.
+    /// Until this time, each loss is congestion.
     peace_ends: Time,
-    /// How long the next peace is.
+    /// The length of the next peace.
     peace: Duration,
 }
 
@@ -164,13 +166,13 @@ impl Default for Causes {
 }
 
 impl Causes {
-    /// An acknowledgement of something new.
+    /// Handles an acknowledgement of something new.
     pub fn on_delivered(&mut self, told: &Delivered) {
         self.now = told.now;
         if let Some(rtt) = told.rtt {
             self.on_rtt(rtt);
         }
-        // Seen in the round trip in which it grows.
+        // A deep queue is seen in the round trip in which it grows.
         if self.is_longer(self.recent.iter(), DEEP) {
             (self.deep_at, self.peace_ends, self.peace) = (Some(self.now), self.now, PEACE);
         }
@@ -191,7 +193,7 @@ impl Causes {
         }
     }
 
-    /// Whether what looks like a queue is a path that has become longer.
+    /// Checks whether what looks like a queue is a path that has become longer.
     fn look_for_longer_path(&mut self, told: &Delivered) {
         let known = self.least().zip(self.shortest());
         let Some((least, shortest)) = known.filter(|_| self.is_queued()) else {
@@ -212,7 +214,7 @@ impl Causes {
         }
     }
 
-    /// No more is lost than without a queue.
+    /// Returns true if no more is lost than without a queue.
     fn is_usual(&self, share: Share) -> bool {
         let usual = least_lost(&self.widths).filter(|usual| *usual >= LOSES);
         share.lost == 0.0 || usual.is_some_and(|usual| !share.exceeds(usual))
@@ -240,7 +242,8 @@ impl Causes {
         if !is_queued {
             self.round.add(fresh, f64::MAX);
         }
-        // A deep queue announces its losses; one that is not known to be deep is on trial with all of them.
+        // A deep queue announces its losses. A path whose queue is not known to be deep is on trial with all its
+        // losses.
         if self.now < self.peace_ends || is_queued && self.is_deep() {
             self.judged = Share::default();
             return;
@@ -258,7 +261,7 @@ impl Causes {
         }
     }
 
-    /// What the path loses of itself: the least share that windows of this width and narrower ones have lost.
+    /// Returns what the path loses by itself: the least share that windows of this width and narrower ones have lost.
     fn own(&self) -> f64 {
         let at = width(self.flights[1].max(self.flights[0]));
         let no_wider = &self.widths[at.saturating_sub(NARROWER)..=at];
@@ -269,9 +272,10 @@ impl Causes {
         self.deep_at.is_some_and(|at| self.now < at + MEMORY)
     }
 
-    /// Something is lost: what share of the window may be kept at most, of a control that keeps `kept` after
-    /// congestion. All of it if this is none, or a trial goes on; if a queue stands that is shorter than what the control
-    /// gives up, what is on the path beside it.
+    /// Returns the share of the window that may be kept at most after a loss, for a control that keeps `kept` after
+    /// congestion. It is the whole window if the loss is not congestion, or if a trial is going on. If a queue stands
+    /// that is shorter than what the control would give up, it is the part of the window that is on the path beside the
+    /// queue.
     pub fn kept(&self, kept: f64) -> f64 {
         match (self.least(), self.shortest()) {
             _ if self.now < self.peace_ends => kept,
@@ -300,7 +304,8 @@ impl Causes {
     fn is_longer<'a>(&self, rtts: impl Iterator<Item = &'a Duration>, times: f64) -> bool {
         match (self.least(), shortest(rtts)) {
             (Some(least), Some(shortest)) => {
-                // The shortest of many exceeds the least by half of what jitter adds to a single one, or less.
+                // The shortest of many round trips exceeds the least by at most half of what jitter adds to a single
+                // one.
                 let jitter = self.roughness.spread().div(2);
                 let queue = least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times);
                 shortest > least + queue + jitter
@@ -310,13 +315,13 @@ impl Causes {
     }
 }
 
-/// The least share that windows of these widths have lost, of those that are known.
+/// Returns the least share that windows of these widths have lost, of the widths that are known.
 fn least_lost(widths: &[Share]) -> Option<f64> {
     let known = widths.iter().filter(|share| share.all >= KNOWN);
     known.map(|share| share.value()).reduce(f64::min)
 }
 
-/// The shortest of those that are known.
+/// Returns the shortest of the known round trips.
 fn shortest<'a>(rtts: impl Iterator<Item = &'a Duration>) -> Option<Duration> {
     rtts.min().copied().filter(|rtt| *rtt != Duration::MAX)
 }

@@ -1,5 +1,5 @@
-//! CUBIC: after a loss the window returns to where it was along a cubic function of *time*, flat
-//! around the old maximum, so that flows with long round trips are not left behind [RFC 9438].
+//! CUBIC: after a loss the window returns to its earlier size along a cubic function of *time*, flat around the old
+//! maximum, so that flows with long round trips get their share [RFC 9438].
 //!
 //! ```text
 //!  window                          ,'     W(t) = C·(t - K)³ + W_max
@@ -9,11 +9,11 @@
 //!              |_______ K ________ t
 //! ```
 //!
-//! State: window and threshold; `w_max`, where the plateau lies; the epoch (since when the function
-//! runs, from which window, and Reno's window beside it).
+//! State: window and threshold; `w_max`, the height of the plateau; the epoch (since when the function runs, from which
+//! window, and Reno's window beside it).
 //!
-//! Slow start is the standard one. Choice: without HyStart++ (a SHOULD of RFC 9438 §4.10): the users
-//! of this crate pace, and the simulator compares with TCPs that have none.
+//! Slow start is the standard one. Choice: it lacks HyStart++ (a SHOULD of RFC 9438 §4.10), since the users of this
+//! crate pace, and the simulator compares with TCPs that do not have it.
 
 use base::{Duration, Time};
 
@@ -24,41 +24,40 @@ use crate::{Acked, Congestion, Control, Settings};
 const C: f64 = 0.4;
 /// The share of the window that is kept on congestion [RFC 9438 §4.6].
 pub(crate) const BETA: f64 = 0.7;
-/// The increase that takes as much as Reno with this decrease: 3(1-β)/(1+β) [RFC 9438 §4.3].
+/// The increase that gets as much as Reno with this decrease: 3(1-β)/(1+β) [RFC 9438 §4.3].
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The function never asks for more than this times the window within a round trip
-/// [RFC 9438 §4.2].
+/// The maximum factor by which the function may increase the window within a round trip [RFC 9438 §4.2].
 const STEP_MAX: f64 = 1.5;
 
-/// A window of whole segments that no curve asks to grow does so by one in so many round trips.
+/// The number of round trips in which a window of whole segments grows by one if no curve requests growth.
 const SLOWEST: f64 = 100.0;
-/// How often kernels look at the curves while the window stays: a thirty-second of a second.
+/// How often kernels evaluate the curves while the window stays the same: a thirty-second of a second.
 const LOOK: Duration = Duration::from_micros(31_250);
 
 /// The window of CUBIC.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: Window,
-    /// The plateau: the window at the last congestion, less under fast convergence; 0 after a
-    /// timeout, when there is none.
+    /// The plateau: the window at the last congestion, reduced under fast convergence; 0 after a timeout, when there is
+    /// no plateau.
     w_max: f64,
     epoch: Option<Epoch>,
     last_ack: Time,
-    /// Of the next segment of the window, so much is acknowledged, where it grows by whole ones.
+    /// The acknowledged part of the next segment of the window, if the window grows by whole segments.
     counted: f64,
 }
 
-/// One stretch of congestion avoidance.
+/// One period of congestion avoidance.
 #[derive(Clone, Debug)]
 struct Epoch {
     start: Time,
     /// When the function passes the plateau, in seconds after the start.
     k: f64,
     plateau: f64,
-    /// What Reno's window would be by now.
+    /// The window that Reno would have by now.
     w_est: f64,
-    /// Where windows are whole: acknowledged beyond that; when the curves were looked at, at which window; and
-    /// how many acknowledged segments they asked for until the next.
+    /// For whole windows: the acknowledged segments beyond that, when the curves were evaluated and at which window,
+    /// and how many acknowledged segments they then required for the next.
     est_counted: f64,
     looked_at: Time,
     looked_size: f64,
@@ -66,7 +65,7 @@ struct Epoch {
 }
 
 impl Cubic {
-    /// A fresh window.
+    /// Creates a fresh window.
     pub fn new(settings: Settings) -> Cubic {
         Cubic {
             window: Window::new(settings),
@@ -77,8 +76,8 @@ impl Cubic {
         }
     }
 
-    /// The same in whole segments: a curve that lies so far ahead asks for a segment in so many
-    /// acknowledged ones, in two at least. It is looked at when the window has changed, or after a while.
+    /// Does the same in whole segments. A curve that lies ahead requests one segment for a number of acknowledged ones,
+    /// at least two. The curves are evaluated when the window has changed, or after a while.
     fn avoid_whole(&mut self, ack: &Acked, segments: f64) {
         let (size, w_max) = (self.window.size(), self.w_max);
         let epoch = self
@@ -118,13 +117,13 @@ impl Cubic {
         let epoch = self
             .epoch
             .get_or_insert_with(|| Epoch::new(ack.now, size, w_max));
-        // Choice: α stays when the window of before the cut is passed, where RFC 9438 §4.3 would
-        // have 1. Kernels keep it, so who changes it takes most of a bottleneck from several of them.
+        // Choice: α stays the same when the window before the cut is passed, where RFC 9438 §4.3 would set it to 1.
+        // Kernels keep it, so a sender that changed it would take most of a bottleneck from several of them.
         epoch.w_est += ALPHA * segments / size;
         let t = ack.now.since(epoch.start);
         if epoch.cubic(t) < epoch.w_est {
-            // A partial acknowledgement deflates the window and not the estimate: back by no more than what
-            // has left the network.
+            // A partial acknowledgement deflates the window but not the estimate. So the window returns by no more than
+            // what has left the network.
             let reno = epoch.w_est.min(size + segments);
             self.window.set(size.max(reno));
         } else {
@@ -133,8 +132,8 @@ impl Cubic {
         }
     }
 
-    /// Remembers the plateau before a cut. A flow whose plateau is falling makes room faster, for
-    /// those that are new [RFC 9438 §4.7].
+    /// Remembers the plateau before a cut. A flow whose plateau is falling makes room faster, for new flows [RFC 9438
+    /// §4.7].
     fn remember(&mut self) {
         let size = self.window.size();
         self.w_max = if size < self.w_max {
@@ -171,7 +170,7 @@ impl Control for Cubic {
         let since = ack.now.since(self.last_ack);
         self.last_ack = ack.now;
         if !ack.limited {
-            // The function must not run ahead while nobody uses the window [RFC 9438 §5.8].
+            // The function must not run ahead while the window is not used [RFC 9438 §5.8].
             if let Some(epoch) = &mut self.epoch {
                 epoch.start = (epoch.start + since).min(ack.now);
             }
@@ -201,8 +200,8 @@ impl Control for Cubic {
 
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
         self.remember();
-        // No plateau: the first stage after a timeout grows convexly from where slow start
-        // ended [RFC 9438 §4.8].
+        // There is no plateau: the first stage after a timeout grows convexly from where slow start ended [RFC 9438
+        // §4.8].
         self.w_max = 0.0;
         self.window.collapse(in_flight * BETA);
     }
@@ -272,7 +271,7 @@ mod tests {
     fn on_a_short_path_it_is_as_fast_as_reno() {
         let mut cubic = at(10.0);
         cubic.on_congestion(Time::ZERO, 10.0, Congestion::Loss);
-        // Reno's equal with β = 0.7: 7 + 0.53 each round.
+        // Reno's equivalent with β = 0.7 is 7 + 0.53 each round.
         let course = run(&mut cubic, Time::ZERO, 30, 10);
         assert!(course[4] > 9.2 && course[4] < 10.5, "{}", course[4]);
         assert!(course[29] > 21.0 && course[29] < 25.0, "{}", course[29]);

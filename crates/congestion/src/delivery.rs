@@ -1,5 +1,5 @@
-//! How fast what is sent arrives, as acknowledgements tell (the delivery rate of
-//! draft-ietf-ccwg-bbr §4.1): what a control needs that works by a model of its path.
+//! The rate at which sent data arrives, measured by acknowledgements (the delivery rate of draft-ietf-ccwg-bbr §4.1). A
+//! control that uses a model of its path needs it.
 //!
 //! ```text
 //!   sent       | | | | P            send interval: since the packet of which was heard last
@@ -7,40 +7,40 @@
 //!              rate = what arrived in between / the longer of both
 //! ```
 //!
-//! The longer of both, because acknowledgements come in clusters, and bursts leave in one. A sample
-//! of a sender that had nothing more to send says what it sent, and not what the path carries.
+//! The longer of both intervals is used, because acknowledgements come in clusters, and bursts leave in one. A sample
+//! of a sender that had nothing more to send shows what it sent, and not what the path carries.
 //!
-//! A sender keeps a [`Stamp`] with each transmission and hands it back with its acknowledgement.
+//! A sender keeps a [`Stamp`] with each transmission and returns it with the acknowledgement of that transmission.
 
 use base::{Duration, Time};
 
-/// What was known when a transmission left.
+/// The state that was known when a transmission left.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stamp {
     sent_at: Time,
-    /// Segments that had arrived, and when the last of them was heard of.
+    /// Number of segments that had arrived, and when the last acknowledgement of one came.
     delivered: f64,
     delivered_at: Time,
-    /// When the transmission left of which was heard last.
+    /// When the transmission left that was acknowledged last.
     first_sent_at: Time,
     in_flight: f32,
     of_application: bool,
 }
 
-/// What one acknowledgement tells a control that works by a model.
+/// The data of one acknowledgement for a control that uses a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivered {
-    /// When it came.
+    /// When the acknowledgement arrived.
     pub now: Time,
-    /// Segments that it says to have arrived.
+    /// Number of segments that it reports as arrived.
     pub segments: f64,
-    /// Those that were taken for lost since the one before.
+    /// Number of segments that were declared lost since the previous acknowledgement.
     pub lost: f64,
-    /// All that has arrived so far.
+    /// Number of all segments that have arrived so far.
     pub total: f64,
-    /// Round trip of a segment that was sent only once.
+    /// The round trip of a segment that was sent only once.
     pub rtt: Option<Duration>,
-    /// Segments in flight, now.
+    /// Number of segments in flight now.
     pub in_flight: f64,
     /// The window limits the sender.
     pub limited: bool,
@@ -51,20 +51,20 @@ pub struct Delivered {
 /// A measurement of the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Segments that arrived, and in which time.
+    /// Number of segments that arrived in `interval`.
     pub segments: f64,
-    /// See `segments`.
+    /// The time in which `segments` arrived.
     pub interval: Duration,
-    /// What had arrived when the newest of them left.
+    /// The number of segments that had arrived when the newest of them left.
     pub prior: f64,
-    /// What was in flight when it had left.
+    /// The number of segments in flight when it had left.
     pub in_flight: f64,
-    /// The sender had nothing more to send then.
+    /// The sender had nothing more to send at that time.
     pub of_application: bool,
 }
 
 impl Sample {
-    /// Segments per second.
+    /// Returns the rate in segments per second.
     pub fn rate(&self) -> f64 {
         self.segments / self.interval.as_secs_f64().max(1e-9)
     }
@@ -76,19 +76,19 @@ pub struct Sampler {
     delivered: f64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Samples are of the application until so much has arrived.
+    /// Samples belong to the application until this number of segments has arrived.
     of_application_until: f64,
-    /// Since the last acknowledgement was taken in.
+    /// Number of segments since the last acknowledgement was taken in.
     fresh: f64,
     lost: f64,
     newest: Option<Stamp>,
 }
 
 impl Sampler {
-    /// A transmission leaves, with `in_flight` segments before it.
+    /// Records that a transmission leaves, with `in_flight` segments before it.
     pub fn on_sent(&mut self, now: Time, in_flight: f64, segments: f64) -> Stamp {
         if in_flight <= 0.0 {
-            // Silence is no slow arrival.
+            // Silence does not count as slow arrival.
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
         Stamp {
@@ -101,13 +101,13 @@ impl Sampler {
         }
     }
 
-    /// There is nothing to send, although window and pace would let it go.
+    /// Records that there is nothing to send, although window and pace would allow it.
     pub fn on_nothing_to_send(&mut self, in_flight: f64) {
         self.of_application_until = self.delivered + in_flight.max(1e-3);
     }
 
-    /// A transmission has arrived; which one is not known if it may have been an earlier one of the
-    /// same data.
+    /// Records that a transmission has arrived. It is not known which one if it may have been an earlier transmission
+    /// of the same data.
     pub fn on_arrived(&mut self, now: Time, stamp: Option<&Stamp>, segments: f64) {
         self.delivered += segments;
         self.delivered_at = now;
@@ -123,18 +123,18 @@ impl Sampler {
         }
     }
 
-    /// A transmission is taken for lost.
+    /// Records that a transmission is declared lost.
     pub fn on_lost(&mut self, segments: f64) {
         self.lost += segments;
     }
 
-    /// Everything is taken for lost after a timeout, which says nothing of how often.
+    /// Records that everything is declared lost after a timeout, which does not count as a rate of losses.
     pub fn on_timeout(&mut self) {
         self.newest = None;
         self.lost = 0.0;
     }
 
-    /// What the acknowledgement says, all of whose segments have been told.
+    /// Returns the data of an acknowledgement after all its segments have been recorded.
     pub fn take(
         &mut self,
         now: Time,
@@ -174,8 +174,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    /// Segments leave every `gap_ms` and arrive 100 ms later; acknowledgements come for `cluster` at
-    /// once.
+    /// Sends segments every `gap_ms`, which arrive 100 ms later, with acknowledgements for `cluster` at once.
     fn rates(gap_ms: u64, cluster: u64) -> Vec<f64> {
         let mut sampler = Sampler::default();
         let mut stamps = Vec::new();
@@ -229,7 +228,7 @@ mod tests {
         sampler.on_arrived(ms(150), Some(&second), 1.0);
         let sample = sampler.take(ms(150), None, 0.0, false).sample.unwrap();
         assert!(sample.of_application);
-        // All of that has arrived: what follows is not the application's.
+        // All of that has arrived, so what follows is not limited by the application.
         let third = sampler.on_sent(ms(150), 0.0, 1.0);
         sampler.on_arrived(ms(250), Some(&third), 1.0);
         let told = sampler.take(ms(250), None, 0.0, true);

@@ -1,4 +1,4 @@
-//! The members of the family by name, and what they can be told.
+//! The members of the family by name, and their parameters.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,44 +11,44 @@ use crate::real::Real;
 use crate::vegas::Vegas;
 use crate::westwood::Westwood;
 
-/// A congestion control out of the family, named by its label.
+/// A congestion control of the family, named by its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Back to one segment on every loss (Jacobson 1988).
+    /// Returns to one segment on every loss (Jacobson 1988).
     Tahoe,
-    /// Fast recovery [RFC 2581].
+    /// Uses fast recovery [RFC 2581].
     Reno,
-    /// Fast recovery that survives partial acknowledgements [RFC 6582].
+    /// Uses fast recovery that survives partial acknowledgements [RFC 6582].
     NewReno,
-    /// Recovery by selective acknowledgements [RFC 6675].
+    /// Recovers by selective acknowledgements [RFC 6675].
     Sack,
-    /// Forward acknowledgement (Mathis and Mahdavi 1996).
+    /// Uses forward acknowledgement (Mathis and Mahdavi 1996).
     Fack,
-    /// Queueing delay as the signal (Brakmo and Peterson 1995) [Papadimitriou06 §3.3].
+    /// Uses the queueing delay as the signal (Brakmo and Peterson 1995) [Papadimitriou06 §3.3].
     Vegas,
-    /// Bandwidth estimate as the threshold (Mascolo et al. 2001) [Papadimitriou06 §3.2].
+    /// Uses a bandwidth estimate as the threshold (Mascolo et al. 2001) [Papadimitriou06 §3.2].
     Westwood,
-    /// Westwood with one sample of bandwidth per round trip (Grieco and Mascolo 2004).
+    /// Like Westwood, with one sample of bandwidth per round trip (Grieco and Mascolo 2004).
     WestwoodPlus,
-    /// The receiver's rate decides whether a loss was congestion (Tsaoussidis and Zhang 2002)
-    /// [Papadimitriou06 §3.1].
+    /// Uses the receiver's rate to decide whether a loss was congestion (Tsaoussidis and Zhang 2002) [Papadimitriou06
+    /// §3.1].
     Real,
-    /// A cubic function of the time since the last loss [RFC 9438].
+    /// Uses a cubic function of the time since the last loss [RFC 9438].
     Cubic,
-    /// A model of the path: bandwidth and least round trip (draft-ietf-ccwg-bbr).
+    /// Uses a model of the path: bandwidth and least round trip (draft-ietf-ccwg-bbr).
     Bbr,
 }
 
-/// What a member of the family can be told. Windows are in segments.
+/// The parameters of the family. Windows are in segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The window at the start, and the largest after a pause [RFC 6928: 10; the papers: 1].
+    /// The window at the start, and the largest window after a pause [RFC 6928: 10; the papers: 1].
     pub initial_window: f64,
-    /// Where the first slow start ends at the latest.
+    /// The window at which the first slow start ends at the latest.
     pub initial_threshold: f64,
     /// The window never exceeds this: the peer's buffer, or ns-2's `window_`.
     pub max_window: f64,
-    /// Fast recovery never starts with less [RFC 5681: 2; ns-2: 1].
+    /// The minimum window with which fast recovery starts [RFC 5681: 2; ns-2: 1].
     pub minimum_window: f64,
     /// Segments by which the window grows each round trip, for Tahoe to FACK and TCP-Real.
     pub alpha: f64,
@@ -57,16 +57,15 @@ pub struct Settings {
     /// The share of the window that TCP-Real gives up when the receiver's rate falls
     /// [Papadimitriou06 §3.1].
     pub gamma: f64,
-    /// Every acknowledgement counts as one segment, however many it acknowledges, as in ns-2 and
-    /// RFC 2581.
+    /// True if every acknowledgement counts as one segment, however many it acknowledges, as in ns-2 and RFC 2581.
     pub count_acks: bool,
-    /// CUBIC counts in whole segments, as kernels do: what it keeps on a loss is rounded down, and each of its
-    /// two curves asks for a segment only when it has passed the next one. With ten segments in flight that is a
-    /// fifth of the rate.
+    /// True if CUBIC counts in whole segments, as kernels do. The window that it keeps on a loss is rounded down, and
+    /// each of its two curves requests a segment only when it has passed the next one. With ten segments in flight this
+    /// makes a difference of a fifth of the rate.
     pub whole: bool,
 }
 
-/// No member of the family has this label.
+/// The error for a label that no member of the family has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no congestion control is called {0:?}: use one of tahoe, reno, newreno, sack, fack, vegas, westwood, westwood+, real, cubic, bbr"
@@ -89,7 +88,7 @@ impl Family {
         Family::Bbr,
     ];
 
-    /// How configuration, tables and figures call it.
+    /// Returns the name in configurations, tables and figures.
     pub const fn label(self) -> &'static str {
         match self {
             Family::Tahoe => "tahoe",
@@ -106,8 +105,8 @@ impl Family {
         }
     }
 
-    /// The share of the window that is left after a loss, for members that take each for congestion and
-    /// go on from there.
+    /// Returns the share of the window that is left after a loss, for members that take each loss for congestion and
+    /// continue from there.
     pub fn kept_on_loss(self, settings: &Settings) -> Option<f64> {
         match self {
             Family::Reno | Family::NewReno | Family::Sack | Family::Fack => Some(settings.beta),
@@ -121,7 +120,7 @@ impl Family {
         }
     }
 
-    /// A fresh control of this kind.
+    /// Creates a fresh control of this kind.
     pub fn control(self, settings: Settings) -> Box<dyn Control + Send> {
         match self {
             Family::Tahoe => Box::new(Aimd::tahoe(settings)),
@@ -139,11 +138,11 @@ impl Family {
 }
 
 impl Settings {
-    /// Twice what 10 Gbit/s over 200 ms hold: 250 MB are 196 000 segments of 1274 bytes.
+    /// Twice the number of segments that 10 Gbit/s over 200 ms hold: 250 MB are 196 000 segments of 1274 bytes.
     pub const MAX_WINDOW: f64 = 524_288.0;
 
-    /// The same settings with every number inside the range in which the rules make sense: what
-    /// comes from a configuration cannot stop a sender.
+    /// Returns the same settings with every number limited to the range in which the rules make sense, so that values
+    /// from a configuration cannot stop a sender.
     #[must_use]
     pub fn sane(mut self) -> Settings {
         self.max_window = within(self.max_window, 1.0, Settings::MAX_WINDOW);
@@ -157,7 +156,7 @@ impl Settings {
     }
 }
 
-/// Not `clamp`, which keeps a not-a-number.
+/// Limits `x` to the range. `clamp` would keep a not-a-number.
 fn within(x: f64, low: f64, high: f64) -> f64 {
     x.min(high).max(low)
 }

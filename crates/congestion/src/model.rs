@@ -1,22 +1,22 @@
-//! What a window comes to in the long run: throughput as a function of loss rate and round trip.
+//! The long-term result of a window: throughput as a function of loss rate and round trip.
 
 use base::Duration;
 
-/// A path as the models see it.
+/// A path in terms of the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
-    /// How often a packet is lost, and with it its window, 0 to 1.
+    /// The probability, 0 to 1, that a packet is lost, and with it the rest of its window.
     pub loss: f64,
     /// The round trip.
     pub rtt: Duration,
     /// The retransmission timeout.
     pub rto: Duration,
-    /// Packets that each acknowledgement acknowledges: 1, or 2 with delayed acknowledgements.
+    /// Number of packets that each acknowledgement acknowledges: 1, or 2 with delayed acknowledgements.
     pub per_ack: f64,
 }
 
-/// Segments per second of a TCP(α, β): a window that grows by α each round trip and keeps β on a
-/// loss [Papadimitriou06 §3.1, equation 1]. Infinite without losses.
+/// Returns the throughput of a TCP(α, β) in segments per second: a window that grows by α each round trip and keeps β
+/// on a loss [Papadimitriou06 §3.1, equation 1]. Infinite without losses.
 pub fn throughput(alpha: f64, beta: f64, path: &Path) -> f64 {
     let (p, b) = (path.loss, path.per_ack);
     let sawtooth = (2.0 * b * (1.0 - beta) * p / (alpha * (1.0 + beta))).sqrt();
@@ -26,14 +26,14 @@ pub fn throughput(alpha: f64, beta: f64, path: &Path) -> f64 {
     1.0 / (path.rtt.as_secs_f64() * sawtooth + path.rto.as_secs_f64() * timeouts)
 }
 
-/// The α that takes as much as TCP does with this β, by the first term of [`throughput`]:
-/// 4(1 - β²)/3 is the other common choice, which also matches its second term.
+/// Returns the α that gets as much as TCP does with this β, by the first term of [`throughput`]: 4(1 - β²)/3 is the
+/// other common choice, which also matches its second term.
 pub fn friendly_alpha(beta: f64) -> f64 {
     3.0 * (1.0 - beta) / (1.0 + beta)
 }
 
-/// Segments per second of TCP Reno after Padhye et al. 1998, equation 30: at most `window_max` each
-/// round trip.
+/// Returns the throughput of TCP Reno in segments per second after Padhye et al. 1998, equation 30: at most
+/// `window_max` each round trip.
 pub fn padhye(path: &Path, window_max: f64) -> f64 {
     let limit = window_max / path.rtt.as_secs_f64();
     let (p, b) = (path.loss, path.per_ack);
@@ -64,7 +64,7 @@ mod tests {
             let (a, b) = (throughput(1.0, 0.5, &path(loss)), padhye(&path(loss), 1e9));
             assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
         }
-        // By hand: 0.1·√(0.02/3) + 3·√(0.00375)·0.01·1.0032 = 0.008165 + 0.001843.
+        // Computed by hand: 0.1·√(0.02/3) + 3·√(0.00375)·0.01·1.0032 = 0.008165 + 0.001843.
         assert!((padhye(&path(0.01), 1e9) - 99.92).abs() < 0.1);
         assert_eq!(padhye(&path(0.0), 20.0), 200.0);
         assert!(throughput(1.0, 0.5, &path(0.0)).is_infinite());

@@ -1,5 +1,5 @@
-//! How long the queues on the way are, told by the delay; and so whether a loss was theirs, and
-//! whether there is room for more. [Papadimitriou06 §6]
+//! The length of the queues on the path, measured by the delay. It shows whether a queue caused a loss, and whether
+//! there is room for more. [Papadimitriou06 §6]
 //!
 //! ```text
 //!   delay of each packet ──▶ base (the least of the last minutes), queue = delay - base
@@ -7,31 +7,29 @@
 //!   loss otherwise                                                     random
 //! ```
 //!
-//! For senders with a window that cannot wait for it, packet by packet; [`crate::brake`] does the
-//! same for a lane's rate, round trip by round trip. It sees delays only, one way or round trip,
-//! and needs no synchronised clocks, since only differences count.
+//! This module is for senders with a window that cannot wait for it, packet by packet; [`crate::brake`] does the same
+//! for a lane's rate, round trip by round trip. It uses only delays, one-way or round trip. It needs no synchronised
+//! clocks, since only differences count.
 //!
-//! State: the least delay of this span and of the one before; a fast and a slow average; the
-//! longest queue lately.
+//! State: the least delay of this span and of the one before; a fast and a slow average; the longest recent queue.
 
 use base::{Duration, Time};
 
-/// What a watch is told.
+/// The parameters of a watch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// A queue up to here is nobody's fault: schedulers and links that slot their time.
+    /// A queue up to this length has harmless causes: schedulers, and links that divide their time into slots.
     pub short: Duration,
-    /// A queue from here on is too long for the traffic: no growth, whatever is lost.
+    /// A queue from this length on is too long for the traffic: the rate does not grow, whatever is lost.
     pub long: Duration,
     /// The least delay is forgotten after one to two of these: routes change.
     pub memory: Duration,
 }
 
 impl Default for Settings {
-    /// Choice: 20 ms is one packet of voice, and above what hosts and links without a queue vary
-    /// by; 100 ms beside 30 to 50 ms of a path leaves a conversation within 150 ms. Calls last
-    /// minutes: what is forgotten sooner takes a queue that its own traffic keeps standing for the
-    /// path.
+    /// Choice: 20 ms is one packet of voice, and above the variation of hosts and links without a queue. 100 ms in
+    /// addition to the 30 to 50 ms of a path keep a conversation within 150 ms. Calls last minutes: with a shorter
+    /// memory, a queue that the call's own traffic keeps standing would be taken for the path.
     fn default() -> Settings {
         Settings {
             short: Duration::from_millis(20),
@@ -41,24 +39,24 @@ impl Default for Settings {
     }
 }
 
-/// Why something was lost.
+/// Why a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A queue overflowed: send less.
     Congestion,
-    /// The medium erred: nothing is gained by sending less.
+    /// The medium erred: sending less does not help.
     Random,
 }
 
 /// The weight of a new delay in the fast average and in the slow one.
 const FAST: f64 = 0.25;
 const SLOW: f64 = 1.0 / 32.0;
-/// Choice: a queue is near its longest, where drop-tail overflows, from this share of it on.
+/// Choice: from this share of its longest length on, a queue is near the length at which drop-tail overflows.
 const NEAR: f64 = 0.75;
-/// Choice: the longest queue is forgotten by this share per delay, half in some 700 packets.
+/// Choice: the longest queue is reduced by this share per delay, by half in some 700 packets.
 const FORGET: f64 = 1e-3;
 
-/// The watch over one path.
+/// The observer of one path.
 #[derive(Clone, Debug)]
 pub struct Watch {
     settings: Settings,
@@ -70,7 +68,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that knows nothing yet: it takes losses for random until delays tell otherwise.
+    /// Creates a watch that knows nothing yet: it takes losses for random until delays show otherwise.
     pub fn new(settings: Settings) -> Watch {
         Watch {
             settings,
@@ -82,7 +80,7 @@ impl Watch {
         }
     }
 
-    /// A packet took `delay`.
+    /// Records that a packet took `delay`.
     pub fn on_delay(&mut self, now: Time, delay: Duration) {
         if now >= self.span_ends {
             self.least = [Duration::MAX, self.least[0]];
@@ -99,7 +97,7 @@ impl Watch {
         self.longest_ns = (self.longest_ns * (1.0 - FORGET)).max(self.fast_ns);
     }
 
-    /// Packets are missing: why? Asked once for each run of losses that is noticed together.
+    /// Returns why packets are missing. Called once for each run of losses that is detected together.
     pub fn cause_of_loss(&self) -> Cause {
         let short_ns = self.settings.short.as_nanos() as f64;
         let is_long = self.fast_ns > short_ns;
@@ -112,12 +110,12 @@ impl Watch {
         }
     }
 
-    /// How long the queues on the way are, as the last few packets tell.
+    /// Returns how long the queues on the path are, by the last few packets.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.fast_ns as u64)
     }
 
-    /// Whether a rate may grow: the queue is shorter than what is too long for the traffic.
+    /// Returns whether a rate may grow: the queue is not too long for the traffic.
     pub fn may_grow(&self) -> bool {
         self.length() < self.settings.long
     }
@@ -132,7 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::{any, prop_assert, proptest};
 
-    /// Packets every 20 ms with these delays in milliseconds.
+    /// Records packets every 20 ms with these delays in milliseconds.
     fn hears(watch: &mut Watch, from: u64, delays_ms: impl IntoIterator<Item = u64>) -> u64 {
         let mut n = from;
         for delay in delays_ms {
@@ -153,7 +151,7 @@ mod tests {
         let n = hears(&mut watch, n, (0..40).map(|step| 30 + 4 * step));
         assert_eq!(watch.cause_of_loss(), Cause::Congestion);
         assert!(!watch.may_grow(), "{}", watch.length());
-        // The queue is gone: so is the suspicion.
+        // The queue is gone, and with it the suspicion.
         hears(&mut watch, n, [30; 200]);
         assert_eq!(watch.cause_of_loss(), Cause::Random);
     }
@@ -178,7 +176,7 @@ mod tests {
         let n = hears(&mut watch, 0, [30; 50]);
         let n = hears(&mut watch, n, [180; 10]);
         assert!(!watch.may_grow());
-        // Twice 15 s at 50 packets/s.
+        // This takes twice 15 s at 50 packets/s.
         hears(&mut watch, n, [180; 1_600]);
         assert!(watch.may_grow());
         assert_eq!(watch.cause_of_loss(), Cause::Random);

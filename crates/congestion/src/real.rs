@@ -1,6 +1,6 @@
-//! TCP-Real: the receiver measures at which rate data arrives and says so in its acknowledgements;
-//! the sender grows, waits or eases off by that rate, and takes a loss for congestion only if the
-//! rate agrees (Tsaoussidis and Zhang 2002) [Papadimitriou06 §3.1].
+//! TCP-Real: the receiver measures the rate at which data arrives, and reports it in its acknowledgements. The sender
+//! grows, waits or slows down by that rate, and takes a loss for congestion only if the rate agrees (Tsaoussidis and
+//! Zhang 2002) [Papadimitriou06 §3.1].
 //!
 //! ```text
 //!   once per round trip, in congestion avoidance, the rate of this wave against the last one's:
@@ -12,66 +12,65 @@
 //!     otherwise                           window · β, or back to one segment
 //! ```
 //!
-//! "A little", "high" and "low jitter" have no numbers in the paper; the constants below say what
-//! they are here. Jitter is how much longer the quickest packet of a wave took than the quickest
-//! ever: packets of one burst wait for each other on the best of paths, a queue of others' makes all
-//! of them wait. So a sender whose losses come from a queue backs off as Reno does, and one whose
-//! losses come from the medium does not. A queue that is too short to be told from none is the limit
-//! of this. A receiver that tells its rate alone leaves the jitter to the sender's round trips; without
-//! a rate this is Reno.
+//! The paper gives no numbers for "a little", "high" and "low jitter"; the constants below define them. Jitter is how
+//! much longer the quickest packet of a wave took than the quickest packet ever. Packets of one burst wait for each
+//! other on the best of paths, but a queue of other traffic makes all of them wait. So a sender whose losses come from
+//! a queue backs off as Reno does, and a sender whose losses come from the medium does not. The method fails for a
+//! queue that is too short to be distinguished from no queue. If a receiver reports only its rate, the jitter is taken
+//! from the sender's round trips. Without a rate this is Reno.
 //!
-//! A rate is compared only with one that the same window could have brought: not across a cut, and
-//! not while the application leaves the window unused, because then it is the application's rate.
+//! A rate is compared only with a rate that the same window could have produced. So the comparison does not span a cut,
+//! and it does not run while the application leaves the window unused, because then the rate is the application's.
 //!
-//! State: window and threshold; the rate of this wave and of the last one; the jitter, and what it is
-//! measured by without the receiver; when the round trip ends, and what was noticed in it.
+//! State: window and threshold; the rate of this wave and of the last one; the jitter, and its measurement if the
+//! receiver does not report it; when the round trip ends, and what was observed in it.
 
 use base::{Duration, Time};
 
 use crate::window::Window;
 use crate::{Acked, Congestion, Control, Settings};
 
-/// Choice: delivery is steady if the quickest packet of a wave waited no longer than this share of
-/// the least round trip; a queue of half a window, where TCPs begin to take turns, is far beyond.
+/// Choice: delivery is steady if the quickest packet of a wave waited no longer than this share of the least round
+/// trip; a queue of half a window, where TCPs begin to take turns, is far beyond that.
 const STEADY: f64 = 1.0 / 16.0;
-/// Choice: and not longer than this on short paths, where hosts alone make as much.
+/// Choice: the same limit for short paths, where hosts alone cause as much delay.
 const STEADY_MIN: Duration = Duration::from_millis(1);
-/// Choice: rates of so many round trips after a cut are not compared: the first was sent before it,
-/// in the second what was lost is repaired.
+/// Choice: the rates of this number of round trips after a cut are not compared. The first was sent before the cut, and
+/// in the second the losses are repaired.
 const SETTLES: u32 = 2;
-/// Choice: from this share of the window in flight on, it is the window that limits the sender; who
-/// paces is never quite there.
+/// Choice: from this share of the window in flight on, the window limits the sender. A sender that paces never quite
+/// reaches the window.
 const USED: f64 = 0.75;
 
 /// The window of TCP-Real.
 #[derive(Clone, Debug)]
 pub struct Real {
     window: Window,
-    /// Latest measurement, in bits per second.
+    /// The latest measurement, in bits per second.
     rate: Option<f64>,
-    /// The one at the end of the last round trip, if it can be compared.
+    /// The measurement at the end of the last round trip, if it can be compared.
     rate_before: Option<f64>,
     /// The last comparison found a fall.
     fell: bool,
-    /// Round trips until rates can be compared again.
+    /// Number of round trips until rates can be compared again.
     settles: u32,
     jitter: Duration,
     rtt_min: Duration,
-    /// The least of this round trip, for receivers that do not tell a jitter.
+    /// The least of this round trip, for receivers that do not report a jitter.
     rtt_round: Duration,
     round_ends: Time,
-    /// The window was full in all of this round trip.
+    /// The window was full during the whole round trip.
     used: bool,
     grows: bool,
-    /// The window was cut, and what was in flight then has not all arrived: a timeout meanwhile is
-    /// of the same congestion, whatever the path is like by then.
+    /// The window was cut, and what was in flight then has not all arrived. A timeout in that time belongs to the same
+    /// congestion, whatever the path is like by then.
     congested: bool,
     /// A timeout was taken for a random error, and nothing has arrived since.
     aborted: bool,
 }
 
 impl Real {
-    /// A fresh window.
+    /// Creates a fresh window.
     pub fn new(settings: Settings) -> Real {
         Real {
             window: Window::new(settings),
@@ -126,11 +125,11 @@ impl Real {
             return;
         };
         let (size, gamma) = (self.window.size(), self.window.settings().gamma);
-        // One segment of a wave more or less is the grain of the measurement.
+        // One segment of a wave more or less is the resolution of the measurement.
         let grain = 1.0 / size;
         let fall = 1.0 - rate / before;
         self.grows = fall <= grain;
-        // Choice: what is answered by γ is a fall of more than γ.
+        // Choice: a fall of more than γ leads to a reduction by γ.
         self.fell = fall > gamma.max(grain);
         if self.fell && !self.window.in_slow_start() {
             self.window.set(size * (1.0 - gamma));
@@ -138,17 +137,17 @@ impl Real {
         }
     }
 
-    /// The window changes by more than it grows: rates have to be measured anew.
+    /// Handles a change of the window by more than its growth: rates have to be measured again.
     fn settle(&mut self) {
         self.settles = SETTLES;
         self.rate_before = None;
     }
 
-    /// Whether something is missing by an error of the medium: what arrives does so at the rate that
-    /// it had, and steadily. [Papadimitriou06 §5.1]
+    /// Returns whether a missing packet is an error of the medium: packets still arrive at the earlier rate, and
+    /// steadily. [Papadimitriou06 §5.1]
     fn is_random_error(&self) -> bool {
         let steady = self.rtt_min.mul_f64(STEADY).max(STEADY_MIN);
-        // In slow start the last wave had half of the window that meets the loss, and tells nothing.
+        // In slow start, the last wave had half of the window that meets the loss, so it shows nothing.
         let measured = self.rate.is_some() && !self.window.in_slow_start();
         measured && !self.fell && self.jitter <= steady
     }
@@ -237,7 +236,7 @@ mod tests {
         })
     }
 
-    /// A round trip in which the receiver measures this rate and this jitter.
+    /// Simulates a round trip in which the receiver measures this rate and this jitter.
     fn round(real: &mut Real, number: u64, rate_kbps: u64, jitter_ms: u64) {
         let in_flight = real.window();
         for _ in 0..in_flight as u32 {

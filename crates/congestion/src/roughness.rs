@@ -1,26 +1,27 @@
-//! By how much round trips differ by chance, whatever they grow or fall by.
+//! The random variation of round trips, apart from any steady growth or fall.
 //!
-//! How far the middle one of three round trips in a row is off the line through the others, twice, is nothing where they stay level and where a queue
-//! grows or drains evenly; a step makes two of them large. With jitter nearly all are. The median of the last
-//! ones is jitter's.
+//! Of three round trips in a row, the module takes twice the distance of the middle one from the line through the other
+//! two. This is zero where they stay level, and where a queue grows or drains evenly; a step makes two of these values
+//! large. With jitter nearly all are large. The median of the last values shows the jitter.
 
 use base::{Duration, Time};
 
-/// Second differences of which the median is taken: two seconds of a link in use.
+/// Number of second differences over which the median is taken: two seconds of a link in use.
 const KEPT: usize = 21;
-/// What jitter adds to a round trip at most, in median second differences. Choice: with an even jitter of
-/// up to J each way the median is 0.7 J, and a round trip is up to 2 J longer than the least. The rest is for
-/// medians that are too low by chance: with 60 ms each way three round trips in a row exceed it
-/// once in an hour, with 20 ms never.
+/// The maximum that jitter adds to a round trip, in median second differences. Choice: with an even jitter of up to J
+/// in each direction the median is 0.7 J, and a round trip is up to 2 J longer than the least. The rest allows for
+/// medians that are too low by chance: with 60 ms in each direction, three round trips in a row exceed it once in an
+/// hour, with 20 ms never.
 const SPREAD: f64 = 3.5;
-/// The first round trips do not count: on a thin link they share it with handshakes, records and long probes.
+/// Number of first round trips that do not count: on a thin link, handshakes, records and long probes travel at the
+/// same time.
 const FIRST: u32 = 4;
-/// Three count if the gaps between them are not so many times as long as each other.
+/// Three round trips count only if neither of the gaps between them is this many times as long as the other.
 const GAPS_DIFFER: u64 = 2;
-/// Of a larger median before, this is left at each round trip.
+/// The share of an earlier, larger spread that is kept at each round trip.
 const FORGETS: f64 = 0.97;
 
-/// When a question was sent, and its round trip.
+/// When a question was sent, and the round trip.
 type Sample = (Time, Duration);
 
 /// The last second differences.
@@ -31,7 +32,7 @@ pub(crate) struct Roughness {
     seen: u32,
     count: usize,
     at: usize,
-    /// [`Roughness::spread`], computed once for each sample.
+    /// The value of [`Roughness::spread`], computed once for each sample.
     spread: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Roughness {
         }
         if let [Some(middle), Some(first)] = self.before {
             let gaps = [middle.0.since(first.0), sent.since(middle.0)];
-            // Where answers are missing a queue has had time to come and go.
+            // Where answers are missing, a queue has had time to come and go.
             if gaps[0] < gaps[1] * GAPS_DIFFER && gaps[1] < gaps[0] * GAPS_DIFFER {
                 self.take_in(first, middle, (sent, rtt));
             }
@@ -65,14 +66,14 @@ impl Roughness {
         sorted.sort_unstable();
         let present = sorted[(self.count - 1) / 2].mul_f64(SPREAD);
         self.spread = match self.count {
-            // One step makes two: fewer than three may be nothing else.
+            // One step makes two large values, so fewer than three may be only a step.
             0..3 => Duration::ZERO,
             3..KEPT => present,
             _ => present.max(self.spread.mul_f64(FORGETS)),
         };
     }
 
-    /// By how much a round trip can be longer than the least without a queue.
+    /// Returns by how much a round trip can exceed the least one without a queue.
     pub(crate) fn spread(&self) -> Duration {
         self.spread
     }

@@ -1,10 +1,10 @@
-//! What holds for every member of the family, whatever happens to it.
+//! These tests check what holds for every member of the family, whatever happens to it.
 
 use super::*;
 use crate::delivery::Sample;
 use proptest::prelude::*;
 
-/// An ordinary acknowledgement of `segments` by a sender that its window limits.
+/// Returns an ordinary acknowledgement of `segments` by a sender that its window limits.
 pub(crate) fn ack(segments: f64) -> Acked {
     let rtt = Duration::from_millis(100);
     Acked {
@@ -95,13 +95,12 @@ proptest! {
                         prop_assert!(after <= before + f64::from(*segments), "{family}: {before} to {after}");
                         prop_assert!(*limited || after <= before, "{family} grew unused");
                     }
-                    // Nothing but BBR listens to it, which comes back to its model's window or to
-                    // that of before it emptied the path.
+                    // Only BBR uses this. It returns to its model's window or to the window before it emptied the path.
                     Happens::Delivered { .. } => {
                         prop_assert!(after == before || family == Family::Bbr, "{family}");
                         prop_assert!(control.pace().is_none_or(|pace| pace.is_finite() && pace > 0.0));
                     }
-                    // Vegas restarts from two segments, as its authors' code and ns-2's.
+                    // Vegas restarts from two segments, as in its authors' code and in ns-2.
                     Happens::Timeout if aborts => {
                         prop_assert!(after == before && family == Family::Real, "{family}");
                         prop_assert!(!control.aborts_timeout(), "{family} aborts twice");
@@ -110,7 +109,7 @@ proptest! {
                         after == 1.0 || (family == Family::Vegas && after <= 2.0),
                         "{}: {}", family, after
                     ),
-                    // Two segments are the least that Vegas cuts to.
+                    // Vegas cuts to two segments at least.
                     _ => prop_assert!(
                         after <= before || (family == Family::Vegas && after <= 2.0),
                         "{family}: {before} to {after} after {happens:?}"
@@ -138,7 +137,7 @@ proptest! {
     }
 }
 
-/// After a partial acknowledgement CUBIC's window was back at the estimate of Reno's with the next segment.
+/// After a partial acknowledgement, CUBIC's window must not jump back to Reno's estimate with the next segment.
 #[test]
 fn a_deflated_window_does_not_jump() {
     let mut control = Family::Cubic.control(Settings::default());

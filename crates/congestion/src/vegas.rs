@@ -1,5 +1,5 @@
-//! Vegas: the queue that a flow builds is the signal, long before anything is lost
-//! (Brakmo and Peterson 1995) [Papadimitriou06 §3.3].
+//! Vegas: the signal is the queue that a flow builds, long before anything is lost (Brakmo and Peterson 1995)
+//! [Papadimitriou06 §3.3].
 //!
 //! ```text
 //!   expected = in flight / shortest RTT       diff = (expected - actual) · shortest RTT
@@ -9,27 +9,27 @@
 //!      window:    + 1      as is      - 1          once per round trip
 //! ```
 //!
-//! In slow start the window grows in every other round trip only, until diff exceeds γ = 1: then it
-//! gives up an eighth and avoids congestion from there. A loss costs a quarter of the window. The
-//! rules and thresholds are those of the authors' code as ns-2.35 carries it.
+//! In slow start the window grows only in every other round trip, until diff exceeds γ = 1. Then the window gives up an
+//! eighth, and congestion avoidance begins. A loss costs a quarter of the window. The rules and thresholds are those of
+//! the authors' code in ns-2.35.
 //!
-//! State: window and threshold; the shortest RTT; the current round trip (how many segments end it,
-//! the RTTs measured in it) and what it grows by.
+//! State: window and threshold; the shortest RTT; the current round trip (how many segments end it, the RTTs measured
+//! in it) and how much the window grows in it.
 
 use base::{Duration, Time};
 
 use crate::window::Window;
 use crate::{Acked, Congestion, Control, Settings};
 
-/// Below this many segments in queues the window grows [Papadimitriou06 §3.3].
+/// The window grows while fewer segments than this are in queues [Papadimitriou06 §3.3].
 const ALPHA: f64 = 1.0;
-/// Above this many it shrinks.
+/// The window shrinks while more segments than this are in queues.
 const BETA: f64 = 3.0;
-/// Above this many slow start is over.
+/// Slow start ends when more segments than this are in queues.
 const GAMMA: f64 = 1.0;
 /// The window never shrinks below this, and restarts from it after a timeout.
 const WINDOW_MIN: f64 = 2.0;
-/// A window that is this much larger than what is in flight is not used, and does not grow.
+/// A window that exceeds the flight by this number of segments is not used, and does not grow.
 const UNUSED_MAX: f64 = 2.0;
 
 /// The window of Vegas.
@@ -38,9 +38,9 @@ pub struct Vegas {
     window: Window,
     base_rtt: Option<Duration>,
     round: Round,
-    /// What each acknowledgement adds to the window in this round trip.
+    /// How much each acknowledgement adds to the window in this round trip.
     step: Step,
-    /// In slow start every other round trip only measures.
+    /// In slow start, every other round trip only measures.
     grows: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Vegas {
 #[derive(Clone, Debug)]
 struct Round {
     began: Time,
-    /// Segments that will be acknowledged until it is over.
+    /// Number of segments that will be acknowledged until the round trip is over.
     left: f64,
     rtt_sum: Duration,
     rtts: u64,
@@ -57,15 +57,15 @@ struct Round {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     None,
-    /// One segment per acknowledgement.
+    /// The window grows by one segment per acknowledgement.
     Double,
-    /// One segment per round trip: so much of it for each acknowledgement, as it was when the round
-    /// trip began.
+    /// The window grows by one segment per round trip. Each acknowledgement adds this part of a segment, computed when
+    /// the round trip began.
     Add(f64),
 }
 
 impl Vegas {
-    /// A fresh window.
+    /// Creates a fresh window.
     pub fn new(settings: Settings) -> Vegas {
         Vegas {
             window: Window::new(settings),
@@ -76,13 +76,13 @@ impl Vegas {
         }
     }
 
-    /// Decides once per round trip. `flying` segments are in flight, `sent` were sent in it.
+    /// Makes the decision of a round trip. `flying` segments are in flight, `sent` were sent in it.
     fn decide(&mut self, now: Time, flying: f64, sent: f64) {
         let rtt = self.round.mean_rtt(now);
         if rtt == Duration::ZERO {
             return;
         }
-        // With one segment per round trip nothing of ours can wait: the path itself has changed.
+        // With one segment per round trip none of our segments can wait: the path itself has changed.
         let base = match self.base_rtt {
             Some(base) if rtt >= base && sent > 1.0 => base,
             _ => rtt,
@@ -125,7 +125,7 @@ impl Vegas {
             self.step = Step::None;
         }
         let size = self.window.size();
-        // An acknowledgement of many segments leaves a hole behind it.
+        // An acknowledgement of many segments leaves a gap in the flight.
         if !ack.limited || size - flying(ack) > UNUSED_MAX {
             return;
         }
@@ -138,7 +138,7 @@ impl Vegas {
     }
 }
 
-/// The segment that an acknowledgement ends with and those behind it: they were in flight until now.
+/// Returns the segment that an acknowledgement ends with and those behind it: they were in flight until now.
 fn flying(ack: &Acked) -> f64 {
     (ack.in_flight - ack.segments + 1.0).max(1.0)
 }
@@ -261,7 +261,7 @@ mod tests {
         let before = vegas.window();
         let standing = run(&mut vegas, 8, 5, 112);
         assert_eq!(standing[4], before);
-        // 30 %: too many.
+        // 30 % wait: too many.
         let shrinking = run(&mut vegas, 13, 4, 145);
         assert!(shrinking[3] <= before - 2.0, "{shrinking:?}");
     }
@@ -270,7 +270,7 @@ mod tests {
     fn slow_start_doubles_every_other_round_trip_and_ends_early() {
         let mut vegas = vegas(2.0, 100.0);
         let course = run(&mut vegas, 1, 6, 100);
-        // Doubling in each would make 128.
+        // Doubling in each round trip would reach 128.
         assert!((8.0..=32.0).contains(&course[5]), "{course:?}");
         let (before, after) = (vegas.window(), run(&mut vegas, 7, 4, 200));
         assert!(!vegas.in_slow_start());

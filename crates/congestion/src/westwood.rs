@@ -1,15 +1,14 @@
-//! Westwood: after a loss the window is what the path was measured to hold, instead of a blind half
-//! (Mascolo et al. 2001) [Papadimitriou06 §3.2].
+//! Westwood: after a loss, the window is what the path was measured to hold, instead of a blind half (Mascolo et al.
+//! 2001) [Papadimitriou06 §3.2].
 //!
 //! ```text
 //!   acknowledgements ─▶ rate samples ─▶ low-pass ─▶ bandwidth estimate
 //!   on a loss:  threshold = estimate · shortest RTT,  window = min(window, threshold)
 //! ```
 //!
-//! Westwood takes a sample from every acknowledgement; when acknowledgements come in clusters it
-//! measures the link's rate instead of the flow's share, so it overestimates [Papadimitriou06 §3.2]
-//! and takes more than its share. Westwood+ takes one sample per round trip and does not
-//! (Grieco and Mascolo 2004).
+//! Westwood takes a sample from every acknowledgement. When acknowledgements come in clusters, it measures the link's
+//! rate instead of the flow's share. So it overestimates [Papadimitriou06 §3.2] and takes more than its share.
+//! Westwood+ takes one sample per round trip and avoids this (Grieco and Mascolo 2004).
 //!
 //! State: window and threshold; the estimate with its last sample, in segments per second; the
 //! shortest RTT; what was acknowledged since the last sample. Growth is Reno's.
@@ -23,8 +22,8 @@ use crate::{Acked, Congestion, Control, Settings};
 const POLE: f64 = 19.0 / 21.0;
 /// The pole of Westwood+'s filter (Grieco and Mascolo 2004).
 const POLE_PLUS: f64 = 0.9;
-/// Westwood+'s samples are never shorter, as in its authors' code: on a path of microseconds a
-/// round trip is too short to measure a rate.
+/// The minimum length of Westwood+'s samples, as in its authors' code: on a path of microseconds a round trip is too
+/// short to measure a rate.
 const SAMPLE_MIN: Duration = Duration::from_millis(50);
 
 /// The window of Westwood and Westwood+.
@@ -36,13 +35,13 @@ pub struct Westwood {
     rtt_min: Option<Duration>,
     /// When the last sample ended.
     sampled: Option<Time>,
-    /// Segments that have arrived since.
+    /// Number of segments that have arrived since then.
     since: f64,
-    /// Those counted by duplicates, which an acknowledgement will cover again.
+    /// Number of segments that duplicates have counted, which an acknowledgement will cover again.
     accounted: f64,
 }
 
-/// Segments per second.
+/// The estimated bandwidth, in segments per second.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     rate: f64,
@@ -50,7 +49,7 @@ struct Estimate {
 }
 
 impl Westwood {
-    /// A fresh window of Westwood.
+    /// Creates a fresh window of Westwood.
     pub fn new(settings: Settings) -> Westwood {
         Westwood {
             window: Window::new(settings),
@@ -63,7 +62,7 @@ impl Westwood {
         }
     }
 
-    /// A fresh window of Westwood+.
+    /// Creates a fresh window of Westwood+.
     pub fn plus(settings: Settings) -> Westwood {
         Westwood {
             once_per_round: true,
@@ -71,13 +70,14 @@ impl Westwood {
         }
     }
 
-    /// The measured bandwidth in segments per second.
+    /// Returns the measured bandwidth in segments per second.
     pub fn estimate(&self) -> Option<f64> {
         self.estimate.map(|estimate| estimate.rate)
     }
 
-    /// Counts what an acknowledgement says to have arrived, each segment once (Mascolo et al. 2001,
-    /// AckedCount): a duplicate is one, what covers more than one takes off those.
+    /// Counts the segments that an acknowledgement reports as arrived, each segment once (Mascolo et al. 2001,
+    /// AckedCount). A duplicate counts as one segment; an acknowledgement of more than one segment subtracts the
+    /// counted duplicates.
     fn count(&mut self, segments: f64) {
         if segments == 0.0 {
             self.accounted += 1.0;
@@ -104,7 +104,7 @@ impl Westwood {
         let enough = if self.once_per_round {
             span >= ack.srtt.max(SAMPLE_MIN)
         } else {
-            // Acknowledgements of one moment are one sample.
+            // Acknowledgements of the same moment are one sample.
             span > Duration::ZERO
         };
         if !enough {
@@ -125,7 +125,7 @@ impl Westwood {
         self.since = 0.0;
     }
 
-    /// What the path holds: estimate times shortest RTT. Without either, Reno's half.
+    /// Returns what the path holds: estimate times shortest RTT. If either is missing, returns Reno's half.
     fn holds(&self, in_flight: f64) -> f64 {
         match (self.estimate, self.rtt_min) {
             (Some(estimate), Some(rtt_min)) => estimate.rate * rtt_min.as_secs_f64(),
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::tests::ack;
 
-    /// One segment acknowledged every `gap_ms`, in clusters of `cluster` 1 ms apart.
+    /// Acknowledges one segment every `gap_ms`, in clusters of `cluster` 1 ms apart.
     fn feed(westwood: &mut Westwood, acks: u64, gap_ms: u64, cluster: u64) {
         for n in 0..acks {
             let at = n / cluster * cluster * gap_ms + n % cluster;
@@ -210,7 +210,7 @@ mod tests {
             Westwood::new(Settings::default()),
             Westwood::plus(Settings::default()),
         ] {
-            // 100 segments per second, shortest RTT 100 ms: the path holds 10.
+            // 100 segments per second and a shortest RTT of 100 ms: the path holds 10.
             feed(&mut westwood, 1000, 10, 1);
             let estimate = westwood.estimate().unwrap();
             assert!((estimate - 100.0).abs() < 1.0, "{estimate}");
@@ -239,8 +239,8 @@ mod tests {
             Westwood::plus(Settings::default()),
         ] {
             feed(&mut westwood, 1000, 10, 1);
-            // Ten more segments in 100 ms, of which the first two were lost: seven duplicates, a
-            // partial acknowledgement of one, another of eight, and a last one.
+            // Ten more segments follow in 100 ms, of which the first two were lost: seven duplicates, a partial
+            // acknowledgement of one, another of eight, and a last one.
             let last = Time::ZERO + Duration::from_millis(9_990);
             for _ in 0..7 {
                 westwood.on_arrived(last, 0.0);

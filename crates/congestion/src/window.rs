@@ -1,4 +1,4 @@
-//! The pair that every member of the family keeps: the window and the threshold of slow start.
+//! The two values that every member of the family keeps: the window and the threshold of slow start.
 
 use base::Duration;
 
@@ -42,25 +42,24 @@ impl Window {
     }
 
     pub(crate) fn set(&mut self, size: f64) {
-        // `max` last: it also turns a not-a-number into 1.
+        // `max` comes last: it also turns a not-a-number into 1.
         self.size = size.min(self.settings.max_window).max(1.0);
     }
 
-    /// Whole segments, as RFC 5681's integers and ns-2's have it: a threshold between two whole
-    /// windows would only tell slow start to end a fraction of a segment later.
+    /// Sets the threshold to whole segments, as in RFC 5681 and ns-2: a threshold between two whole windows would only
+    /// end slow start a fraction of a segment later.
     pub(crate) fn set_threshold(&mut self, threshold: f64) {
         self.threshold = threshold.floor().max(THRESHOLD_MIN);
     }
 
-    /// Grows by what was acknowledged, up to the threshold, and gives back what is left over for
-    /// congestion avoidance [RFC 5681 §3.1; all of it and not two at most as RFC 3465 has it,
-    /// because users pace].
+    /// Grows by what was acknowledged, up to the threshold, and returns the rest for congestion avoidance [RFC 5681
+    /// §3.1]. It counts all segments, and not two at most as in RFC 3465, because users pace.
     pub(crate) fn slow_start(&mut self, segments: f64) -> f64 {
         if !self.in_slow_start() {
             return segments;
         }
         let room = self.threshold - self.size;
-        // One acknowledged segment is never split: ns-2 takes the whole step across the threshold.
+        // A single acknowledged segment is never split: ns-2 takes the whole step across the threshold.
         let step = if segments <= 1.0 {
             segments
         } else {
@@ -82,18 +81,18 @@ impl Window {
         self.set(1.0);
     }
 
-    /// Takes a collapse back.
+    /// Undoes a collapse.
     pub(crate) fn restore(&mut self, size: f64, threshold: f64) {
         self.threshold = self.threshold.max(threshold);
         self.set(self.size.max(size));
     }
 
-    /// Takes back what a partial acknowledgement shows to have left the path.
+    /// Takes back the segments that a partial acknowledgement shows to have left the path.
     pub(crate) fn deflate(&mut self, segments: f64) {
         self.set(self.size - segments);
     }
 
-    /// After an RTO of silence the path may have changed: no more than the initial window at once
+    /// Restarts after an RTO of silence. The path may have changed, so no more than the initial window is sent at once
     /// [RFC 5681 §4.1].
     pub(crate) fn restart(&mut self, idle: Duration, rto: Duration) {
         if idle >= rto {
@@ -101,7 +100,7 @@ impl Window {
         }
     }
 
-    /// What an acknowledgement counts for.
+    /// Returns the number of segments that an acknowledgement counts for.
     pub(crate) fn counted(&self, segments: f64) -> f64 {
         if self.settings.count_acks {
             segments.min(1.0)

@@ -1,4 +1,4 @@
-//! Errors of accepting TCP connections, and which of them a listener outlives.
+//! Errors of accepting TCP connections, and which of them a listener survives.
 //!
 //! ```text
 //!   the connection has gone meanwhile         the next one, please
@@ -10,12 +10,11 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::thread;
 
-/// From one attempt to the next while there is no descriptor: the connection that waits keeps the
-/// listener readable.
+/// The time between attempts while there is no descriptor: the connection that waits keeps the listener readable.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// True when the listener goes on after this error. Where descriptors are wanting it returns a
-/// moment later: connections that end give theirs back.
+/// Returns true if the listener can go on after this error. If descriptors are missing, it returns a moment later,
+/// because connections that end release theirs.
 pub(crate) fn outlives(error: &io::Error) -> bool {
     if net::tcp::has_run_out(error) {
         thread::sleep(AGAIN);

@@ -1,14 +1,13 @@
-//! What an exit may carry connections to: the lines of `[[exit]] allow`.
+//! The targets to which an exit may carry connections: the lines of `[[exit]] allow`.
 //!
 //! ```text
 //!   10.1.0.0/16:443    example.org:80    *.example.org:443    [2001:db8::]/32:1-1023    10.0.0.1:*
 //! ```
 //!
-//! What counts is the address that is connected to. A name in the list stands for those of its
-//! addresses that are places on the Internet: who answers for the name may not point it at this host
-//! or its site. Any other name is carried to those of its addresses that are listed as addresses.
-//! What is no place on the Internet ([`special`]) is reached only by a rule that lies within its
-//! range, and an address of this host only by a rule for just that address.
+//! The address that is connected to decides. A name in the list covers only those of its addresses that are on the
+//! Internet: the owner of the name must not be able to point it at this host or its site. Any other name is allowed for
+//! those of its addresses that are listed as addresses. An address that is not on the Internet ([`special`]) is reached
+//! only by a rule that lies within its range, and an address of this host only by a rule for exactly that address.
 
 use crate::special::{self, Range, is_within};
 use core::fmt;
@@ -18,7 +17,7 @@ use core::str::FromStr;
 use std::io::ErrorKind;
 use wire::exit::Host;
 
-/// One line.
+/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     whom: Whom,
@@ -27,7 +26,7 @@ pub struct Rule {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Whom {
-    /// The addresses that begin with so many bits of this one.
+    /// The addresses that share this number of leading bits with this one.
     Net(IpAddr, u8),
     /// This name.
     Name(String),
@@ -35,24 +34,24 @@ enum Whom {
     Below(String),
 }
 
-/// A line that is no rule.
+/// A line that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not HOST:PORT, like 10.1.0.0/16:443, example.org:80, *.example.org:1-1023 or [2001:db8::]/32:*"
 )]
 pub struct BadRule(String);
 
-/// All lines.
+/// All rules.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed(Vec<Rule>);
 
-/// Why a target is not carried to.
+/// Why a target is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No rule has it.
+    /// No rule contains the target.
     #[error("the exit does not list the target: see `[[exit]] allow` there")]
     NotListed,
-    /// Rules have it only in passing.
+    /// Only rules for wider ranges contain the target.
     #[error(
         "the exit does not list the target: {} is {}, and only a rule within {} reaches it, like \
          \"{}\"",
@@ -61,10 +60,10 @@ pub enum Refusal {
     Special {
         /// The address and port.
         at: (IpAddr, u16),
-        /// What it is.
+        /// The range that the address belongs to.
         range: Range,
     },
-    /// It is this host.
+    /// The target is this host.
     #[error(
         "the exit does not list the target: {} is an address of the exit itself, and only a rule for \
          just this address reaches it, like \"{}\"",
@@ -77,17 +76,17 @@ pub enum Refusal {
 }
 
 impl Allowed {
-    /// These lines.
+    /// Creates the list of these rules.
     pub fn new(rules: Vec<Rule>) -> Allowed {
         Allowed(rules)
     }
 
-    /// True if nothing is allowed.
+    /// Returns true if nothing is allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True if an address is listed, of whatever kind it is: for those who come.
+    /// Returns true if an address is listed, of whatever kind it is. This is for incoming connections.
     pub fn admits(&self, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
         self.at(port).any(|rule| {
@@ -96,7 +95,7 @@ impl Allowed {
         })
     }
 
-    /// True if what was asked for could be permitted, by what a name resolves to.
+    /// Returns true if the requested target could be permitted, depending on the addresses of its name.
     pub fn may_permit(&self, asked: &Host<'_>, port: u16) -> bool {
         match asked {
             Host::Ip(ip) => self.admits(*ip, port),
@@ -106,8 +105,8 @@ impl Allowed {
         }
     }
 
-    /// Whether a connection may go to this address, that somebody has asked for as `asked`. The
-    /// address must be the one that is then connected to.
+    /// Decides whether a connection may go to this address, which somebody has requested as `asked`. The address must
+    /// be the one that is then connected to.
     pub fn permit(&self, asked: &Host<'_>, ip: IpAddr, port: u16) -> Result<(), Refusal> {
         self.judge(asked, ip.to_canonical(), port, is_own)
     }
@@ -121,7 +120,7 @@ impl Allowed {
     ) -> Result<(), Refusal> {
         let range = special::range(ip);
         let named = |rule: &Rule| match asked {
-            // Choice: this name means loopback to everybody (RFC 6761 §6.3), so who lists it means that.
+            // Choice: this name means loopback to everybody (RFC 6761 §6.3), so an operator who lists it means that.
             Host::Name(name) if is_localhost(name) => rule.whom.is_name(name) && ip.is_loopback(),
             Host::Name(name) => rule.whom.is_name(name) && range.is_none(),
             Host::Ip(_) => false,
@@ -132,7 +131,7 @@ impl Allowed {
         };
         let is_named = self.at(port).any(named);
         if !is_named && nets().next().is_none() {
-            // Who lists the name is told what the address is.
+            // An operator who lists the name gets an error that says what the address is.
             return Err(match (asked, range) {
                 (Host::Name(name), Some(range))
                     if self.at(port).any(|rule| rule.whom.is_name(name)) =>
@@ -194,7 +193,7 @@ impl Whom {
     }
 }
 
-/// A name without the dot of the root.
+/// Returns a name without the dot of the root.
 fn bare(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
@@ -210,7 +209,7 @@ fn width(ip: IpAddr) -> u8 {
     }
 }
 
-/// Whether it is an address of this host. When the kernel does not say, it is taken for one.
+/// Returns whether the address belongs to this host. If the kernel does not say, it is assumed to.
 fn is_own(ip: IpAddr) -> bool {
     match special::source_toward(ip) {
         Ok(source) => source == ip,
@@ -223,7 +222,7 @@ fn is_own(ip: IpAddr) -> bool {
     }
 }
 
-/// A target as a rule for just it.
+/// A target, displayed as a rule for exactly this target.
 struct Just((IpAddr, u16));
 
 impl fmt::Display for Just {
@@ -270,7 +269,7 @@ fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0)
 }
 
-/// IPv4, or IPv6 in brackets.
+/// Parses IPv4, or IPv6 in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     match text.strip_prefix('[') {
         Some(rest) => {
@@ -283,7 +282,7 @@ fn address(text: &str) -> Option<IpAddr> {
 
 fn name(text: &str) -> Option<String> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    // A name of digits only is an address that was mistyped.
+    // A name that consists of digits is a mistyped address.
     let has_letter = text.bytes().any(|b| b.is_ascii_alphabetic());
     let fits = has_letter && text.len() <= 253 && text.bytes().all(allowed);
     fits.then(|| text.to_owned())

@@ -1,14 +1,14 @@
-//! A relay of AMT: receivers without a node, and without multicast on their way, get groups of the overlay by
-//! UDP. [RFC 7450]
+//! A relay of AMT: receivers that have no node, and no multicast on their path, get groups of the overlay by UDP. [RFC
+//! 7450]
 //!
 //! ```text
 //!   laptop: AMT gateway ══ UDP 2268, any network ══▶ Relay ── client of a node ══ overlay ══ bridge ── source
 //!             IGMP reports ──▶                          join, leave
 //!             ◀── Data: whole packets of its groups
 //! ```
-//! [`relay::Relay`] decides, and knows neither sockets nor clocks; here is the thread that does it. It shares
-//! with the multicast bridge the tables of IGMP, what it says to the node, and the way packets cross, so what a
-//! bridge sends it hands out.
+//! [`relay::Relay`] makes the decisions, without sockets or clocks; this module contains the thread that carries them
+//! out. The relay shares three things with the multicast bridge: the tables of IGMP, the messages to the node, and the
+//! form in which packets cross. So it distributes what a bridge sends.
 
 pub mod message;
 pub mod relay;
@@ -28,35 +28,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use wire::ipc::ErrorCode;
 
-/// From one look at what is due to the next: a leave takes effect that much later at most.
+/// The time between checks for due work: a leave takes effect later by at most this time.
 const TICK: Duration = Duration::from_millis(100);
-/// From one attempt to find the node again to the next.
+/// The time between attempts to reach the node again.
 const NODE_EVERY: Duration = Duration::from_secs(1);
-/// Datagrams, and messages of the node, that one turn takes.
+/// Maximum number of datagrams, and of messages of the node, per turn.
 const PER_TURN: usize = 64;
-/// The longest datagram.
+/// The maximum length of a datagram.
 const DATAGRAM_BYTES: usize = 65_536;
 
 const TOKEN_WAKE: u64 = 0;
 const TOKEN_UDP: u64 = 1;
 const TOKEN_NODE: u64 = 2;
 
-/// How a relay stands.
+/// The state of a relay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Receivers.
+    /// Number of receivers.
     pub tunnels: usize,
-    /// Groups of the overlay that they want.
+    /// Number of groups of the overlay that the receivers want.
     pub groups: usize,
-    /// Of those, that the node refuses.
+    /// Number of these groups that the node refuses.
     pub refused: usize,
-    /// The node is connected.
+    /// True if the node is connected.
     pub connected: bool,
-    /// What the relay has done.
+    /// Counters of the relay's work.
     pub counters: Counters,
 }
 
-/// A running relay; it ends when this is dropped.
+/// A running relay; it ends when this value is dropped.
 #[derive(Debug)]
 pub struct Service {
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ impl Service {
     /// Starts a relay at a bound socket.
     ///
     /// # Errors
-    /// When the node cannot be had, or the kernel refuses something.
+    /// The node cannot be reached, or the kernel refuses something.
     pub fn start<O: Overlay>(
         overlay: O,
         socket: UdpSocket,
@@ -115,7 +115,7 @@ impl Service {
         })
     }
 
-    /// The relay as it was within the last tenth of a second.
+    /// Returns the state of the relay within the last tenth of a second.
     #[must_use]
     pub fn report(&self) -> Report {
         let report = self.shared.report.lock();
@@ -128,7 +128,7 @@ impl Drop for Service {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic there was told on standard error.
+            // A panic of the thread was already reported on standard error.
             let _ = thread.join();
         }
     }
@@ -141,7 +141,7 @@ struct Wishes {
 
 impl relay::Outlet for Wishes {
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
-        // What the kernel has no room for is lost, as on any network.
+        // If the kernel has no room, the datagram is lost, as on any network.
         let _ = self.socket.send_to(bytes, to);
     }
 
@@ -184,7 +184,7 @@ impl<O: Overlay> Loop<O> {
         }
     }
 
-    /// From receivers.
+    /// Takes datagrams from receivers.
     fn receive(&mut self, now: Time) {
         for _ in 0..PER_TURN {
             match self.wishes.socket.recv_from(&mut self.bytes) {
@@ -199,7 +199,7 @@ impl<O: Overlay> Loop<O> {
         }
     }
 
-    /// From the node.
+    /// Takes messages from the node.
     fn take(&mut self, now: Time) {
         for _ in 0..PER_TURN {
             let Some(link) = &mut self.link else {
@@ -232,7 +232,7 @@ impl<O: Overlay> Loop<O> {
         }
     }
 
-    /// Tells the node what is wanted.
+    /// Tells the node which groups are wanted.
     fn say(&mut self, now: Time) {
         while let Some(link) = &self.link
             && let Some(change) = self.wishes.members.next(now)
@@ -256,7 +256,7 @@ impl<O: Overlay> Loop<O> {
             return;
         }
         self.next_node = now + NODE_EVERY;
-        // Without a node there is nothing else to do, so it may wait.
+        // Without a node there is nothing else to do, so this call may wait.
         if let Ok(link) = self.overlay.connect()
             && self.watch(&link).is_ok()
         {

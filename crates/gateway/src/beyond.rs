@@ -1,12 +1,12 @@
-//! The exit: carries what gateways ask for to targets beyond the overlay, if they are listed.
+//! The exit: it carries what gateways request to targets beyond the overlay, if these are listed.
 //!
 //! ```text
 //!   gateway ══ stream to port 1080, wire::exit ══▶ Beyond ── allowed? ──▶ TCP to the target
 //!           ══ datagrams to port 1081 ═══════════▶ datagrams ──────────▶ UDP to the target
 //! ```
 //!
-//! An ordinary client of its node. Nothing is allowed that is not listed; who asks for anything else
-//! is told so and counted. A name is resolved here, because it may mean something else elsewhere.
+//! The exit is an ordinary client of its node. Targets that are not listed are refused: the gateway gets the reason,
+//! and the exit counts it. The exit resolves names itself, because they may have another meaning elsewhere.
 
 mod datagrams;
 
@@ -28,13 +28,13 @@ use std::time::Instant;
 use wire::Malformed;
 use wire::exit::{ASK_BYTES_MAX, Address, Code, Host, STREAM_PORT, emit_answer};
 
-/// Connections at the same time: two threads and four descriptors each. Nodes share them.
+/// The maximum number of simultaneous connections: two threads and four descriptors each. Nodes share them.
 pub const MAX_CONNECTIONS: usize = 512;
-/// How long a gateway may take to say what it wants.
+/// How long a gateway may take to send its request.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one address of a target may take to answer.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Addresses of a name that are tried: a gateway waits as long as two of them take.
+/// The maximum number of addresses of a name that are tried: a gateway waits as long as two of them take.
 const MAX_TRIED: usize = 2;
 const STACK_BYTES: usize = 128 * 1024;
 
@@ -45,12 +45,12 @@ pub struct Beyond {
     shared: Arc<Shared>,
 }
 
-/// Changes what an exit that serves carries to. What it carries already goes on.
+/// A handle that changes the allowed targets of a running exit. Existing connections continue.
 #[derive(Clone)]
 pub struct BeyondHandle(Arc<Shared>);
 
 impl BeyondHandle {
-    /// Only this is carried to from now on.
+    /// Replaces the allowed targets.
     pub fn allow(&self, allowed: Allowed) {
         *self
             .0
@@ -68,7 +68,7 @@ struct Shared {
 }
 
 impl Beyond {
-    /// Takes streams and datagrams at the ports of exits at `node`.
+    /// Accepts streams and datagrams at the ports of exits at `node`.
     pub fn bind(node: &Node, allowed: Allowed, report: Report) -> Result<Beyond, Error> {
         let shared = Arc::new(Shared {
             allowed: Mutex::new(Arc::new(allowed)),
@@ -83,12 +83,12 @@ impl Beyond {
         })
     }
 
-    /// What changes it while it serves.
+    /// Returns a handle to change the exit while it serves.
     pub fn handle(&self) -> BeyondHandle {
         BeyondHandle(Arc::clone(&self.shared))
     }
 
-    /// Serves until the node goes.
+    /// Serves until the node is gone.
     pub fn serve(self) -> Error {
         let Beyond {
             listener,
@@ -129,7 +129,7 @@ impl Shared {
             );
             return self.failed(from, "?".to_owned(), why);
         };
-        // As long as it has not said what it wants.
+        // This allows the connection to be ended while it has not sent its request.
         if let Ok(handle) = stream.as_fd().try_clone_to_owned() {
             slot.may_end(move || drop(UnixStream::from(handle).shutdown(Shutdown::Both)));
         }
@@ -157,7 +157,7 @@ impl Shared {
             }
         };
         if !slot.stays() {
-            // It had to go for another one, and its stream with it.
+            // The slot, and its stream, had to make room for another connection.
             return;
         }
         let to = asked.to_string();
@@ -204,10 +204,10 @@ impl Shared {
         Err(last)
     }
 
-    /// The addresses of a target that it may be carried to. They are what is then connected to: a
-    /// name that is resolved twice may mean two things.
+    /// Returns the allowed addresses of a target. The connection then uses exactly these: a name that is resolved twice
+    /// may have two meanings.
     fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Undone> {
-        // Whoever is not allowed anything learns nothing about names either.
+        // A node that is allowed nothing must not learn anything about names either.
         let allowed = self.allowed();
         if to.port == 0 || !allowed.may_permit(&to.host, to.port) {
             return Err(Undone::of(Code::NotAllowed));
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-/// Why something is not carried: what the gateway is told, and what the operator of the exit is.
+/// Why a request fails: the code for the gateway, and the text for the operator of the exit.
 struct Undone {
     code: Code,
     why: String,
@@ -254,7 +254,7 @@ impl Undone {
     }
 }
 
-/// Waits until a gateway has said what it wants, and tells how much has come by then.
+/// Waits until a gateway has sent its request. Returns how many bytes have arrived by then.
 fn hear(stream: &Stream, bytes: &mut [u8; ASK_BYTES_MAX]) -> io::Result<usize> {
     let until = Instant::now() + ASK_TIMEOUT;
     let mut len = 0;
@@ -278,7 +278,7 @@ fn hear(stream: &Stream, bytes: &mut [u8; ASK_BYTES_MAX]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// What a failure to connect is called.
+/// Returns the code of a failure to connect.
 pub(crate) fn code(error: &io::Error) -> Code {
     match error.kind() {
         ErrorKind::ConnectionRefused => Code::Refused,

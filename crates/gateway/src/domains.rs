@@ -1,4 +1,4 @@
-//! Which nodes serve a domain: those whose certificates name it.
+//! The nodes that serve a domain: those whose certificates name it.
 //!
 //! ```text
 //!   certificate of fra: "example.org", "*.example.net"      asked for            served by
@@ -7,34 +7,33 @@
 //!                                                           example.net          nobody
 //! ```
 //!
-//! A call for `alice@sip.example.org` leaves the overlay at a node that may speak for that domain.
-//! Who may is for the network's root alone to say: a certificate names domains, the root has signed
-//! it, and every node has checked that before it tells of it. What a node says of itself elsewhere,
-//! in SIP or SDP, is believed only as far as [`Domains::serves`] bears it out.
+//! A call for `alice@sip.example.org` leaves the overlay at a node that may serve that domain. Only the network's root
+//! decides which nodes may: a certificate names domains, the root has signed it, and every node has checked this before
+//! it reports the domains. Claims of a node elsewhere, in SIP or SDP, are believed only as far as [`Domains::serves`]
+//! confirms them.
 //!
 //! - `example.org` in a certificate is that domain and everything below it.
-//! - `*.example.org` is everything below it, and not the domain itself.
-//! - `*` is every domain, for a node that stands for the rest of the world: a trunk to the telephone
-//!   network.
-//! - An address is served by who names exactly that address.
+//! - `*.example.org` is everything below it, but not the domain itself.
+//! - `*` is every domain, for a node that stands for the rest of the world: a trunk to the telephone network.
+//! - An address is served by a node whose certificate names exactly that address.
 //!
-//! The most of the labels that match counts first, then what the overlay expects as latency from
-//! the own node. Nodes that cannot be reached now serve nothing. [Amir06 §VI]
+//! Nodes are sorted by the number of matching labels first, and then by the overlay's expected latency from the own
+//! node. Nodes that cannot be reached at present serve nothing. [Amir06 §VI]
 
 use base::NodeAddr;
 use core::time::Duration;
 use std::net::IpAddr;
 
-/// A name in the DNS has no more characters than this.
+/// The maximum length of a name in the DNS.
 pub const NAME_BYTES_MAX: usize = 253;
 
-/// What is known of the domains that nodes serve. Answers at once, from what is known.
+/// The known domains of nodes. It answers at once, from present knowledge.
 pub trait Domains: Send + Sync {
-    /// The nodes that serve `domain`, the best first: the most specific name, then the nearest. The
-    /// own node is among them if it serves the domain.
+    /// Returns the nodes that serve `domain`, the best first: the most specific name, then the nearest. The own node is
+    /// included if it serves the domain.
     fn serving(&self, domain: &str) -> Vec<Serving>;
 
-    /// True if `node` may serve `domain` by its certificate, and can be reached.
+    /// Returns true if `node` may serve `domain` by its certificate, and can be reached.
     fn serves(&self, node: NodeAddr, domain: &str) -> bool {
         self.serving(domain).iter().any(|found| found.node == node)
     }
@@ -45,11 +44,11 @@ pub trait Domains: Send + Sync {
 pub struct Serving {
     /// The node.
     pub node: NodeAddr,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// What its certificate names, by which it serves the domain.
+    /// The domain in the node's certificate by which it serves the domain.
     pub by: String,
-    /// The expected latency of the way there; zero for the own node.
+    /// The expected latency of the path to the node; zero for the own node.
     pub latency: Duration,
 }
 
@@ -58,11 +57,11 @@ pub struct Serving {
 pub struct Certified {
     /// The node.
     pub node: NodeAddr,
-    /// Its name.
+    /// The node's name.
     pub name: String,
     /// The domains that its certificate names.
     pub domains: Vec<String>,
-    /// The expected latency of the way there; zero for the own node.
+    /// The expected latency of the path to the node; zero for the own node.
     pub latency: Duration,
 }
 
@@ -71,12 +70,12 @@ pub struct Certified {
 pub struct Table(Vec<Certified>);
 
 impl Table {
-    /// A table of these nodes.
+    /// Creates a table of these nodes.
     pub fn new(nodes: impl IntoIterator<Item = Certified>) -> Table {
         Table(nodes.into_iter().collect())
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> &[Certified] {
         &self.0
     }
@@ -102,13 +101,13 @@ impl Domains for Table {
             };
             found.push((score, serving));
         }
-        // Equals in the order of their addresses, so that everybody finds the same.
+        // Equal nodes are sorted by address, so that all nodes get the same order.
         found.sort_by_key(|(score, s)| (core::cmp::Reverse(*score), s.latency, s.node));
         found.into_iter().map(|(_, serving)| serving).collect()
     }
 }
 
-/// A domain that is asked for, as certificates write them.
+/// A requested domain, in the form of certificates.
 struct Asked {
     name: String,
     is_address: bool,
@@ -118,7 +117,7 @@ impl Asked {
     fn new(domain: &str) -> Option<Asked> {
         let name = domain.strip_suffix('.').unwrap_or(domain);
         let whole = (1..=NAME_BYTES_MAX).contains(&name.len());
-        // Labels are separated by one dot each; there is no empty one.
+        // Labels are separated by one dot each; no label is empty.
         let labels = name.split('.').all(|label| !label.is_empty());
         (whole && labels).then(|| Asked {
             is_address: name.parse::<IpAddr>().is_ok(),
@@ -126,9 +125,9 @@ impl Asked {
         })
     }
 
-    /// How much of the name `named` covers, if it covers it: the more the better.
+    /// Returns how much of the name `named` covers, if it covers the name: more is better.
     fn matched(&self, named: &str) -> Option<usize> {
-        // A name that is covered whole is better than one that is covered below a star.
+        // A complete match is better than a match below a star.
         if self.name == named {
             return Some(2 * named.len() + 1);
         }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Label by label, which is slower and plainly right.
+        /// The model compares label by label, which is slower and obviously correct.
         #[test]
         fn suffixes_are_those_of_whole_labels(
             asked in "[ab]{1,2}(\\.[ab]{1,2}){0,3}",

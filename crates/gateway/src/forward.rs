@@ -4,8 +4,8 @@
 //!   Near: TCP listener ── each connection ──▶ stream to the exit's node and port
 //!   Exit: overlay port ── each stream ──▶ TCP connection to the one target that it is for
 //! ```
-//! A connection that cannot be carried on ends in a reset on both sides, never in what looks like
-//! the end of the data. Both halves report what happens as [`Event`]s, whose text is for people.
+//! A connection that cannot be carried further ends in a reset on both sides, never in what looks like the end of the
+//! data. Both halves report what happens as [`Event`]s, whose text is for people.
 
 use crate::accept;
 use crate::pump::{Carried, carry};
@@ -22,44 +22,44 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Connections at the same time: two threads and four descriptors each. A browser has some dozens.
+/// The maximum number of simultaneous connections: two threads and four descriptors each. A browser has some dozens.
 pub const MAX_CONNECTIONS: usize = 512;
 /// How long a target may take to answer: as long as the near half waits for the exit.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
-/// A connection's thread holds a buffer on the heap and little on its stack.
+/// The stack size of a connection's thread, which has a buffer on the heap and little on its stack.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Something that happened to a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// A connection is carried.
+    /// A connection has been opened.
     Opened {
-        /// Who has connected: a TCP address, or an overlay one.
+        /// The client's address: a TCP address, or an overlay address.
         from: String,
-        /// Where to.
+        /// The target.
         to: String,
     },
-    /// It has ended in order.
+    /// A connection has ended in order.
     Closed {
-        /// Who had connected.
+        /// The client's address.
         from: String,
-        /// Where to.
+        /// The target.
         to: String,
-        /// What was carried.
+        /// The amounts of carried data.
         carried: Carried,
     },
-    /// It was not opened, or has ended before its time.
+    /// A connection was not opened, or has ended early.
     Failed {
-        /// Who had connected.
+        /// The client's address.
         from: String,
-        /// Where to.
+        /// The target.
         to: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Who is told what happens, on any thread.
+/// The receiver of events, which may be called on any thread.
 pub type Report = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The near half: a TCP port of this host.
@@ -71,14 +71,14 @@ pub struct Near {
     connections: Connections<()>,
 }
 
-/// The far half: a port of the node, and the one target that it is for.
+/// The far half: a port of the node, and its only target.
 pub struct Exit {
     listener: Listener,
     target: Arc<Mutex<String>>,
     connections: Connections<NodeAddr>,
 }
 
-/// Changes an exit that serves. Streams that it carries go on as they are.
+/// A handle that changes a running exit. Streams that it already carries continue unchanged.
 #[derive(Debug)]
 pub struct ExitHandle {
     listener: OwnedFd,
@@ -86,14 +86,14 @@ pub struct ExitHandle {
 }
 
 impl ExitHandle {
-    /// Streams that come from now on are carried to `target`.
+    /// Sets the target of new streams to `target`.
     pub fn lead_to(&self, target: &str) {
         target.clone_into(&mut lock(&self.target));
     }
 
-    /// The exit takes no more streams: its [`Exit::serve`] ends.
+    /// Closes the exit for new streams: its [`Exit::serve`] ends.
     pub fn close(self) {
-        // One that has ended already is closed.
+        // An exit that has already ended is closed.
         let _ = UnixStream::from(self.listener).shutdown(Shutdown::Both);
     }
 }
@@ -102,14 +102,14 @@ fn lock(target: &Mutex<String>) -> MutexGuard<'_, String> {
     target.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The connections of one half, and who shares them: at an exit, nodes.
+/// The connections of one half, and the parties that share them: at an exit, nodes.
 struct Connections<K: Ord> {
     open: Slots<K>,
     report: Report,
 }
 
 impl Near {
-    /// Listens at `local` and carries connections to `to`, by way of `node`.
+    /// Listens at `local` and carries connections to `to`, over `node`.
     pub fn bind(
         local: SocketAddr,
         node: Node,
@@ -126,19 +126,19 @@ impl Near {
         })
     }
 
-    /// Where it listens.
+    /// Returns the local address.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts the next connection, waiting for it, and carries it on threads of its own.
+    /// Waits for the next connection, accepts it, and carries it on its own threads.
     pub fn serve_next(&self) -> io::Result<()> {
         let (tcp, from) = match self.listener.accept() {
             Ok(accepted) => accepted,
             Err(error) if accept::outlives(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        // Nothing that follows may look like an answer without bytes.
+        // No later error may look like an empty answer.
         let _ = tcp::abort_on_close(&tcp, true);
         let (node, to, options) = (self.node.clone(), self.to, self.options);
         let (from, target) = (from.to_string(), to.to_string());
@@ -160,7 +160,7 @@ impl Near {
 }
 
 impl Exit {
-    /// Takes streams at `port` of `node` and carries each to `target`, a host and a port.
+    /// Accepts streams at `port` of `node` and carries each to `target`, a host and a port.
     pub fn bind(
         node: &Node,
         port: u16,
@@ -175,7 +175,7 @@ impl Exit {
         })
     }
 
-    /// What changes it while it serves.
+    /// Returns a handle to change the exit while it serves.
     pub fn handle(&self) -> io::Result<ExitHandle> {
         Ok(ExitHandle {
             listener: self.listener.as_fd().try_clone_to_owned()?,
@@ -183,12 +183,12 @@ impl Exit {
         })
     }
 
-    /// Where it takes streams.
+    /// Returns the node and port at which it accepts streams.
     pub fn local(&self) -> Target {
         self.listener.local()
     }
 
-    /// Accepts the next stream, waiting for it, and carries it on threads of its own.
+    /// Waits for the next stream, accepts it, and carries it on its own threads.
     pub fn serve_next(&self) -> Result<(), client::Error> {
         let stream = match self.listener.accept() {
             Ok(Accepted::Bytes(stream)) => stream,
@@ -219,7 +219,7 @@ impl Exit {
         Ok(())
     }
 
-    /// Serves until the node goes.
+    /// Serves until the node is gone.
     pub fn serve(&self) -> client::Error {
         loop {
             if let Err(error) = self.serve_next() {
@@ -234,7 +234,7 @@ fn refuse(stream: Stream, error: io::Error) -> (Carried, io::Result<()>) {
     (Carried::default(), Err(error))
 }
 
-/// The first of the target's addresses that answers.
+/// Connects to the first of the target's addresses that answers.
 fn dial(target: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for addr in target.to_socket_addrs()? {
@@ -254,8 +254,8 @@ impl<K: Ord + Clone + Send + 'static> Connections<K> {
         }
     }
 
-    /// Carries one connection on a thread of its own, if there is a place for it. `carry` gets what it is to
-    /// call once the connection is open on both sides.
+    /// Carries one connection on its own thread, if there is a place for it. `carry` gets a function that it must call
+    /// once the connection is open on both sides.
     fn start(
         &self,
         open: Option<Slot<K>>,

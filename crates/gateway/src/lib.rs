@@ -1,4 +1,4 @@
-//! Gateways: programs that know nothing of overlays, carried over one.
+//! Gateways: they carry programs that know nothing of overlays over an overlay.
 //!
 //! ```text
 //!   ssh ──TCP──▶ forward::Near ──stream──▶ node ══ overlay ══ node ──stream──▶ forward::Exit ──TCP──▶ sshd
@@ -12,9 +12,9 @@
 //!   receiver ──AMT/UDP──▶ amt::Service ──▶ node ══ overlay ══ node ──▶ multicast::Service ──IP multicast──▶ program
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
-//! A gateway is an ordinary client of its node. Its connections have threads of their own, two for
-//! each, so nothing here runs on the engine's thread, and one that stalls stalls itself only. An
-//! exit serves the targets that its operator lists, and none by default.
+//! A gateway is an ordinary client of its node. Each of its connections has two threads of its own. So nothing here
+//! runs on the engine's thread, and a connection that stalls only stalls itself. An exit serves only the targets that
+//! its operator lists, and none by default.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -9,19 +9,18 @@
 //!   SIP core: open, add_stream, signal, answered, close, report
 //! ```
 //!
-//! [`voice::media::Calls`] decides where every packet goes; here are the sockets, the thread and
-//! the clock that it wants, and [`voice::live`] for each direction of each stream. Packets go out
-//! as they came in. One thread serves all calls: a turn takes what is ready, bounded, with the lock
-//! held, and sends what goes to the overlay in few messages. The calls of [`Plane`] are short and
-//! take the same lock.
+//! [`voice::media::Calls`] decides where every packet goes. This module contains the sockets, the thread and the clock
+//! for it, and [`voice::live`] for each direction of each stream. Packets are forwarded unchanged. One thread serves
+//! all calls: a turn takes what is ready, within a bound, while it holds the lock, and sends the packets for the
+//! overlay in few messages. The calls of [`Plane`] are short and take the same lock.
 //!
-//! A call's life: [`Plane::open`], a stream for each of its media ([`Plane::add_stream`]), a
-//! [`Plane::signal`] for every description of either side, [`Plane::answered`], and
-//! [`Plane::close`] on BYE. A call whose end is never said ends by itself ([`Event::Ended`]).
+//! The life of a call: [`Plane::open`], a stream for each of its media ([`Plane::add_stream`]), a [`Plane::signal`] for
+//! every description of either side, [`Plane::answered`], and [`Plane::close`] on BYE. A call without an explicit end
+//! ends by itself ([`Event::Ended`]).
 //!
-//! **Nodes.** When this gateway's own node goes away it is looked for, and calls over the overlay
-//! wait [`NODE_GRACE`] for it. That a far node is lost, nothing here can tell from silence; who
-//! knows says [`Plane::node_lost`].
+//! **Nodes.** When this gateway's own node is gone, the gateway looks for it, and calls over the overlay wait
+//! [`NODE_GRACE`] for it. Silence alone does not show that a far node is lost; whoever knows it calls
+//! [`Plane::node_lost`].
 
 mod quality;
 mod report;
@@ -56,36 +55,35 @@ use voice::media::{
 };
 use voice::sdp::Side;
 
-/// UDP ports for media where nothing else is said: [`CALLS_MAX`] calls of one stream with a pair of
-/// ports each, and half as many that rest. They end below the ports that Linux gives to programs
-/// that ask for any (32768).
+/// The default UDP ports for media: [`CALLS_MAX`] calls of one stream with a pair of ports each, and half as many ports
+/// that are resting. They end below the ports that Linux gives to programs that ask for any port (32768).
 pub const UDP_PORTS: RangeInclusive<u16> = 20_000..=32_767;
 
-/// Virtual ports for media where nothing else is said: as many. They end below those that a node
-/// gives to clients that ask for any (32768): the range is taken whole, so one such client that came
-/// first would keep a gateway from starting.
+/// The default virtual ports for media: the same number. They end below those that a node gives to clients that ask for
+/// any port (32768). The range is taken as a whole, so a single such client that came first would prevent a gateway
+/// from starting.
 pub const OVERLAY_PORTS: RangeInclusive<u16> = 20_000..=32_767;
 
-/// How long a packet is of use where nothing else is said. [Amir06 §II-C]
+/// The default deadline of a packet. [Amir06 §II-C]
 pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(100);
 
-/// How long calls over the overlay wait for this gateway's own node to come back: a restart takes
-/// about a second, and BYE has to be said within ten.
+/// How long calls over the overlay wait until this gateway's own node comes back: a restart takes about a second, and
+/// BYE must be sent within ten.
 pub const NODE_GRACE: Duration = Duration::from_secs(5);
 
-/// Ports that other programs may have in a row before a stream is refused.
+/// The maximum number of consecutive ports taken by other programs before a stream is refused.
 pub const PORT_TRIES: usize = 64;
 
-/// Descriptors that the plane may need: [`CALLS_MAX`] calls with two streams, each with two ports
-/// for either side and a socket of each family, 65 536 in all; a call as they are has one stream, one
-/// side of UDP and one family.
+/// The number of descriptors that the plane usually needs. At most, [`CALLS_MAX`] calls have two streams, each with two
+/// ports for either side and a socket of each family, 65 536 in all. A usual call has one stream, one side of UDP and
+/// one family.
 const DESCRIPTORS_USUAL: u64 = 2 * CALLS_MAX as u64 + 1_024;
 
-/// Who is told what happens; called on the media thread, or on that of who said that a node is
-/// lost, and without any lock. It should not wait.
+/// The receiver of events. It is called without any lock on the media thread, or on the thread that reported the loss
+/// of a node. It should not wait.
 pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
-/// What a plane is to be.
+/// The settings of a plane.
 pub struct Settings {
     /// This gateway's node.
     pub node: Node,
@@ -95,18 +93,18 @@ pub struct Settings {
     pub bind: Vec<IpAddr>,
     /// Virtual ports for media.
     pub overlay: RangeInclusive<u16>,
-    /// How media crosses the overlay: [`Options::voice`] with the calls' deadline.
+    /// The options for media on the overlay: [`Options::voice`] with the calls' deadline.
     pub options: Options,
-    /// Real-time priority for the media thread, if permitted.
+    /// True for real-time priority of the media thread, if permitted.
     pub realtime: bool,
-    /// Mirrors some calls directly, and hears what others mirror.
+    /// The settings for shadow mode: it mirrors some calls directly, and receives what others mirror.
     pub shadow: Option<Shadow>,
-    /// Who is told what happens.
+    /// The receiver of events.
     pub tell: Tell,
 }
 
 impl Settings {
-    /// Ports and deadline as most have them, at all IPv4 addresses of the host.
+    /// Returns the default settings, at all IPv4 addresses of the host.
     #[must_use]
     pub fn new(node: Node, tell: Tell) -> Settings {
         Settings {
@@ -125,46 +123,46 @@ impl Settings {
 /// Why there is no plane, or no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had.
+    /// The node cannot be reached.
     #[error("the gateway's node: {0}")]
     Node(#[from] client::Error),
-    /// A range of ports that cannot be.
+    /// The range of ports is invalid.
     #[error(transparent)]
     Ports(#[from] PortError),
-    /// No local addresses, or two of one family.
+    /// There is no local address, or two of one family.
     #[error("media needs one local IPv4 address, one IPv6 address, or one of each")]
     Addresses,
-    /// The call or the stream cannot be had.
+    /// The call or the stream cannot be created.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A media port cannot be bound, though nobody has it.
+    /// A media port cannot be bound, although no program uses it.
     #[error("media port {port}: {error}")]
     Bind {
         /// The port.
         port: u16,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
-    /// Other programs have the ports.
+    /// Other programs use the ports.
     #[error("{PORT_TRIES} media ports in a row are in use by other programs: choose another range")]
     PortsTaken,
-    /// The kernel refused.
+    /// The kernel has refused an operation.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A running media plane. Clones are the same one; it stops when [`Plane::stop`] is called, or the
-/// last clone goes.
+/// A running media plane. Clones are the same plane; it stops when [`Plane::stop`] is called, or the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Plane {
     shared: Arc<Shared>,
-    /// Stops the thread when the last clone goes.
+    /// Stops the thread when the last clone is dropped.
     _last: Arc<Stopper>,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// Threads that wait for the lock: the media thread lets them.
+    /// Number of threads that wait for the lock: the media thread gives way to them.
     waiting: AtomicUsize,
     clock: Clock,
     node: NodeAddr,
@@ -183,7 +181,7 @@ impl Plane {
     /// Starts a plane.
     ///
     /// # Errors
-    /// When its node cannot be had, its virtual ports are taken, or its settings cannot be.
+    /// The node cannot be reached, the virtual ports are taken, or the settings are invalid.
     pub fn start(settings: Settings) -> Result<Plane, Error> {
         let Settings {
             node,
@@ -248,35 +246,35 @@ impl Plane {
         })
     }
 
-    /// The address of this gateway's node.
+    /// Returns the address of this gateway's node.
     pub fn node(&self) -> NodeAddr {
         self.shared.node
     }
 
-    /// A link on the way to the gateway of `node` has no room for all calls that there are, so there is
-    /// none for one more.
+    /// Returns true if a link on the path to the gateway of `node` has no room for all present calls, so that there is
+    /// no room for another one.
     pub fn is_refused(&self, node: NodeAddr) -> bool {
         self.shared.lock().uplink.is_refused(node)
     }
 
-    /// The UDP port for mirrored packets: what the other gateway's [`Plane::signal_shadow`] needs,
-    /// with this host's address.
+    /// Returns the UDP port for mirrored packets, which the other gateway's [`Plane::signal_shadow`] needs, with this
+    /// host's address.
     pub fn shadow_port(&self) -> Option<u16> {
         self.shared.shadow_port
     }
 
-    /// Opens a call, which has a number of its own from here on.
+    /// Opens a call, and assigns it an id.
     ///
     /// # Errors
-    /// When there are too many.
+    /// There are too many calls.
     pub fn open(&self) -> Result<CallId, CallError> {
         self.with(|now, state| state.open(now))
     }
 
-    /// Leases ports for a stream, of the caller's side and of the callee's, and takes media there.
+    /// Leases ports for a stream, for the caller's side and for the callee's, and receives media there.
     ///
     /// # Errors
-    /// When there are no ports left, or the call has the stream; nothing is kept then.
+    /// There are no ports left, or the call already has the stream; nothing is kept in this case.
     pub fn add_stream(
         &self,
         id: StreamId,
@@ -285,74 +283,74 @@ impl Plane {
         self.with(|_, state| state.add_stream(id, sides))
     }
 
-    /// A side's description: where to send, and whence to expect. See [`Calls::signal`].
+    /// Applies the description of a side: where to send, and from where to expect media. See [`Calls::signal`].
     ///
     /// # Errors
-    /// When there is no such stream, its side is carried otherwise, or it would go round for ever.
+    /// The stream does not exist, its side has another carrier, or the media would loop.
     pub fn signal(&self, id: StreamId, side: Side, remote: Remote) -> Result<(), CallError> {
         self.with(|now, state| state.signal(now, id, side, remote))
     }
 
-    /// Where the other gateway's shadow port is reached directly: this stream's RTP is mirrored there,
-    /// if it is one of the fraction that [`Settings::shadow`] asks for. Tells whether it is.
+    /// Sets the address at which the other gateway's shadow port is reached directly. RTP of this stream is mirrored
+    /// there, if the stream is one of the fraction that [`Settings::shadow`] requests. Returns whether it is.
     pub fn signal_shadow(&self, id: StreamId, to: SocketAddr) -> bool {
         self.with(|_, state| state.signal_shadow(id, to))
     }
 
-    /// What is known of the media that comes from `side`: codec, clock, packet length, deadline. In
-    /// the middle of a call it holds for the whole.
+    /// Sets the known properties of the media that come from `side`: codec, clock, packet length, deadline. In the
+    /// middle of a call they apply to the whole call.
     pub fn set_formats(&self, id: StreamId, side: Side, live: Live) {
         self.with(|_, state| state.set_formats(id, side, live));
     }
 
-    /// The call is answered, and something of it flows, or all is on hold.
+    /// Records that the call is answered, and whether media flows or all of it is on hold.
     ///
     /// # Errors
-    /// When there is no such call.
+    /// The call does not exist.
     pub fn answered(&self, id: CallId, flowing: bool) -> Result<(), CallError> {
         self.with(|now, state| state.calls.answered(now, id, flowing))
     }
 
-    /// Something happened in the call's dialog.
+    /// Records activity in the call's dialog.
     ///
     /// # Errors
-    /// When there is no such call.
+    /// The call does not exist.
     pub fn on_dialog(&self, id: CallId) -> Result<(), CallError> {
         self.with(|now, state| state.calls.on_dialog(now, id))
     }
 
-    /// Ends one stream; its ports are free.
+    /// Ends one stream and releases its ports.
     ///
     /// # Errors
-    /// When there is no such stream.
+    /// The stream does not exist.
     pub fn end_stream(&self, id: StreamId) -> Result<(), CallError> {
         self.with(|now, state| state.end_stream(now, id))
     }
 
-    /// Ends a call; its ports are free. What it was like; `None` when there is no such call.
+    /// Ends a call and releases its ports. Returns its report; `None` if the call does not exist.
     pub fn close(&self, id: CallId) -> Option<Report> {
         // The sockets are closed after the lock is free again.
         let closed = self.with(|now, state| state.close(now, id))?;
         Some(closed.into_report())
     }
 
-    /// A call so far.
+    /// Returns the report of a call so far.
     pub fn report(&self, id: CallId) -> Option<Report> {
         self.with(|now, state| state.report(now, id))
     }
 
-    /// All calls so far.
+    /// Returns the reports of all calls so far.
     pub fn reports(&self) -> Vec<Report> {
         self.with(|now, state| state.reports(now))
     }
 
-    /// The plane as a whole.
+    /// Returns the counters of the whole plane.
     pub fn counters(&self) -> Counters {
         self.with(|_, state| state.counters())
     }
 
-    /// A node of the overlay is lost for good: calls that go through it end, and
-    /// [`Settings::tell`] hears of each before this returns. Tells how many they were.
+    /// Handles the permanent loss of a node of the overlay: calls through it end, and [`Settings::tell`] is called for
+    /// each before this returns. Returns their number.
     pub fn node_lost(&self, node: NodeAddr) -> usize {
         let mut count = 0;
         loop {
@@ -400,7 +398,7 @@ impl Stopper {
         self.shared.waker.wake();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = { thread }.take();
-        // On the media thread itself, inside of what it tells, nothing is to be waited for.
+        // On the media thread itself, inside the callback, this must not wait.
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {

@@ -1,17 +1,16 @@
-//! The multicast bridge: programs that speak IP multicast, across an overlay, unchanged.
+//! The multicast bridge: it carries the IP multicast of unchanged programs across an overlay.
 //!
 //! ```text
 //!   program ──IP──▶ TAP, or eth1 ══ Service ──group a.b.c.d──▶ node ══ overlay ══ node ──▶ Service ══ eth1 ──▶ programs
 //!                        IGMP ────▶ join, leave
 //! ```
-//! The group a.b.c.d of IP is the group a.b.c.d of the overlay, at the virtual port [`BRIDGE_PORT`], but for
-//! those of which members name sources ([`channel`]); a packet crosses whole, from its IP header on.
-//! [Brogle09 §II] Hosts say by IGMP what they want, and
-//! the bridge joins that: nothing is carried to where nobody listens.
+//! The group a.b.c.d of IP is the group a.b.c.d of the overlay, at the virtual port [`BRIDGE_PORT`]. Groups whose
+//! members name sources are an exception ([`channel`]). A packet crosses whole, from its IP header on. [Brogle09 §II]
+//! Hosts request groups by IGMP, and the bridge joins these groups: nothing is carried to a network without members.
 //!
-//! [`bridge::Bridge`] decides, and knows neither sockets nor clocks: [`igmp`] who wants what, [`hello`]
-//! which of several bridges carries, [`digest`] what has come back, [`flood`] who sends too much.
-//! `run` is the thread that does what it decides.
+//! [`bridge::Bridge`] makes the decisions, without sockets or clocks. [`igmp`] decides which groups have members,
+//! [`hello`] which of several bridges carries, [`digest`] which packets have come back, and [`flood`] which sources
+//! send too much. `run` contains the thread that carries out the decisions.
 
 pub mod bridge;
 pub mod channel;
@@ -50,15 +49,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// The overlay's virtual port of bridged packets. Ports below 16 belong to nodes.
+/// The virtual port of the overlay for bridged packets. Ports below 16 belong to nodes.
 pub const BRIDGE_PORT: u16 = 1112;
-/// How long a packet is of use where nothing else is said: what players buffer of live video.
+/// The default deadline of packets. It equals what players buffer of live video.
 pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(500);
-/// Groups that a report names; how many there are it tells in any case.
+/// Maximum number of groups that a report lists. The report contains the number of all groups in any case.
 pub const GROUPS_TOLD_MAX: usize = 256;
 
-/// How packets cross: recovered on each hop within the deadline, and handed over in order and at their sender's
-/// pace, so that what a repair held back does not reach small sockets in one burst.
+/// Returns the options with which packets cross: they are recovered on each hop within the deadline. They are delivered
+/// in order and at their sender's pace, so that packets that a repair held back do not reach small sockets in one
+/// burst.
 #[must_use]
 pub fn options(deadline: core::time::Duration) -> Options {
     Options {
@@ -67,21 +67,21 @@ pub fn options(deadline: core::time::Duration) -> Options {
     }
 }
 
-/// Who is told what happens; called on the bridge's thread. It should not wait.
+/// Receives the events; called on the bridge's thread. It should not wait.
 pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
-/// Why there is no bridge.
+/// The reason why a bridge cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had.
+    /// The node cannot be reached.
     #[error("the gateway's node: {0}")]
     Node(#[from] client::Error),
-    /// The interface cannot be had.
+    /// The interface cannot be used.
     #[error("{name}: {error}{}", advice(error))]
     Interface {
         /// Its name.
         name: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
     /// The kernel refused something else.
@@ -101,7 +101,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// A running bridge; it ends when [`Service::stop`] is called, or this is dropped.
+/// A running bridge; it ends when [`Service::stop`] is called, or when this value is dropped.
 pub struct Service<O: Overlay> {
     shared: Arc<Shared<O>>,
     thread: Option<JoinHandle<()>>,
@@ -115,28 +115,28 @@ struct Shared<O: Overlay> {
     stop: AtomicBool,
     tell: Tell,
     report: Mutex<Report>,
-    /// The node's connection, when it was lost and is found again.
+    /// The new connection to the node, after the old one was lost.
     found: Mutex<Option<O::Link>>,
 }
 
-/// How a bridge is to be started.
+/// The parameters with which a bridge starts.
 pub struct Start<O> {
-    /// The way to the overlay.
+    /// The connection to the overlay.
     pub overlay: O,
     /// The interface.
     pub place: Place,
     /// Real-time priority for the thread, if permitted.
     pub realtime: bool,
-    /// Who is told what happens.
+    /// Receives the events.
     pub tell: Tell,
 }
 
 impl<O: Overlay> Service<O> {
-    /// Starts a bridge: `settings` makes what it is to do, of the node's address and a seed.
+    /// Starts a bridge. `settings` makes its settings from the node's address and a seed.
     ///
     /// # Errors
-    /// When the node or the interface cannot be had. An interface that others will make need not be
-    /// there yet.
+    /// The node cannot be reached, or the interface cannot be used. An interface that others will make need not exist
+    /// yet.
     pub fn start(
         start: Start<O>,
         settings: impl FnOnce(NodeAddr, u64) -> Settings,
@@ -164,18 +164,18 @@ impl<O: Overlay> Service<O> {
         })
     }
 
-    /// The bridge as it was within the last second.
+    /// Returns the state of the bridge within the last second.
     #[must_use]
     pub fn report(&self) -> Report {
         self.shared.report().clone()
     }
 
-    /// Ends the bridge, and tells how it was.
+    /// Ends the bridge, and returns its last report.
     pub fn stop(&mut self) -> Report {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic there was told on standard error.
+            // A panic of the thread was reported on standard error.
             let _ = thread.join();
         }
         self.report()

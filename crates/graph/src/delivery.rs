@@ -1,8 +1,8 @@
-//! Which share of the packets on a path arrives within a deadline, when every link of it runs the
-//! real-time protocol. [Amir06 §IV-A, §IV-B]
+//! The share of the packets on a path that arrives within a deadline, if every link of the path runs the real-time
+//! protocol. [Amir06 §IV-A, §IV-B]
 //!
-//! A link of latency T and loss p delivers a packet after T, or, recovered, after 3T+Δ, or never. Where its protection is
-//! told, there are up to twelve moments instead of the one at 3T+Δ, Δ and multiples of it after T:
+//! A link of latency T and loss p delivers a packet after T, or, if it was recovered, after 3T+Δ, or never. If records
+//! report its protection, there are up to twelve moments instead of the one at 3T+Δ: Δ and multiples of it after T.
 //!
 //! ```text
 //!   share            1−p          p − l         l
@@ -11,58 +11,58 @@
 //!                                                             2p²−p³ for independent losses
 //! ```
 //!
-//! A path's delay is the sum of its links' delays, so its distribution is the convolution of
-//! theirs, here computed exactly: delays are whole microseconds, equal sums are one atom, and what
-//! is later than the deadline is dropped at once. There are at most as many atoms as microseconds
-//! in the deadline, and at most 2^k after k links that lose packets, 13^k where their protection is told.
+//! A path's delay is the sum of its links' delays, so its distribution is the convolution of theirs. It is computed
+//! exactly here: delays are whole microseconds, equal sums are one atom, and what is later than the deadline is dropped
+//! at once. There are at most as many atoms as microseconds in the deadline, and at most 2^k after k links that lose
+//! packets, or 13^k if the protection of the links is reported.
 
 use crate::metric::{LinkCost, Parameters, unrepaired};
 use crate::protection::{ALL, left};
 use crate::topology::{NodeIndex, Topology};
 
-/// The longest deadline that is told from longer ones, just over one second: beyond it nothing is
-/// live, and a distribution holds at most 2^20 atoms of 16 bytes.
+/// The longest deadline that is distinguished from longer ones, just over one second. Beyond it nothing is live, and a
+/// distribution holds at most 2^20 atoms of 16 bytes.
 pub const LONGEST_DEADLINE_US: u32 = (1 << 20) - 1;
 
-/// What is done about losses on each link.
+/// How losses are recovered on each link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
-    /// Nothing: best effort.
+    /// No recovery: best effort.
     None,
-    /// One request and one retransmission; lost is 2p²−3p³, as the paper approximates it.
-    /// [Amir06 §IV-A]
+    /// One request and one retransmission. The loss that stays is 2p²−3p³, as the paper approximates it. [Amir06 §IV-A]
     #[default]
     Paper,
-    /// The same protocol under independent losses; lost is p·(1−(1−p)²) = 2p²−p³: the packet, and
-    /// then the request or the retransmission. The paper subtracts the events in which the packet
-    /// that reveals the loss is lost as well; that packet only comes later.
+    /// The same protocol under independent losses. The loss that stays is p·(1−(1−p)²) = 2p²−p³: the packet is lost,
+    /// and then the request or the retransmission. The paper subtracts the events in which the packet that reveals the
+    /// loss is lost as well; in these events the loss is only detected later.
     Independent,
-    /// What protects each link, as records tell ([`crate::protection`]): requests, several of them where they are in time,
-    /// and coded repair. Where they do not tell, as [`Recovery::Paper`].
+    /// The protection that records report for each link ([`crate::protection`]): requests, several of them where they
+    /// are in time, and coded repair. If a record reports none, as [`Recovery::Paper`].
     InForce,
 }
 
-/// What one link does to packets. What is neither direct nor recovered is lost.
+/// What one link does to packets. The share that is neither direct nor recovered is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
     /// T, in microseconds.
     pub direct_us: u64,
     /// The share that arrives after T.
     pub direct: f64,
-    /// What is recovered: after how many microseconds, rising, and which share. Without protection that is told, one step
-    /// after 3T+Δ.
+    /// The recovered packets: after how many microseconds, rising, and which share. If no protection is reported, there
+    /// is one step after 3T+Δ.
     later: [(u64, f64); LATER],
     count: usize,
 }
 
-/// After how many distances of packets repair is looked at. Choice: all are multiples, so that the delays of a path with many
-/// links are few; the distances of a call's packets, and for longer deadlines by halves of an octave.
+/// The times at which repair is evaluated, in distances between packets. Choice: all are multiples of the distance
+/// between a call's packets, so that the delays of a path with many links take few values; for longer deadlines they
+/// grow by halves of an octave.
 const AFTER: [u64; LATER] = [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32];
 const LATER: usize = 12;
-/// Hosts and timers have taken so much of a packet's time, which does not count as delay here.
+/// The part of a packet's time that hosts and timers take, which does not count as delay here.
 const SPARE_US: u64 = 2_000;
 
-/// When packets arrive: shares by delay, up to a deadline.
+/// The arrival of packets: shares by delay, up to a deadline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     /// Delay in microseconds and share of packets, in order of delay, each delay once.
@@ -70,15 +70,15 @@ pub struct Distribution {
 }
 
 impl Steps {
-    /// The delivery of a link.
+    /// Returns the delivery of a link.
     ///
-    /// Choice: the way back is taken to be like the way there, as in the expected latency metric;
+    /// Choice: the backward direction is assumed to be like the forward direction, as in the expected latency metric;
     /// the paper has the same loss in both directions.
     pub fn of(link: LinkCost, recovery: Recovery, parameters: &Parameters) -> Steps {
         Steps::within(link, recovery, parameters, u64::MAX)
     }
 
-    /// The same without what takes longer than this.
+    /// Returns the same without the packets that take longer than `most_us`.
     pub(crate) fn within(
         link: LinkCost,
         recovery: Recovery,
@@ -104,8 +104,8 @@ impl Steps {
             later: [(0, 0.0); LATER],
             count: 0,
         };
-        // Never more than what the link has lost: 1−p and this add up to 1 at most, on which
-        // everything stands that prunes.
+        // This is never more than the link has lost: 1−p and this share add up to 1 at most. All pruning depends on
+        // that.
         let recovered = (loss - lost).clamp(0.0, loss);
         let recovered_us = 3 * direct_us + u64::from(parameters.detect_us);
         if recovered_us <= most_us {
@@ -114,7 +114,8 @@ impl Steps {
         steps
     }
 
-    /// A link whose protection is known: what is saved when there is so much time is saved by then.
+    /// Returns the steps of a link whose protection is known. What can be saved within a given time counts as arriving
+    /// at that time.
     fn in_force(link: LinkCost, parameters: &Parameters, most_us: u64) -> Steps {
         let direct_us = u64::from(link.latency_us);
         let mut steps = Steps {
@@ -129,7 +130,8 @@ impl Steps {
             if lost == 0 || direct_us + after * apart > most_us {
                 break;
             }
-            // More time may leave more, where one round more leaves no time for copies: what was saved stays saved.
+            // More time may leave more losses, where one round more leaves no time for copies. What was saved at an
+            // earlier step stays saved.
             let still = left(link, after * apart + SPARE_US, parameters)
                 .all
                 .min(lost);
@@ -149,12 +151,12 @@ impl Steps {
         }
     }
 
-    /// What is recovered: after how many microseconds, rising, and which share.
+    /// The recovered packets: after how many microseconds, rising, and which share.
     pub fn later(&self) -> &[(u64, f64)] {
         &self.later[..self.count]
     }
 
-    /// The share that arrives at all.
+    /// Returns the share that arrives at all.
     pub fn delivered(&self) -> f64 {
         self.later()
             .iter()
@@ -163,14 +165,14 @@ impl Steps {
 }
 
 impl Distribution {
-    /// All packets, at the start of a path.
+    /// Returns the distribution at the start of a path: all packets, without delay.
     pub fn start() -> Distribution {
         Distribution {
             atoms: vec![(0, 1.0)],
         }
     }
 
-    /// The distribution after one more link, of what arrives there by `until_us`.
+    /// Returns the distribution after one more link, of the packets that arrive there by `until_us`.
     pub fn through(&self, steps: &Steps, until_us: u64) -> Distribution {
         let step = |by_us: u64, share: f64| {
             let shifted = self
@@ -184,7 +186,8 @@ impl Distribution {
         for &(us, share) in steps.later() {
             atoms.extend(step(us, share));
         }
-        // Some lists in order, one after the other: what is equal stays in theirs.
+        // These are several sorted lists, one after the other. The sort is stable, so equal delays keep the order of
+        // their lists.
         atoms.sort_by_key(|atom| atom.0);
         atoms.dedup_by(|next, first| {
             let is_same = next.0 == first.0;
@@ -194,8 +197,8 @@ impl Distribution {
         Distribution { atoms }
     }
 
-    /// The distribution at the end of a path, up to a deadline; `None` if a link is not there. A
-    /// path of fewer than two nodes has no links and no delay.
+    /// Returns the distribution at the end of a path, up to a deadline; `None` if a link does not exist. A path of
+    /// fewer than two nodes has no links and no delay.
     pub fn of_path(
         topology: &Topology,
         path: &[NodeIndex],
@@ -211,19 +214,19 @@ impl Distribution {
             })
     }
 
-    /// The share of packets that arrives within `us`.
+    /// Returns the share of packets that arrives within `us`.
     pub fn within(&self, us: u64) -> f64 {
         let in_time = self.atoms.iter().take_while(|(at, _)| *at <= us);
-        // Not `sum`, which of nothing is -0.
+        // `sum` would return -0 for an empty list.
         in_time.fold(0.0, |sum, (_, share)| sum + share)
     }
 
-    /// The share of packets that arrives at all, before the deadline for which it was computed.
+    /// Returns the share of packets that arrives at all, before the deadline for which the distribution was computed.
     pub fn delivered(&self) -> f64 {
         self.atoms.iter().fold(0.0, |sum, (_, share)| sum + share)
     }
 
-    /// Delays in microseconds with their shares, in order.
+    /// Returns delays in microseconds with their shares, in order.
     pub fn atoms(&self) -> &[(u64, f64)] {
         &self.atoms
     }
@@ -248,7 +251,7 @@ impl Distribution {
             while let Some((_, share)) = mine.next_if(|(mine_at, _)| *mine_at <= at) {
                 here += share;
             }
-            // Shares are products and sums of up to 2^20 terms in any order.
+            // Shares are products and sums of up to 2^20 terms in any order, so rounding must be tolerated.
             if here + SLACK < there {
                 return false;
             }
@@ -257,7 +260,7 @@ impl Distribution {
     }
 }
 
-/// How far two shares may differ that are the same but for rounding.
+/// By how much two shares may differ that are equal except for rounding.
 const SLACK: f64 = 1e-12;
 
 #[cfg(test)]

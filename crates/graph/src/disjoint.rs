@@ -1,10 +1,9 @@
-//! Node-disjoint paths: k ways from a source to a destination that share no node between them, of
-//! the least total cost (Suurballe 1974, Bhandari 1999). The source stamps them; a failure of one
-//! node between the ends then cuts one of them at most.
+//! Node-disjoint paths: k paths from a source to a destination that share no node between them, with the least total
+//! cost (Suurballe 1974, Bhandari 1999). The source stamps them. A failure of one node between the ends then interrupts
+//! at most one of them.
 //!
-//! A cheapest path first, then the next cheapest, does not find them: the first may stand in the
-//! way of any two. Instead paths are unit flows, and each further one may push back flow of those
-//! before it:
+//! To take a cheapest path first, and then the next cheapest, does not find them: the first path may block every pair.
+//! Instead, paths are unit flows, and each further one may push back flow of those before it:
 //!
 //! ```text
 //!   node v  ─▶ (v,in) ──cost 0, once──▶ (v,out) ─▶       splitting lets one path through v
@@ -13,9 +12,9 @@
 //!                   along it, links become used, and used ones free again (cost −c, backwards)
 //! ```
 //!
-//! With the distances of the last round as potentials no reduced cost is negative, so that every
-//! round is one run of Dijkstra's algorithm: k·m·log n in all. After each round the flow is the
-//! cheapest of its size, so fewer paths are found only if there are fewer.
+//! With the distances of the last round as potentials, no reduced cost is negative. So every round is one run of
+//! Dijkstra's algorithm: k·m·log n in all. After each round the flow is the cheapest of its size, so fewer than k paths
+//! are found only if there are fewer.
 
 use crate::metric::{Cost, Metric};
 use crate::paths::{NoPath, Path, price};
@@ -24,8 +23,8 @@ use base::NodeAddr;
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// `k` paths without a common node but their ends, of the least total cost; fewer if there are
-/// fewer. In order of cost, then of length, then of addresses.
+/// Returns `k` paths without a common node except their ends, with the least total cost; fewer if there are fewer. They
+/// are sorted by cost, then by length, then by addresses.
 pub fn disjoint(
     topology: &Topology,
     src: NodeAddr,
@@ -58,8 +57,8 @@ pub fn disjoint(
     Ok(paths)
 }
 
-/// A link of the split network. The one after an even place, or before an odd one, is the same in
-/// the other direction: open when this one is used.
+/// A link of the split network. Arcs come in pairs: the arc after an even position is the same arc in the other
+/// direction. It is open when the arc at the even position is used.
 struct Arc {
     to: usize,
     cost: i128,
@@ -68,7 +67,7 @@ struct Arc {
 
 struct Flow {
     arcs: Vec<Arc>,
-    /// Places in `arcs` of what begins at each half node: `2·v` is (v,in), `2·v + 1` is (v,out).
+    /// Positions in `arcs` of the arcs that begin at each half node: `2·v` is (v,in), `2·v + 1` is (v,out).
     from: Vec<Vec<usize>>,
     potential: Vec<i128>,
     src: usize,
@@ -85,7 +84,7 @@ impl Flow {
             src: 2 * src.place() + 1,
             dst: 2 * dst.place(),
         };
-        // In order of address, so that the order in which links were learnt makes no difference.
+        // The nodes are in order of address, so that the order in which links were learnt makes no difference.
         let mut nodes: Vec<NodeIndex> = topology.nodes().collect();
         nodes.sort_by_key(|node| topology.addr(*node));
         for node in nodes {
@@ -105,14 +104,14 @@ impl Flow {
         }
     }
 
-    /// One more path at the least cost for all together. False if there is none.
+    /// Adds one more path, at the least cost for all together. Returns false if there is none.
     fn add_path(&mut self) -> bool {
         let (distance, by) = self.dijkstra();
         let Some(farthest) = distance[self.dst] else {
             return false;
         };
         for (potential, distance) in self.potential.iter_mut().zip(&distance) {
-            // Cut at the destination's distance: what lies beyond is then not behind for later
+            // The distance is limited to that of the destination. So nodes beyond it do not fall behind in later
             // rounds, and no reduced cost gets negative.
             *potential += distance.map_or(farthest, |d| d.min(farthest));
         }
@@ -126,7 +125,7 @@ impl Flow {
         true
     }
 
-    /// Distances from the source in reduced costs, and the arc by which each half was reached.
+    /// Returns distances from the source in reduced costs, and the arc by which each half was reached.
     fn dijkstra(&self) -> (Vec<Option<i128>>, Vec<usize>) {
         let mut distance: Vec<Option<i128>> = vec![None; self.from.len()];
         let mut by = vec![usize::MAX; self.from.len()];
@@ -150,10 +149,10 @@ impl Flow {
         (distance, by)
     }
 
-    /// The paths that the flow is made of.
+    /// Returns the paths that the flow consists of.
     fn paths(&self) -> Vec<Vec<NodeIndex>> {
         let node = |half: usize| NodeIndex((half / 2) as u32);
-        // A used arc is a forward one, at an even place, that is not open.
+        // A used arc is a forward arc, at an even position, that is not open.
         let used = |half: usize| {
             let places = self.from[half].iter();
             places
@@ -166,7 +165,7 @@ impl Flow {
             let mut at = self.arcs[first].to;
             while at != self.dst {
                 path.push(node(at));
-                // Inwards to outwards half, then the one used link.
+                // The way leads from the inward half to the outward half, then over the one used link.
                 let next = used(at).chain(used(at + 1)).nth(1);
                 let Some(next) = next else {
                     break;
@@ -180,7 +179,7 @@ impl Flow {
     }
 }
 
-/// What some paths cost together.
+/// Returns the total cost of several paths.
 pub fn total(paths: &[Path]) -> Cost {
     paths.iter().fold(Cost(0), |sum, path| sum + path.total)
 }
@@ -205,7 +204,7 @@ mod tests {
             .collect()
     }
 
-    /// The shortest path, 1-2-3-9, uses up both others; the best two are not among them alone.
+    /// The shortest path, 1-2-3-9, blocks both others; no pair of disjoint paths contains it.
     const TRAP: [(u32, u32, u32); 7] = [
         (1, 2, 1),
         (2, 3, 1),

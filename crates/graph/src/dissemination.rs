@@ -15,18 +15,18 @@
 //!                        b ─▶ f ─'          b-f-t that of the destination's link from f
 //! ```
 //!
-//! Two disjoint paths get around trouble on links of the middle, but both begin at the source and end at
-//! the destination: around these, only more of their own links help. Almost all trouble that is
-//! left after protection is of that kind, and it is rare, so that the dear graphs are seldom paid for.
+//! Two disjoint paths avoid trouble on links of the middle. But both begin at the source and end at the destination:
+//! around these, only more of their own links help. Almost all trouble that is left after protection is of that kind.
+//! It is rare, so the expensive graphs are seldom in use.
 //!
-//! A graph grows from the disjoint paths by *ears* (in `ears`): chains of new nodes between two nodes
-//! that are in it. So it has no cycle at any time, and each of its links is on a way from the source to the destination
-//! that is in time for the deadline. It is told as whole paths, the most important first: whoever has room for fewer leaves
-//! out the last ones.
+//! A graph grows from the disjoint paths by *ears* (in `ears`): chains of new nodes between two nodes that are in the
+//! graph. So it never has a cycle, and each of its links is on a path from the source to the destination that meets the
+//! deadline. The plan lists whole paths, the most important first. If there is room for fewer paths, the last ones are
+//! left out.
 //!
-//! Which trouble there is, [`Watch`] decides from the link state. It is quick to see trouble, and slow to let it go.
-//! The same watch looks along the path of a group's tree ([`Watch::look_along`]): every node of the tree has one, and those
-//! behind the source let trouble go later than the source does ([`Watch::behind_source`]).
+//! [`Watch`] decides from the link state which trouble there is. It detects trouble quickly and lets it end slowly. The
+//! same watch looks along the path of a group's tree ([`Watch::look_along`]): every node of the tree has one, and the
+//! watches behind the source let trouble end later than the source does ([`Watch::behind_source`]).
 
 mod ears;
 mod least;
@@ -40,65 +40,67 @@ use core::cell::Cell;
 use ears::Ears;
 use least::Least;
 
-/// The loss of a link that is trouble, as a share of 65 536: 2 %.
+/// The loss at which a link counts as trouble, as a share of 65 536: 2 %.
 ///
-/// Choice: one request and its answer leave 2p² − p³ of independent losses: 0.08 % of 2 %, which is more than the
-/// 0.05 % that protection aims at, and up to half of the loss, 1 %, where it comes in runs.
+/// Choice: one request and its answer leave 2p² − p³ of independent losses: 0.08 % of 2 %. This is more than the 0.05 %
+/// that protection aims at. Where losses come in runs, up to half of the loss, 1 %, is left.
 const ENTER_LOSS: u16 = 1_311;
-/// The loss that is no trouble any more: 1 %.
+/// The loss at which trouble ends: 1 %.
 ///
-/// Choice: one request leaves 0.02 % of it. An estimate over 50 losses has a standard deviation of a seventh, so
-/// that one that has entered at 2 % does not fall to half of it by chance.
+/// Choice: one request leaves 0.02 % of it. An estimate over 50 losses has a standard deviation of a seventh, so an
+/// estimate that began the trouble at 2 % does not fall to half by chance.
 const LEAVE_LOSS: u16 = 655;
-/// The price of outages that is trouble: that of one outage. It halves every minute.
+/// The price of outages at which a link counts as trouble: the price of one outage. The price halves every minute.
 const ENTER_PRICE_US: u32 = 64_000;
-/// Choice: one that a minute has not yet halved. A link that failed a moment ago is likely to fail again.
+/// Choice: the price of one outage that is not yet a minute old. A link that failed a moment ago is likely to fail
+/// again.
 const LEAVE_PRICE_US: u32 = 32_001;
-/// For how long there must have been no trouble.
+/// How long there must have been no trouble before trouble ends.
 ///
-/// Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes, and problems pause: most of the
-/// cost of a problem is its first seconds, before it is seen.
+/// Choice: [Amir06 §IV-B] saw instability if less than 10 s passed between two route changes. Problems also pause, and
+/// most of the cost of a problem is in its first seconds, before it is detected.
 pub const HOLD: Duration = Duration::from_secs(10);
-/// For how much longer a node behind the source holds.
+/// The additional time that a node behind the source waits.
 ///
-/// Choice: the record that ends a trouble comes to it at another moment than to the source, by the flooding of some hops and
-/// the second that records may be spaced by, and the work may rest for half a second.
+/// Choice: the record that ends a trouble reaches such a node at another moment than the source. The difference comes
+/// from the flooding over some hops, from the second by which records may be spaced, and from the computation, which
+/// may pause for half a second.
 const MARGIN: Duration = Duration::from_secs(2);
-/// The links of the source, and those of the destination, from which trouble counts off the path in use.
+/// The number of bad links of the source, or of the destination, that counts as trouble even off the path in use.
 ///
-/// Choice: one bad link beside the path costs nothing, as no packet takes it, and many nodes have one such link for
-/// ever. Two at once are trouble of the node.
+/// Choice: one bad link beside the path costs nothing, as no packet takes it, and many nodes have such a link
+/// permanently. Two at the same time are trouble of the node.
 const LINKS_OF_AN_END: usize = 2;
 
-/// Between whom packets go, and how soon they have to be there.
+/// The ends of a journey of packets, and its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journey {
     /// The source.
     pub src: NodeAddr,
     /// The destination.
     pub dst: NodeAddr,
-    /// Microseconds; `u64::MAX` if it does not matter.
+    /// The deadline in microseconds; `u64::MAX` if there is none.
     pub deadline_us: u64,
 }
 
 /// Where there is trouble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// On links of the source.
+    /// There is trouble on links of the source.
     pub source: bool,
-    /// On links of the destination.
+    /// There is trouble on links of the destination.
     pub destination: bool,
-    /// On links of the path that touch neither.
+    /// There is trouble on links of the path that touch neither end.
     pub middle: bool,
 }
 
 impl Trouble {
-    /// There is none.
+    /// Returns true if there is no trouble.
     pub fn is_calm(self) -> bool {
         self == Trouble::default()
     }
 
-    /// Where it is, in words; nothing if there is none.
+    /// Returns the places of the trouble in words; nothing if there is none.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (self.source, "source"),
@@ -112,36 +114,36 @@ impl Trouble {
 /// Watches one journey for trouble.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// The path that was in use when it last looked.
+    /// The path that was in use at the last look.
     path: Vec<NodeAddr>,
     source: Spell,
     destination: Spell,
     middle: Spell,
-    /// It is that of a node behind the source.
+    /// True for the watch of a node behind the source.
     is_behind: bool,
 }
 
-/// Trouble in one place, and when it was last there.
+/// Trouble in one place, and the time when it was last seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spell {
     seen: Option<Time>,
-    /// The last look has found it.
+    /// The last look found trouble.
     is_there: bool,
 }
 
-/// What there is to send along: paths from the source to the destination, the most important first, and
-/// the links that were looked at.
+/// The paths to send along, from the source to the destination, the most important first, and the number of links that
+/// were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Each is in time, and all of them together have no cycle.
+    /// The paths. Each meets the deadline, and all of them together have no cycle.
     pub paths: Vec<Vec<NodeAddr>>,
-    /// Links looked at.
+    /// Number of links that were looked at.
     pub work: u64,
 }
 
 impl Watch {
-    /// The watch of a node behind the source of a tree. It lets trouble go later than the source's does: it holds from the
-    /// look that finds the end of it, and for longer.
+    /// Returns the watch of a node behind the source of a tree. It lets trouble end later than the source's watch does:
+    /// it counts from the look that finds the end of the trouble, and it waits longer.
     pub fn behind_source() -> Watch {
         Watch {
             is_behind: true,
@@ -149,14 +151,15 @@ impl Watch {
         }
     }
 
-    /// Looks at a topology, and says where there is trouble. The second number counts the links looked at.
+    /// Looks at a topology and returns where there is trouble. The second number is the number of links looked at.
     pub fn look(&mut self, now: Time, topology: &Topology, journey: &Journey) -> (Trouble, u64) {
         let ground = Ground::new(topology, journey);
         let path = ground.as_ref().and_then(Ground::best_path);
         self.look_on(now, ground, path.unwrap_or_default())
     }
 
-    /// The same for packets that take this path from the source to the destination, whatever others there are.
+    /// Does the same for packets that take this path from the source to the destination, whatever other paths there
+    /// are.
     pub fn look_along(
         &mut self,
         now: Time,
@@ -174,7 +177,7 @@ impl Watch {
         path: Vec<NodeAddr>,
     ) -> (Trouble, u64) {
         let Some(ground) = ground else {
-            // Without one of the ends there is nothing to see, and trouble ends in its time.
+            // Without one of the ends there is nothing to look at, so present trouble ends when its time is over.
             self.follow(now, Trouble::default());
             return (self.trouble(), 0);
         };
@@ -182,7 +185,7 @@ impl Watch {
         let paths = [&self.path, &before];
         let was = self.trouble();
         let places = [was.source, was.destination, was.middle];
-        // The same for all places where it was, or was not.
+        // The result is the same for all places with trouble before, and for all places without.
         let [fresh, still] = [false, true].map(|was_there| match places.contains(&was_there) {
             true => ground.trouble(paths, was_there),
             false => Trouble::default(),
@@ -204,14 +207,14 @@ impl Watch {
         self.middle.follow(now, trouble.middle, is_behind);
     }
 
-    /// When to look again though the topology has not changed; none while all is calm.
+    /// Returns the time of the next look if the topology does not change; `None` while there is no trouble.
     pub fn next(&self) -> Option<Time> {
         let all = [self.source, self.destination, self.middle];
         let seen = all.into_iter().filter_map(|spell| spell.seen);
         seen.map(|seen| seen + hold(self.is_behind)).min()
     }
 
-    /// Where there is trouble, as it last saw.
+    /// Returns where there was trouble at the last look.
     pub fn trouble(&self) -> Trouble {
         Trouble {
             source: self.source.seen.is_some(),
@@ -224,7 +227,7 @@ impl Watch {
 impl Spell {
     fn follow(&mut self, now: Time, is_there: bool, is_behind: bool) {
         let is_over = |seen: Time| now >= seen + hold(is_behind);
-        // What the last look has found has been there until this one.
+        // Trouble that the last look found has lasted until this look.
         let ends = is_behind && core::mem::replace(&mut self.is_there, is_there);
         match is_there || ends {
             true => self.seen = Some(now),
@@ -240,7 +243,7 @@ fn hold(is_behind: bool) -> Duration {
     }
 }
 
-/// What to send along while there is trouble in these places. No paths if none is in time.
+/// Returns what to send along while there is trouble in these places. There are no paths if none meets the deadline.
 pub fn plan(topology: &Topology, journey: &Journey, trouble: Trouble) -> Plan {
     let Some(ground) = Ground::new(topology, journey) else {
         return Plan::default();
@@ -288,7 +291,7 @@ struct Ground<'t> {
     journey: Journey,
     src: NodeIndex,
     dst: NodeIndex,
-    /// Shortest-path runs so far.
+    /// Number of shortest-path runs so far.
     runs: Cell<u64>,
 }
 
@@ -309,12 +312,12 @@ impl<'t> Ground<'t> {
         self.runs.set(self.runs.get() + 1);
     }
 
-    /// Links looked at so far: each run looks at all of them.
+    /// Returns the number of links looked at so far: each run looks at all links.
     fn work(&self) -> u64 {
         self.runs.get() * self.topology.link_count() as u64
     }
 
-    /// The path of the least expected latency, or else of the least latency, if it is in time.
+    /// Returns the path of the least expected latency, or else the path of the least latency, if it meets the deadline.
     fn best_path(&self) -> Option<Vec<NodeAddr>> {
         [Metric::ExpectedLatency, Metric::Latency]
             .into_iter()
@@ -328,8 +331,8 @@ impl<'t> Ground<'t> {
             })
     }
 
-    /// Two disjoint paths in time, or as many as there are: at least the best one. And how many
-    /// shortest-path runs that took.
+    /// Returns two disjoint paths that meet the deadline, or as many as there are, which is at least the best path.
+    /// Also returns the number of shortest-path runs.
     fn two_paths(&self, best: Vec<NodeAddr>) -> (Vec<Vec<NodeIndex>>, u64) {
         let Journey {
             src,
@@ -354,7 +357,8 @@ impl<'t> Ground<'t> {
         (vec![best.into_iter().filter_map(index).collect()], runs)
     }
 
-    /// Where there is trouble, on these paths and around their ends. Where it was before, less of it counts.
+    /// Returns where there is trouble, on these paths and around their ends. `was_there` applies the lower thresholds
+    /// for trouble that was already there.
     fn trouble(&self, paths: [&Vec<NodeAddr>; 2], was_there: bool) -> Trouble {
         let mut trouble = Trouble {
             source: self.bad_links_of_source(was_there) >= LINKS_OF_AN_END,
@@ -370,7 +374,8 @@ impl<'t> Ground<'t> {
                 match ends {
                     (true, false) => trouble.source = true,
                     (false, true) => trouble.destination = true,
-                    // Choice: a link between both is left for another way, which two paths contain.
+                    // Choice: for a link between both ends the remedy is another path, which two disjoint paths
+                    // contain.
                     _ => trouble.middle = true,
                 }
             }
@@ -378,7 +383,7 @@ impl<'t> Ground<'t> {
         trouble
     }
 
-    /// A link that a path has lost is bad, too.
+    /// Returns true if the link of this hop is bad. A link that a path has lost is bad, too.
     fn is_bad_hop(&self, hop: &[NodeAddr], was_there: bool) -> bool {
         let ends = self.topology.index(hop[0]).zip(self.topology.index(hop[1]));
         let link = ends.and_then(|(from, to)| self.topology.link(from, to));
@@ -410,7 +415,7 @@ impl<'t> Ground<'t> {
     }
 }
 
-/// Whether a link is in trouble; where there was trouble before, less of it counts.
+/// Returns whether a link is in trouble. Where there was trouble before, lower thresholds apply.
 fn is_bad(link: LinkCost, was_there: bool) -> bool {
     let (loss, price_us) = match was_there {
         true => (LEAVE_LOSS, LEAVE_PRICE_US),

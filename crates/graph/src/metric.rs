@@ -16,7 +16,7 @@ use core::fmt;
 use core::ops::Add;
 use core::str::FromStr;
 
-/// Which paths count as short. The order is that of the routing codes on the wire.
+/// The measure by which paths are compared. The order is that of the routing codes on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
     /// Fewest links.
@@ -29,66 +29,66 @@ pub enum Metric {
     ExpectedLatency,
 }
 
-/// What is known of a link, in one direction.
+/// The known properties of a link, in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LinkCost {
     /// One-way latency in microseconds.
     pub latency_us: u32,
     /// Packets lost, as a share of 65 536.
     pub loss: u16,
-    /// What outages of late cost, in microseconds of latency; [`SILENT`] while the other end is not
-    /// heard. A path takes a link with a price when every path without it is worse by that much, and
-    /// a silent link when there is no other way at all.
+    /// The price of recent outages, in microseconds of latency; [`SILENT`] while the other end is not heard. A path
+    /// uses a link with a price if every path without the link is worse by at least the price. It uses a silent link
+    /// only if there is no other path.
     pub price_us: u32,
-    /// The protection in force, where it is known; without, the paper's single request counts.
+    /// The protection in force, if it is known. Otherwise the paper's single request is assumed.
     pub repair: Option<Repair>,
-    /// Whether packets are being lost on it right now, where its far end watches that; without, the loss tells. No metric
-    /// depends on it.
+    /// Whether packets are being lost on the link right now, if its far end watches that. Otherwise the loss rate
+    /// decides. No metric depends on it.
     pub alarm: Option<bool>,
 }
 
-/// The protection in force on a link: lost packets are asked for, several times if there is time, and repaired where there is
-/// not.
+/// The protection in force on a link: the receiver requests lost packets, several times if there is time, and coded
+/// repair replaces requests where there is no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repair {
-    /// How often a lost packet is asked for.
+    /// How often the receiver requests a lost packet.
     pub strikes: u8,
     /// The chance that the request or its answer is lost, as a share of 65 536.
     pub fails: u16,
-    /// What the sender's end tells of its lane; without, requests are all that protects it.
+    /// What the sender's end reports about its lane. If `None`, requests are the only protection.
     pub lane: Option<Lane>,
 }
 
 /// The price of a link whose other end is not heard.
 pub const SILENT: u32 = u32::MAX;
 
-/// What a silent link adds to the cost of a path, in the unit of any metric.
+/// The amount that a silent link adds to the cost of a path, in the unit of any metric.
 ///
-/// A path of [`u16::MAX`] links that are not silent costs less: at most 2^32 µs of latency and as
-/// much of price each, 65 535 · 2 · 4.3·10^12 ns = 5.6·10^17. Fifteen silent links fit a [`Cost`].
+/// A path of [`u16::MAX`] links that are not silent costs less: each link has at most 2^32 µs of latency and as much of
+/// price, so 65 535 · 2 · 4.3·10^12 ns = 5.6·10^17. The cost of fifteen silent links fits a [`Cost`].
 pub const SILENT_COST: u64 = 1 << 60;
 
-/// Latency that weighs as much as one more hop where hops are counted. Choice: a price of one outage
-/// (75 ms) makes up for three hops.
+/// The price that counts as one more hop where hops are counted. Choice: with this value, the price of one outage (75
+/// ms) equals three hops.
 const PRICE_PER_HOP_US: u32 = 25_000;
-/// What a microsecond of price adds to a cost in 10⁻⁹ neper. Choice: the price of one outage (75 ms)
-/// weighs as much as 5 % of loss, −ln(0.95) = 0.0513.
+/// The cost of one microsecond of price, in 10⁻⁹ neper. Choice: the price of one outage (75 ms) weighs as much as 5 %
+/// of loss, −ln(0.95) = 0.0513.
 const PRICE_NEPER_PER_US: u64 = 684;
 
-/// What the expected latency depends on besides the link. The default is that of
-/// [Amir06 §IV-B]: Δ = 2 ms, Tmax = 100 ms.
+/// The parameters of the expected latency besides the link. The default is that of [Amir06 §IV-B]: Δ = 2 ms, Tmax = 100
+/// ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Δ: how long a receiver takes to detect a loss, the time between packets on the link.
+    /// Δ: the time that a receiver takes to detect a loss, which is the time between packets on the link.
     pub detect_us: u32,
-    /// Tmax: when a packet that was not recovered counts as arriving, the codec's threshold.
+    /// Tmax: the delay that a packet counts with if it was not recovered. It is the threshold of the codec.
     pub late_us: u32,
-    /// What the loss of every packet would cost beside the time that repair takes; 0 in [Amir06 §IV-B].
+    /// The additional cost that the loss of every packet would have, beside the time that repair takes; 0 in [Amir06
+    /// §IV-B].
     pub loss_us: u32,
 }
 
-/// The cost of a link or a path under one metric, in that metric's unit. Costs of different
-/// metrics do not compare.
+/// The cost of a link or a path under one metric, in that metric's unit. Costs of different metrics are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub u64);
 
@@ -106,14 +106,14 @@ pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
     };
     let price = if link.is_silent() { SILENT_COST } else { price };
     let cost = cost.saturating_add(price);
-    // Choice: at least 1, so that a perfect link is not free: paths without end would cost nothing
-    // either, and of equally good ones the shorter is to be taken.
+    // Choice: at least 1, so that a perfect link is not free. Otherwise endless paths would cost nothing either, and of
+    // equally good paths the shorter one is to be preferred.
     Cost(cost.max(1))
 }
 
-/// What a link costs, and the price on top, in nanoseconds, from its expected latency and the price of its outages. A
-/// link in time that loses packets or fails is no worse than a path that is always late: all it costs is at most Tmax,
-/// so that no path that is late by its length is taken for it.
+/// Returns the cost of a link and the price on top of it, in nanoseconds, from its expected latency and the price of
+/// its outages. A link that is in time but loses packets or fails is no worse than a path that is always late: its
+/// whole cost is at most Tmax. So a path that is late because of its length never replaces it.
 ///
 /// ```text
 ///   room = Tmax - latency   |- - - - - - - - - - -
@@ -122,14 +122,16 @@ pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
 ///                           |    /    dearer by more than half of the room: room - room^2 / (4 * dearer)
 ///                           '--/----------------> dearer than its latency, for losses and outages
 /// ```
-/// Choice: bent, and not cut, so that of two bad links the better one still costs less; losses up to half of the room
-/// cost what they did. The paper's metric, which has no burden of losses, stays as it is.
+/// Choice: the curve bends instead of ending at a limit, so that of two bad links the better one still costs less.
+/// Losses up to half of the room keep their full cost. The paper's metric, which has no burden of losses, stays
+/// unchanged.
 fn bounded(link: LinkCost, (expected, price): (u64, u64), parameters: &Parameters) -> (u64, u64) {
     let late = u64::from(parameters.late_us) * 1_000;
     let latency = latency_ns(link);
     let room = late.saturating_sub(latency);
     let dearer = (expected + price).saturating_sub(latency);
-    // Choice: of links that are late anyway, for longer deadlines, the steady one.
+    // Choice: this returns the full cost. So among links that are late anyway, the steady one is preferred, for longer
+    // deadlines.
     if room == 0 || parameters.loss_us == 0 || dearer <= room / 2 {
         return (expected, price);
     }
@@ -143,10 +145,10 @@ fn latency_ns(link: LinkCost) -> u64 {
     u64::from(link.latency_us) * 1_000
 }
 
-/// −ln(1−p) in units of 10⁻⁹, plus 1 per link.
+/// Returns −ln(1−p) in units of 10⁻⁹, plus 1 per link.
 ///
-/// Choice: the 1 makes the shorter of two loss-free paths the cheaper one. It is 1/15 000 of the
-/// smallest loss that a record can tell, so it never outweighs any.
+/// Choice: the 1 makes the shorter of two loss-free paths the cheaper one. It is 1/15 000 of the smallest loss that a
+/// record can express, so it never outweighs any loss.
 fn minus_log_of_delivery(loss: u16) -> u64 {
     /// 10⁹ · ln 2, with 32 fractional bits.
     const LN_2: u128 = 2_977_044_471_819_572_071;
@@ -163,7 +165,7 @@ const LOG_BITS: u32 = 32;
 /// The binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
 fn log2_fixed(n: u32) -> u64 {
     let whole = n.ilog2();
-    // The mantissa in 1.0 .. 2.0, with 62 fractional bits.
+    // The mantissa is in 1.0 .. 2.0 and has 62 fractional bits.
     let mut mantissa = u64::from(n) << (62 - whole);
     let mut log = u64::from(whole);
     for _ in 0..LOG_BITS {
@@ -175,11 +177,10 @@ fn log2_fixed(n: u32) -> u64 {
     log
 }
 
-/// (1−p)·T + (p−l)·(3T+Δ) + l·Tmax with l = 2p²−3p³, the share that recovery cannot repair.
-/// [Amir06 §IV-B]
+/// Returns (1−p)·T + (p−l)·(3T+Δ) + l·Tmax with l = 2p²−3p³, the share that recovery cannot repair. [Amir06 §IV-B]
 ///
-/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does. Where the protection in
-/// force is known, l is what it leaves.
+/// The code computes it as T + p·(2T+Δ) + l·(Tmax−3T−Δ), which grows with p wherever l does. If the protection in force
+/// is known, l is the loss that this protection leaves.
 fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     if let Some(repair) = link.repair {
         return repaired_latency_ns(link, repair, parameters);
@@ -190,17 +191,17 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     let share = i128::from(link.loss);
     let (low, beyond) = unrepaired(link.loss);
 
-    // Choice: beyond the range of the paper's approximation a lost packet counts as arriving no
-    // earlier than a recovered one, or a link of 3T+Δ > Tmax would get cheaper as it gets worse.
+    // Choice: beyond the range of the paper's approximation, a lost packet counts as arriving no earlier than a
+    // recovered one. Otherwise a link of 3T+Δ > Tmax would get cheaper as it gets worse.
     let excess = low * (late - recovered) + beyond * (late - recovered).max(0);
     let scaled = (direct << 48) + ((share * (recovered - direct)) << 32) + excess;
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// T + a·(2T+Δ) + c·C + l·(Tmax−T) and the burden of its losses: of the share p that is lost, a is answered, c is repaired by
-/// code, C later, and l stays lost ([`left`]).
+/// Returns T + a·(2T+Δ) + c·C + l·(Tmax−T) plus the burden of the link's losses. Of the share p that is lost, requests
+/// recover a, coded repair recovers c, which arrives C later, and l stays lost ([`left`]).
 ///
-/// Choice: a packet that stays lost counts as arriving no earlier than an answered one, as above.
+/// Choice: a packet that stays lost counts as arriving no earlier than a requested one, as above.
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
     let direct = latency_ns(link);
     let late = u64::from(parameters.late_us) * 1_000;
@@ -220,23 +221,23 @@ fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) 
     direct + ((extra + (1 << 31)) >> 32) as u64 + burden_ns(link, repair, left, parameters)
 }
 
-/// What stays lost where all that is later than Tmax is late.
+/// Returns what stays lost if everything later than Tmax counts as late.
 fn left_in_time(link: LinkCost, parameters: &Parameters) -> Left {
     let room = parameters.late_us.saturating_sub(link.latency_us);
     left(link, room.into(), parameters)
 }
 
-/// Coded repair comes so many packets later. Choice: a repair packet follows each packet or two, and a run of losses takes as
-/// many as it is long.
+/// The number of packets after which coded repair arrives. Choice: a repair packet follows each packet or two, and a
+/// run of losses takes as many repair packets as it is long.
 const CODED_PACKETS: u64 = 2;
 
-/// What a link costs beside the time that its packets take on average.
+/// Returns the cost of a link beside the average time that its packets take.
 ///
-/// Choice: a repaired loss is not free. Its packet has no time left for another one, losses come together, estimates
-/// of them lag, and a reliable lane is slower by their root: a stream starves on a link that loses 8 %, however well its
-/// calls are repaired. So all that is lost has its price. What stays lost has it once more,
-/// where it is told how the lane is protected. And on a link that is as long as Tmax every
-/// packet is late: it is as bad as one that has just failed twice, or nobody would try that one again.
+/// Choice: a repaired loss is not free. Its packet has no time left for another loss, losses occur together, and
+/// estimates of them lag. A reliable lane slows down with the square root of the loss: a stream starves on a link that
+/// loses 8 %, however well its calls are repaired. So everything that is lost has its price. What stays lost counts a
+/// second time if the protection of the lane is reported. And on a link that is as long as Tmax, every packet is late:
+/// it is as bad as a link that has just failed twice, or no path would use the failed link again.
 fn burden_ns(link: LinkCost, repair: Repair, left: Left, parameters: &Parameters) -> u64 {
     let lost = u64::from(link.loss) << 16;
     let weighs = match repair.lane {
@@ -249,11 +250,11 @@ fn burden_ns(link: LinkCost, repair: Repair, left: Left, parameters: &Parameters
     losses as u64 + late
 }
 
-/// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
+/// Returns l = 2p²−3p³ as shares of 2^48: the value up to p = 4/9, and the additional amount beyond.
 ///
-/// Choice: 2p²−3p³ approximates the residual loss for small p; it peaks at p = 4/9 and is −1 at
-/// p = 1. From its peak on, a straight line to 1 takes its place, so that a worse link always
-/// costs more and a dead one Tmax.
+/// Choice: 2p²−3p³ approximates the residual loss for small p; it peaks at p = 4/9 and is −1 at p = 1. From its peak
+/// on, a straight line to 1 takes its place, so that a worse link always costs more and a link that loses everything
+/// costs Tmax.
 pub(crate) fn unrepaired(loss: u16) -> (i128, i128) {
     /// 4/9 of 65 536, rounded down.
     const PEAK: i128 = 29_127;
@@ -273,7 +274,7 @@ impl Metric {
         Metric::ExpectedLatency,
     ];
 
-    /// The metric's place in [`Metric::ALL`].
+    /// Returns the metric's position in [`Metric::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -288,8 +289,7 @@ impl Metric {
         }
     }
 
-    /// A cost under this metric in the unit that people use: hops, milliseconds, or the share of
-    /// packets lost.
+    /// Converts a cost under this metric to the unit that people use: hops, milliseconds, or the share of packets lost.
     pub fn in_natural_unit(self, cost: Cost) -> f64 {
         match self {
             Metric::Hops => cost.0 as f64,
@@ -300,13 +300,13 @@ impl Metric {
 }
 
 impl LinkCost {
-    /// A link of `latency_us` that loses the share `loss`, 0.0 to 1.0; others are cut to it.
+    /// Returns a link of `latency_us` that loses the share `loss`. A loss outside 0.0 to 1.0 is limited to this range.
     pub fn new(latency_us: u32, loss: f64) -> LinkCost {
         // The cast saturates: a loss of 1 becomes 65 535/65 536.
         LinkCost::of_share(latency_us, (loss * 65_536.0).round() as u16)
     }
 
-    /// The same with the loss as a share of 65 536.
+    /// Returns the same link, with the loss as a share of 65 536.
     pub const fn of_share(latency_us: u32, loss: u16) -> LinkCost {
         LinkCost {
             latency_us,
@@ -317,10 +317,10 @@ impl LinkCost {
         }
     }
 
-    /// The same link with another share lost on the way, and so also of the answers to requests.
+    /// Returns the same link with another loss rate. The loss also applies to the answers to requests.
     pub fn with_loss(self, loss: u16) -> LinkCost {
         let repair = self.repair.map(|repair| {
-            // What is left of the chance that the request arrives.
+            // The share of requests that arrive, without the loss of the forward direction.
             let arrives = |share: u16| 65_536 - u64::from(share);
             let requests = arrives(repair.fails) * 65_536 / arrives(self.loss);
             let fails = 65_536 - (requests.min(65_536) * arrives(loss)) / 65_536;
@@ -336,7 +336,7 @@ impl LinkCost {
         }
     }
 
-    /// The other end is not heard: the link is tried where there is no other way.
+    /// Returns true if the other end is not heard. Such a link is used only where there is no other path.
     pub fn is_silent(&self) -> bool {
         self.price_us == SILENT
     }
@@ -358,7 +358,8 @@ impl Default for Parameters {
 }
 
 impl Repair {
-    /// So many requests, where these shares of 65 536 are lost on the way and on the way back.
+    /// Returns the protection by `strikes` requests, for a link with these loss rates in the forward and in the
+    /// backward direction, as shares of 65 536.
     pub fn new(strikes: u8, loss: u16, back: u16) -> Repair {
         let arrives = |share: u16| 65_536 - u64::from(share);
         let fails = 65_536 - arrives(loss) * arrives(back) / 65_536;
@@ -369,14 +370,15 @@ impl Repair {
         }
     }
 
-    /// The same, and what the sender's end tells of its lane.
+    /// Returns the same protection with the sender's report of its lane.
     pub const fn with_lane(self, lane: Option<Lane>) -> Repair {
         Repair { lane, ..self }
     }
 }
 
 impl Cost {
-    /// The path that costs this leads over a silent link: nothing says that anything arrives.
+    /// Returns true if a path with this cost includes a silent link, so that there is no evidence that anything
+    /// arrives.
     pub fn is_silent(self) -> bool {
         self.0 >= SILENT_COST
     }
@@ -395,7 +397,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// The text names no metric.
+/// The text is not the name of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownMetric;
 

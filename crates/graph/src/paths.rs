@@ -1,8 +1,8 @@
 //! Single paths with what they cost.
 //!
-//! The shortest loop-free paths between two nodes in order of cost, by Yen's algorithm: each next
-//! best path leaves one of the better ones somewhere, so from every node of the last path found
-//! the best detour is computed that repeats no better path, and the best of all detours is next.
+//! The module computes the shortest loop-free paths between two nodes in order of cost, by Yen's algorithm. Each next
+//! best path leaves one of the better paths somewhere. So from every node of the last path found, the algorithm
+//! computes the best detour that repeats no better path, and the best of all detours is next.
 
 use crate::metric::{Cost, LinkCost, Metric};
 use crate::spf::Tree;
@@ -24,15 +24,15 @@ pub struct Path {
 /// One link of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Where the link begins.
+    /// The node where the link begins.
     pub from: NodeAddr,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: NodeAddr,
-    /// What is known of it.
+    /// The known properties of the link.
     pub link: LinkCost,
-    /// What it costs under the metric in question.
+    /// The cost of the link under the metric in question.
     pub cost: Cost,
-    /// What one TCP connection over it carries.
+    /// The rate of one TCP connection over the link.
     pub width: Width,
 }
 
@@ -47,8 +47,8 @@ pub enum NoPath {
     Same(NodeAddr),
 }
 
-/// The `k` cheapest loop-free paths, fewer if there are fewer. The first is the one that packets
-/// take by table; the others are in order of cost, then of length, then of node addresses.
+/// Returns the `k` cheapest loop-free paths, or fewer if there are fewer. The first is the path that packets take by
+/// table. The others are sorted by cost, then by length, then by node addresses.
 pub fn shortest(
     topology: &Topology,
     src: NodeAddr,
@@ -79,7 +79,7 @@ pub fn shortest(
     Ok(priced.map(|nodes| price(topology, metric, nodes)).collect())
 }
 
-/// The two nodes that a question is about.
+/// Returns the two nodes that a question is about.
 pub(crate) fn ends(
     topology: &Topology,
     src: NodeAddr,
@@ -92,8 +92,8 @@ pub(crate) fn ends(
     Ok((index(src)?, index(dst)?))
 }
 
-/// The best path that begins with the nodes of `trunk`, then goes on otherwise than each path of
-/// `found` that begins so too, and comes by no node of the trunk again.
+/// Returns the best path that begins with the nodes of `trunk`, then leaves each path of `found` that also begins with
+/// them, and does not return to a node of the trunk.
 fn detour(
     topology: &Topology,
     metric: Metric,
@@ -114,7 +114,7 @@ fn detour(
     (!rest.is_empty()).then(|| [before, &rest].concat())
 }
 
-/// A path in the order in which paths are listed.
+/// A path, in the order in which paths are listed.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     total: Cost,
@@ -138,7 +138,7 @@ pub(crate) fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) ->
     price_by(topology, nodes, |_, edge| edge.cost(metric))
 }
 
-/// The path over some nodes, with what `cost` says of each link and the node where it begins.
+/// Returns the path over these nodes. `cost` gives the cost of each link, from the link and the node where it begins.
 pub(crate) fn price_by(
     topology: &Topology,
     nodes: &[NodeIndex],
@@ -162,7 +162,7 @@ pub(crate) fn price_by(
 }
 
 impl Path {
-    /// The nodes of the path, source and destination included.
+    /// Returns the nodes of the path, source and destination included.
     pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> {
         let first = self.hops.first().map(|hop| hop.from);
         first.into_iter().chain(self.hops.iter().map(|hop| hop.to))

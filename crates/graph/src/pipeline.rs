@@ -1,5 +1,5 @@
-//! Where to relay on a path: the optimal *pipeline* of so many TCP connections one after the other.
-//! [Liu04 §III-A, §III-B]
+//! Where to relay on a path: the optimal *pipeline* of a given number of TCP connections, one after the other. [Liu04
+//! §III-A, §III-B]
 //!
 //! ```text
 //!   v0 ── v1 ── v2 ══ v3 ── v4 ── v5      n links, ══ the slowest; a connection over links i+1 … j
@@ -7,39 +7,39 @@
 //!   0          2      3           5       a 3-partition A; T(A) = min B(A(i-1), A(i))
 //! ```
 //!
-//! Long connections suffer from the sums of delays and losses, so cutting them pays: n equal links
-//! have n·√n times the rate hop by hop. No pipeline is faster than its slowest link; where fewer
-//! connections reach that already, more relays cost memory and gain nothing ([`smallest`]).
+//! Long connections suffer from the sums of delays and losses, so it pays to cut them: n equal links have n·√n times
+//! the rate hop by hop. No pipeline is faster than its slowest link. Where fewer connections already reach that rate,
+//! more relays cost memory and gain nothing ([`smallest`]).
 //!
-//! [`Rates`] are what the algorithms here and in [`crate::stripes`] work on: what one connection
-//! between any two places of the path carries, by the model, by measurement, or by whatever a caller
-//! knows better.
+//! The algorithms here and in [`crate::stripes`] work on [`Rates`]: the rate of one connection between any two places
+//! of the path, from the model, from measurement, or from better knowledge of the caller.
 
 use crate::metric::LinkCost;
 use crate::width::model::{self, Formula};
 use crate::width::{Known, Width};
 
-/// Links of a path at most: the tables grow with their square. Paths of the Internet have under 40.
+/// The maximum number of links of a path. The tables grow with its square. Paths of the Internet have fewer than 40
+/// links.
 pub const LINKS_MAX: usize = 256;
 
-/// What connections between two places of a path carry.
+/// The rates of connections between two places of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// One connection alone.
+    /// The rate of one connection alone.
     pub one: Width,
-    /// All together, however many: the capacity of the narrowest link.
+    /// The rate of any number of connections together: the capacity of the narrowest link.
     pub most: Width,
 }
 
 impl Rate {
-    /// So many connections side by side.
+    /// Returns the rate of this number of parallel connections.
     pub fn of(self, connections: usize) -> Width {
         self.one.times(connections).min(self.most)
     }
 }
 
-/// What connections between any two places of a path carry. Places are numbered from 0, the source,
-/// to n, the destination.
+/// The rates of connections between any two places of a path. Places are numbered from 0, the source, to n, the
+/// destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rates {
     links: usize,
@@ -52,7 +52,7 @@ pub struct Rates {
 pub struct BadPath(pub usize);
 
 impl Rates {
-    /// The rates of a path of n `links`, each told by `rate(i, j)` for 0 ≤ i < j ≤ n.
+    /// Builds the rates of a path of n `links`. The function `rate(i, j)` gives each rate for 0 ≤ i < j ≤ n.
     pub fn new(links: usize, mut rate: impl FnMut(usize, usize) -> Rate) -> Result<Rates, BadPath> {
         if !(1..=LINKS_MAX).contains(&links) {
             return Err(BadPath(links));
@@ -60,7 +60,7 @@ impl Rates {
         let mut rates = Vec::with_capacity((links + 1) * (links + 1));
         for i in 0..=links {
             for j in 0..=links {
-                // Nothing runs backwards; those places are never looked at.
+                // No connection runs backwards, so these entries are never read.
                 rates.push(if i < j {
                     rate(i, j)
                 } else {
@@ -74,8 +74,8 @@ impl Rates {
         Ok(Rates { links, rates })
     }
 
-    /// The rates that the model gives over links in a row [Liu04 §III-A (1)], no more than the
-    /// narrowest of their capacities; over one link what was measured on it, if anything was.
+    /// Returns the rates that the model gives over links in a row [Liu04 §III-A (1)], limited by the narrowest of their
+    /// capacities. For a single link, a measured rate replaces the model's rate.
     pub fn of_links(links: &[(LinkCost, Known)]) -> Result<Rates, BadPath> {
         Rates::new(links.len(), |i, j| {
             let over = &links[i..j];
@@ -89,8 +89,8 @@ impl Rates {
         })
     }
 
-    /// The same path with relays at some of its places only: `relays` in rising order, neither
-    /// source nor destination among them.
+    /// Returns the rates of the same path if only some of its places have relays. `relays` are in rising order and
+    /// include neither source nor destination.
     #[must_use]
     pub fn between(&self, relays: &[usize]) -> Rates {
         let inner = relays
@@ -109,18 +109,18 @@ impl Rates {
         }
     }
 
-    /// n: the places are 0 to n.
+    /// Returns n, the number of links. The places are 0 to n.
     pub fn links(&self) -> usize {
         self.links
     }
 
-    /// B(i, j).
+    /// Returns B(i, j).
     pub fn rate(&self, i: usize, j: usize) -> Rate {
         self.rates[i * (self.links + 1) + j]
     }
 
-    /// The rate of the slowest link: no pipeline of single connections has more, T(A) ≤ min B(i-1,
-    /// i) [Liu04 §III-A].
+    /// Returns the rate of the slowest link. No pipeline of single connections is faster: T(A) ≤ min B(i-1, i) [Liu04
+    /// §III-A].
     pub fn bound(&self) -> Width {
         let links = (1..=self.links).map(|j| self.rate(j - 1, j).one);
         links.min().unwrap_or(Width::NONE)
@@ -132,26 +132,26 @@ impl Rates {
 pub struct Pipeline {
     /// The places where they begin and end, A: 0, the relays, n.
     pub cuts: Vec<usize>,
-    /// T(A): the rate of the slowest.
+    /// T(A): the rate of the slowest connection.
     pub rate: Width,
 }
 
 impl Pipeline {
-    /// Connections in a row, m.
+    /// Returns the number of connections in a row, m.
     pub fn connections(&self) -> usize {
         self.cuts.len() - 1
     }
 
-    /// The places of the relays.
+    /// Returns the places of the relays.
     pub fn relays(&self) -> &[usize] {
         &self.cuts[1..self.cuts.len() - 1]
     }
 }
 
-/// The optimal pipeline of exactly m connections for each m from 1 to n. Takes n³ steps.
+/// Returns the optimal pipeline of exactly m connections, for each m from 1 to n. The computation takes n³ steps.
 pub fn pipelines(rates: &Rates) -> Vec<Pipeline> {
     let n = rates.links();
-    // T*[k, m] by place, for the m at hand, and the k* from which each was reached, for all m.
+    // T*[k, m] by place, for the current m, and the k* from which each was reached, for all m.
     let mut best: Vec<Width> = (0..=n).map(|k| rates.rate(0, k).one).collect();
     let mut from: Vec<Vec<usize>> = vec![vec![0; n + 1]];
     let mut found = vec![traced(&from, n, best[n])];
@@ -160,7 +160,7 @@ pub fn pipelines(rates: &Rates) -> Vec<Pipeline> {
         let mut before = vec![0; n + 1];
         for j in m..=n {
             // T*[n,m] = max over m-1 ≤ k ≤ n-1 of min{T*[k,m-1], B(k,n)} [Liu04 §III-B]
-            // Choice: of equal ones the split whose other side is the faster.
+            // Choice: of equally fast splits, the one whose faster part is the fastest.
             let split = (m - 1..j).map(|k| (best[k], rates.rate(k, j).one, k));
             let widest = split.max_by_key(|&(a, b, k)| (a.min(b), a.max(b), core::cmp::Reverse(k)));
             if let Some((a, b, k)) = widest {
@@ -174,22 +174,22 @@ pub fn pipelines(rates: &Rates) -> Vec<Pipeline> {
     found
 }
 
-/// The optimal pipeline of at most `m` connections, and of equally fast ones that of the fewest.
-/// With fewer than one connection there is none; it is taken for one.
+/// Returns the optimal pipeline of at most `m` connections; of equally fast ones, the one with the fewest connections.
+/// If `m` is zero, it counts as 1.
 pub fn pipeline(rates: &Rates, m: usize) -> Pipeline {
     let all = pipelines(rates).into_iter().take(m.max(1));
     let best = all.reduce(|best, next| if next.rate > best.rate { next } else { best });
     best.expect("a path has a link, so there is a pipeline of one connection")
 }
 
-/// The smallest m* that reaches what any pipeline can: "adding more than m* sequential TCP
-/// connections won't improve the end-end throughput" [Liu04 §III-B]. By the model that is the rate of
-/// the slowest link, [`Rates::bound`].
+/// Returns the smallest pipeline, m*, that reaches what any pipeline can reach: "adding more than m* sequential TCP
+/// connections won't improve the end-end throughput" [Liu04 §III-B]. In the model, that rate is the rate of the slowest
+/// link, [`Rates::bound`].
 pub fn smallest(rates: &Rates) -> Pipeline {
     pipeline(rates, rates.links())
 }
 
-/// A*[n, m] = A*[k*, m-1] ⊕ {n} [Liu04 §III-B]
+/// Follows the stored splits back: A*[n, m] = A*[k*, m-1] ⊕ {n} [Liu04 §III-B]
 fn traced(from: &[Vec<usize>], n: usize, rate: Width) -> Pipeline {
     let mut cuts = vec![n];
     let mut at = n;
@@ -240,7 +240,8 @@ mod tests {
         assert_eq!(all[2].cuts, [0, 2, 4, 6]);
         assert_eq!(all[5].cuts, [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(smallest(&rates).connections(), 6);
-        // With four or five a segment of two links is left, as with three: fewer do as well.
+        // With four or five connections, one segment of two links remains, as with three. So three connections are as
+        // fast.
         assert_eq!(pipeline(&rates, 5).connections(), 3);
     }
 

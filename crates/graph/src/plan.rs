@@ -1,5 +1,5 @@
-//! How to move bulk data from one node to another: directly, through relays in a row, or through
-//! relays with connections side by side; how fast each would be, and how sure that is. [Liu04 §III-IV]
+//! How to move bulk data from one node to another: directly, through relays in a row, or through relays with parallel
+//! connections. The plan also says how fast each way would be, and how certain that is. [Liu04 §III-IV]
 //!
 //! ```text
 //!   Topology ─┬─ direct      one connection
@@ -7,21 +7,21 @@
 //!             └─ striped     relays and stripes, so many connections             of equals the least
 //! ```
 //!
-//! Relays are looked for in one of two views:
+//! The planner looks for relays in one of two views:
 //!
-//! - [`View::Overlay`]: over the links of the overlay, which may lead around bad parts of the Internet
-//!   [Liu04 §IV]. A connection runs where there is a link. The path is the widest one with at most so
-//!   many relays, or one that is shorter and almost as wide (the *margin*).
-//! - [`View::Path`]: along the path of least latency, taken for the one that packets between its nodes
-//!   take anyway [Liu04 §III]. A connection may run over several of its links in a row, for which
-//!   delays and losses are added; the placement is that of fewest relays which reaches the bound.
+//! - [`View::Overlay`]: over the links of the overlay, which may avoid bad parts of the Internet [Liu04 §IV]. A
+//!   connection runs only over a link. The path is the widest one with at most the allowed number of relays, or a
+//!   shorter path that is almost as wide (the *margin*).
+//! - [`View::Path`]: along the path of least latency, which is assumed to be the path that packets between its nodes
+//!   take anyway [Liu04 §III]. A connection may run over several of its links in a row, for which delays and losses are
+//!   added. The placement is the one with the fewest relays that reaches the bound.
 //!
-//! What a connection carries is predicted by [`crate::width::model`], so it is as sure as what is
-//! known of the links: see [`Confidence`] and [`Interval`]. What one connection had is not what many have:
-//! they share what the link carries, which transfers find out ([`crate::width::Known`]).
+//! [`crate::width::model`] predicts the rate of a connection, so the rate is as certain as the knowledge about the
+//! links: see [`Confidence`] and [`Interval`]. The rate of one connection does not determine the rate of many: they
+//! share the capacity of the link, which transfers measure ([`crate::width::Known`]).
 //!
-//! Nodes that do not relay are not planned as relays [Liu04 §IV-D]: see [`Topology::relaying`]. Of ways that are
-//! nearly as fast, the one whose busiest relay is the least busy is taken.
+//! The planner does not use nodes that refuse to relay [Liu04 §IV-D]: see [`Topology::relaying`]. Of ways that are
+//! nearly as fast, it takes the one whose busiest relay is the least busy.
 
 mod answer;
 
@@ -37,16 +37,17 @@ use crate::topology::{NodeIndex, Topology};
 use crate::width::{Known, Length, PhysicalHops, Width, model, shortest_of_width, widest_within};
 use base::NodeAddr;
 
-/// Relays in a row at most. Choice: each costs buffers and a hand-over; six already give a path of
-/// equal links 7·√7 = 18 times its rate.
+/// The maximum number of relays in a row. Choice: each costs buffers and a hand-over; six already give a path of equal
+/// links 7·√7 = 18 times its rate.
 pub const RELAYS_MAX: usize = 16;
-/// Connections if nothing else is asked. Choice: as many on each segment as a copy tries there, while they help.
+/// The number of connections if the question does not say otherwise. Choice: on each segment, as many as a copy tries
+/// there while more connections help.
 pub const CONNECTIONS: Connections = Connections::OnEach(8);
-/// A path may be narrower than the widest by this share to be shorter. Choice: less than estimates
-/// of loss err by; a strict preference for width "doesn't make sense" [Liu04 §IV-C].
+/// The share by which a path may be narrower than the widest path in order to be shorter. Choice: less than the error
+/// of loss estimates; a strict preference for width "doesn't make sense" [Liu04 §IV-C].
 pub const MARGIN: f64 = 0.1;
 
-/// Where relays are looked for.
+/// Where the planner looks for relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Over the overlay's links [Liu04 §IV].
@@ -55,22 +56,22 @@ pub enum View {
     Path,
 }
 
-/// What is asked.
+/// The question that a plan answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
-    /// Where the data is.
+    /// The node that has the data.
     pub src: NodeAddr,
-    /// Where it goes.
+    /// The node that receives the data.
     pub dst: NodeAddr,
-    /// Where relays are looked for.
+    /// Where to look for relays.
     pub view: View,
-    /// How many connections there may be.
+    /// How many connections are allowed.
     pub connections: Connections,
-    /// Relays in a row at most, up to [`RELAYS_MAX`].
+    /// The maximum number of relays in a row, up to [`RELAYS_MAX`].
     pub relays: usize,
-    /// A path may be narrower than the widest by this share, 0 to 1, to be shorter.
+    /// The share, 0 to 1, by which a path may be narrower than the widest path in order to be shorter.
     pub margin: f64,
-    /// What makes a path long.
+    /// The measure of a path's length.
     pub length: Length,
 }
 
@@ -89,11 +90,11 @@ impl Question {
     }
 }
 
-/// Plans a transfer. A pure function: equal topologies and questions have equal plans.
+/// Plans a transfer. This is a pure function: equal topologies and questions give equal plans.
 ///
-/// Choice: the paper removes a relay that has as many transfers as it may, and computes anew on what is left
-/// [Liu04 §IV-D]. That spreads load only once relays are full. Here the busiest are left out first, as long as
-/// what is left is narrower by no more than the margin, and no less sure.
+/// Choice: the paper removes a relay that has its maximum of transfers, and computes anew on the remaining nodes [Liu04
+/// §IV-D]. That spreads load only once relays are full. Here the busiest relays are left out first, as long as the
+/// result is narrower by no more than the margin, and no less certain.
 pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     let fastest = plan_below(topology, question, u8::MAX)?;
     let busy = |relay| {
@@ -115,7 +116,7 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     Ok(fastest)
 }
 
-/// The fastest way over relays of which fewer quarters are taken.
+/// Returns the fastest way over relays of which fewer than `quarters` quarters are taken.
 fn plan_below(topology: &Topology, question: &Question, quarters: u8) -> Result<Plan, NoPath> {
     let (from, to) = ends(topology, question.src, question.dst)?;
     let relays = question.relays.min(RELAYS_MAX);
@@ -138,8 +139,8 @@ fn plan_below(topology: &Topology, question: &Question, quarters: u8) -> Result<
             (pipelined, None, striped)
         }
     };
-    // Without a link between the ends one connection is none that the overlay has: whatever is known of
-    // relays counts, however fast it might have been.
+    // If the ends have no link, the overlay cannot run a direct connection between them. So any way over relays whose
+    // rate is known wins, however fast the direct connection might have been.
     let is_link = topology.link(from, to).is_some() || question.view == View::Path;
     let relayed = |way: &Option<Way>| !is_link && way.as_ref().is_some_and(Way::is_known);
     if relayed(&pipelined) {
@@ -158,7 +159,7 @@ fn plan_below(topology: &Topology, question: &Question, quarters: u8) -> Result<
             choice,
         });
     }
-    // Choice: where nothing limits a way by what is known, nothing tells that another is faster.
+    // Choice: if no limit of a way is known, nothing shows that another way is faster.
     let is_open = |way: &Way| way.confidence == Confidence::AtLeast;
     let better =
         |way: Option<Way>, than: &Way| way.filter(|way| way.rate > than.rate && !is_open(than));
@@ -182,8 +183,8 @@ fn plan_below(topology: &Topology, question: &Question, quarters: u8) -> Result<
     })
 }
 
-/// What so many connections on each segment of a given way carry; none if there is no link from each
-/// node to the next. Where there are more segments than numbers the last number counts.
+/// Returns the rates of the given numbers of connections on each segment of a given way; `None` if a node has no link
+/// to the next. If there are more segments than numbers, the last number is used for the rest.
 pub fn along(topology: &Topology, nodes: &[NodeAddr], stripes: &[usize]) -> Option<Way> {
     let mut segments = Vec::new();
     for (at, pair) in nodes.windows(2).enumerate() {
@@ -195,8 +196,8 @@ pub fn along(topology: &Topology, nodes: &[NodeAddr], stripes: &[usize]) -> Opti
     (!segments.is_empty()).then(|| Way::of(segments))
 }
 
-/// How many connections on each segment of a given way are expected to be the fastest, of so many; none if there is
-/// no link from each node to the next.
+/// Returns the numbers of connections on each segment of a given way that are expected to be the fastest, within the
+/// allowed number; `None` if a node has no link to the next.
 pub fn stripes_along(
     topology: &Topology,
     nodes: &[NodeAddr],
@@ -204,7 +205,7 @@ pub fn stripes_along(
 ) -> Option<Vec<usize>> {
     let single = along(topology, nodes, &[1])?;
     if nodes.len() > LINKS_MAX {
-        // Longer than any path that is planned.
+        // The way is longer than any path that is planned.
         return None;
     }
     let route = Route::of(
@@ -214,15 +215,16 @@ pub fn stripes_along(
     );
     let striped = stripes_of(&route.rates, connections);
     let several = along(topology, nodes, &striped.stripes)?;
-    // Where no loss is known, nothing says that more would be faster.
+    // If no loss is known, nothing shows that more connections would be faster.
     let is_better = |way: &Way| way.confidence != Confidence::AtLeast && way.is_better(&single);
     best_of(vec![several], std::slice::from_ref(&single))
         .filter(is_better)
         .map(|_| striped.stripes)
 }
 
-/// The ways over the overlay's links: single connections on the shortest path that is wide enough,
-/// and why on that one; and the best stripes on any path that is the widest of its number of links.
+/// Returns the ways over the overlay's links. The first has single connections on the shortest path that is wide
+/// enough, with the reason for that path. The second has the best stripes on any path that is the widest of its number
+/// of links.
 fn over_links(
     topology: &Topology,
     question: &Question,
@@ -265,11 +267,10 @@ fn over_links(
     (pipelined, shortest, best_of(several, &singles))
 }
 
-/// The best of ways with several connections, beside what single ones have.
+/// Returns the best of the ways with several connections, compared with the ways of single connections.
 ///
-/// Choice: what one connection has times their number is a hope. It counts for more connections on the
-/// way that is the fastest of those that were measured; another is taken for it only if the least that is
-/// expected of that one is more.
+/// Choice: a multiple of what one connection has reached is only a hope. It justifies more connections on the fastest
+/// of the measured ways. Another way is preferred only if the lower bound of that way's rate is higher.
 fn best_of(several: Vec<Way>, singles: &[Way]) -> Option<Way> {
     let best = |best: Way, next: Way| if next.is_better(&best) { next } else { best };
     let measured = several
@@ -284,7 +285,7 @@ fn best_of(several: Vec<Way>, singles: &[Way]) -> Option<Way> {
     several.into_iter().filter(holds).reduce(best)
 }
 
-/// The ways along one path, at whose nodes relays may stand.
+/// Returns the ways along one path, whose nodes may be relays.
 fn along_path(
     topology: &Topology,
     question: &Question,
@@ -292,11 +293,12 @@ fn along_path(
     relays: usize,
 ) -> (Option<Way>, Option<Way>) {
     if nodes.len() > LINKS_MAX {
-        // Longer than any path of the Internet: not looked at.
+        // The path is longer than any path of the Internet, so it is not considered.
         return (None, None);
     }
     let route = Route::of(topology, View::Path, nodes);
-    // At most so many relays, and of them the fewest that reach as much.
+    // This is the fastest pipeline within the allowed number of relays; of equally fast ones, the one with the fewest
+    // relays.
     let pipeline = pipeline(&route.rates, relays + 1);
     let singles = Striped {
         stripes: vec![1; pipeline.connections()],
@@ -305,7 +307,7 @@ fn along_path(
     };
     let mut stripes = striped(&route.rates, question.connections);
     if stripes.cuts.len() > relays + 2 {
-        // Stripes where the fewest relays stand.
+        // The stripes run between the relays of the smallest pipeline.
         let some = route
             .rates
             .between(&singles.cuts[1..singles.cuts.len() - 1]);
@@ -321,7 +323,7 @@ fn along_path(
     )
 }
 
-/// Nodes in a row, and what connections between them carry.
+/// Nodes in a row, and the rates of connections between them.
 struct Route {
     nodes: Vec<NodeIndex>,
     view: View,
@@ -329,7 +331,7 @@ struct Route {
 }
 
 impl Route {
-    /// At least two nodes, with a link from each to the next, and no more links than [`LINKS_MAX`].
+    /// Builds a route of at least two nodes, with a link from each to the next, and no more links than [`LINKS_MAX`].
     fn of(topology: &Topology, view: View, nodes: Vec<NodeIndex>) -> Route {
         let none = Rate {
             one: Width::NONE,
@@ -365,7 +367,7 @@ impl Route {
             let nodes = &self.nodes[cut[0]..=cut[1]];
             match self.view {
                 View::Path => segment(topology, nodes, stripes),
-                // Over the overlay a connection runs on the link between its ends.
+                // In the overlay view, a connection runs on the link between its ends.
                 View::Overlay => segment(topology, &[nodes[0], nodes[nodes.len() - 1]], stripes),
             }
         });
@@ -373,7 +375,7 @@ impl Route {
     }
 }
 
-/// Connections from the first of these nodes to the last.
+/// Returns the segment of connections from the first of these nodes to the last.
 fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment {
     let links = links(topology, nodes);
     let rates = rate(topology, nodes);
@@ -405,7 +407,7 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
     }
 }
 
-/// What one connection over these nodes carries, and all.
+/// Returns the rate of one connection over these nodes, and the maximum of all connections together.
 fn rate(topology: &Topology, nodes: &[NodeIndex]) -> Rate {
     let pairs = nodes.windows(2);
     let most = pairs.map(|pair| topology.known(pair[0], pair[1]).most());
@@ -441,10 +443,10 @@ fn confidence(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Confi
     }
 }
 
-/// How far off a rate may be, besides what its measurement says.
+/// Returns the range in which a rate may lie, besides the uncertainty of its measurement.
 ///
-/// Choice: TCP reaches nine tenths of a capacity and now and then less. The model is off by up to a
-/// half below the formula with timeouts, and above that without; sums over links in a row by more.
+/// Choice: TCP reaches nine tenths of a capacity and sometimes less. The model is off by up to a half below the formula
+/// with timeouts, and above that without; sums over links in a row are off by more.
 fn interval(
     topology: &Topology,
     nodes: &[NodeIndex],
@@ -493,7 +495,8 @@ fn interval(
     bounds.about(rate, most)
 }
 
-/// What is known of the link between the first of these nodes and the last: nothing of several in a row.
+/// Returns the knowledge about the link between the first of these nodes and the last. Nothing is known of several
+/// links in a row.
 fn known(topology: &Topology, nodes: &[NodeIndex]) -> Known {
     match nodes {
         [from, to] => topology.known(*from, *to),
@@ -501,7 +504,7 @@ fn known(topology: &Topology, nodes: &[NodeIndex]) -> Known {
     }
 }
 
-/// Whoever sends does not slow down for losses.
+/// Returns true if the sender on this link does not slow down for losses.
 fn is_by_rate(topology: &Topology, nodes: &[NodeIndex]) -> bool {
     let next = nodes.first().zip(nodes.get(1));
     next.is_some_and(|(from, to)| topology.known(*from, *to).by_rate)

@@ -1,5 +1,5 @@
-//! What the protection of a link leaves lost: of packets with so much time left, with requests where they are in time
-//! and coded repair within its cap.
+//! The loss that remains under the protection of a link, for packets with a given time left. Protection consists of
+//! requests, where they are in time, and of coded repair within its cap.
 //!
 //! ```text
 //!   loss, mean run, requests, cap (records)  ┐
@@ -8,96 +8,99 @@
 //!                                                        ├─▶ audits: what a path promises
 //!                                                        └─▶ explain
 //! ```
-//! There is one function for all of these, [`left`]. Comparisons of links take [`Left::compared`] from it, and all others what
-//! stays lost. It follows the
-//! prediction of the pilot, which chooses the protection of a lane (`overlay::realtime`), for one call: packets
-//! [`Parameters::detect_us`] apart. A trunk has more packets in the same time and is left no more.
+//! One function, [`left`], serves all of these. Comparisons of links use [`Left::compared`] of its result, and all
+//! others use what stays lost. The function follows the prediction of the pilot, which chooses the protection of a lane
+//! (`overlay::realtime`), for one call: packets [`Parameters::detect_us`] apart. A trunk has more packets in the same
+//! time and loses no more.
 //!
-//! - Requests: as the pilot predicts them. A run of losses is seen by the first packet behind it, then each round takes the
-//!   round trip and an eighth of it, and what time is left is used for copies in the last one.
-//! - Repair: the pilot walks over all states of a run of losses to predict what repair saves. Its results stand in a [`table`]
-//!   here: one number for each of some losses, runs, shares of repair and packets that follow in time. Values between them are
-//!   interpolated.
-//! - The choice, as the pilot makes it: nothing beside requests that leave about [`TARGET`] or less, nor where hardly anything is
-//!   lost or too much; else the smallest share that leaves no more than the target, or about as little as any that is allowed.
+//! - Requests: predicted as the pilot predicts them. The first packet behind a run of losses reveals the run. Then each
+//!   round takes the round trip and an eighth of it, and the time that remains is used for copies in the last round.
+//! - Repair: the pilot walks over all states of a run of losses to predict what repair saves. A [`table`] holds its
+//!   results here: one number for each combination of loss, run length, share of repair and number of packets that
+//!   follow in time. Values in between are interpolated.
+//! - The choice of repair, as the pilot makes it: no repair if requests leave about [`TARGET`] or less, if hardly
+//!   anything is lost, or if too much is lost. Otherwise the smallest share that leaves no more than the target, or
+//!   about as little as any allowed share.
 //!
-//! All arithmetic is on integers, in shares of 2^32, as that of [`crate::metric`]: equal records give equal costs on every
-//! node. No value depends on anything but a direction's own records, and none is below what a link would leave that loses
-//! nothing: who lies about its protection gains no more than who lies about its loss.
+//! All arithmetic is on integers, in shares of 2^32, as in [`crate::metric`]: equal records give equal costs on every
+//! node. Each value depends only on the records of its own direction. No value is below what a link leaves that loses
+//! nothing: a node that lies about its protection gains no more than a node that lies about its loss.
 
 pub mod table;
 
 use crate::metric::{LinkCost, Parameters, Repair, unrepaired};
 
-/// All packets, where shares are of 2^32.
+/// All packets, for shares of 2^32.
 pub const ALL: u64 = 1 << 32;
 
 /// The share that may stay lost, of 2^32: 0.05 %.
 ///
-/// Choice: the default of `protect_target`. Records do not tell the target: a lane that aims at less gains little by it, and
-/// one that aims at much more is announced without repair.
+/// Choice: the default of `protect_target`. Records do not carry the target: a lane with a lower target gains little by
+/// it, and a lane with a much higher target is announced without repair.
 pub const TARGET: u64 = ALL / 2_000;
-/// Nothing is added to requests that leave no more than this.
+/// If requests leave no more than this, no repair is added.
 const TOLERATED: u64 = 2 * TARGET;
-/// Of fewer losses nothing is repaired, and of more (shares of 65 536: 0.05 % and 35 %).
+/// The range of losses that are repaired, as shares of 65 536: 0.05 % to 35 %.
 const LOSS_LEAST: u16 = 33;
 const LOSS_MOST: u16 = 22_938;
-/// Repair that leaves more than this of what requests leave, in tenths, is not worth its bytes.
+/// Repair must leave less than this of what requests leave, in tenths. Otherwise it is not worth its bytes.
 const WORTH_TENTHS: u64 = 7;
-/// So many quarters of the least are about the least.
+/// Losses up to this many quarters of the least count as about the least.
 const NEARLY_QUARTERS: u64 = 5;
-/// Lengths of runs of losses that are told apart.
+/// Number of lengths of runs of losses that are distinguished.
 const RUNS: u64 = 12;
-/// Another copy of a request, or answer, follows after so long.
+/// The time between two copies of a request or an answer.
 const REPEAT_AFTER_US: u64 = 2_000;
-/// Rounds of requests that count. Choice: records may tell of 255, and what 16 leave is next to nothing.
+/// The maximum number of rounds of requests that count. Choice: records may report up to 255, but what 16 rounds leave
+/// is next to nothing.
 const ROUNDS_MOST: u64 = 16;
-/// Timers and hosts take so much of a packet's time.
+/// The part of a packet's time that timers and hosts take.
 const SPARE_US: u64 = 2_000;
-/// Packets of which a repair packet tells the ages.
+/// Number of packets whose ages a repair packet contains.
 const AGES: u64 = 8;
-/// The mean length of a run of losses where nobody tells, in 256ths: after a lost packet the next is lost with 25 %, as on the
-/// paths of [Amir06 §II-C].
+/// The mean length of a run of losses if no record reports it, in 256ths: after a lost packet the next is lost with 25
+/// %, as on the paths of [Amir06 §II-C].
 pub const RUN_USUAL_256THS: u16 = 341;
 
-/// What the sender's end of a link tells of its real-time lane.
+/// The sender's report of the real-time lane of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lane {
     /// The mean length of a run of losses, in 256ths of a packet.
     pub run_256ths: u16,
-    /// Repair packets that are allowed per 16 packets of a single call; 0 without repair.
+    /// Number of repair packets that are allowed per 16 packets of a single call; 0 without repair.
     pub repair_16ths: u8,
 }
 
 /// What stays lost on a link, in shares of 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// With requests alone.
+    /// The share that stays lost with requests alone.
     pub requests: u64,
-    /// With all that protects the link.
+    /// The share that stays lost with all the protection of the link.
     pub all: u64,
-    /// With as much repair as the cap allows.
+    /// The share that stays lost with as much repair as the cap allows.
     least: u64,
 }
 
 impl Left {
-    /// What stays lost with all that protects the link, 0 to 1.
+    /// Returns the share that stays lost with all the protection of the link, 0 to 1.
     pub fn share(self) -> f64 {
         self.all as f64 / ALL as f64
     }
 
-    /// The same for comparisons: with as much repair as the cap allows, and not below what is tolerated where requests leave
-    /// more, so that a link that loses more, and is repaired the more for it, never looks better.
+    /// Returns the share for comparisons: the share that the maximum of repair leaves. Where requests leave more than
+    /// is tolerated, it is at least the tolerated share. So a link that loses more, and is repaired more for that
+    /// reason, never looks better.
     pub fn compared(self) -> u64 {
         self.least.max(self.requests.min(TOLERATED))
     }
 }
 
-/// What stays lost or late on a link of packets that have `slack_us` left after the rest of their way: the time from
-/// when they should have come until they are of no use.
+/// Returns what stays lost or late on a link, of packets that have `slack_us` left after the rest of their path: the
+/// time from when they should have arrived until they are of no use.
 ///
-/// Where the sender's end tells nothing of its lane, requests alone count, a one-way delay apart; and where the far end does
-/// not tell how often it asks, the paper's single one. [Amir06 §IV-B]
+/// If the sender's end reports nothing of its lane, only requests count, a one-way delay apart. If the far end does not
+/// report how often it requests a packet, the paper's single request counts. [Amir06 §IV-B]
 pub fn left(link: LinkCost, slack_us: u64, parameters: &Parameters) -> Left {
     let same = |share: u64| Left {
         requests: share,
@@ -106,7 +109,7 @@ pub fn left(link: LinkCost, slack_us: u64, parameters: &Parameters) -> Left {
     };
     let Some(repair) = link.repair else {
         let (low, beyond) = unrepaired(link.loss);
-        // Shares of 2^48, between nothing and all.
+        // These are shares of 2^48, limited to the range from nothing to all.
         return same(((low + beyond).max(0) >> 16) as u64);
     };
     let Some(lane) = repair.lane else {
@@ -120,7 +123,7 @@ pub fn left(link: LinkCost, slack_us: u64, parameters: &Parameters) -> Left {
     }
 }
 
-/// What repair leaves of what requests leave.
+/// Returns what repair leaves of what requests leave.
 fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> Left {
     let bare = Left {
         requests,
@@ -131,7 +134,7 @@ fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> Left {
         return bare;
     };
     let lost = u64::from(loss) << 16;
-    // Of what repair leaves, requests save what they save of all.
+    // Requests save the same share of what repair leaves as they save of all losses.
     let of = |share: &table::OfShare| {
         let left = coded(loss, lane.run_256ths, &share[reach]);
         (u128::from(left) * u128::from(requests) / u128::from(lost)) as u64
@@ -146,7 +149,7 @@ fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> Left {
     let Some(dearest) = shares.last().map(of) else {
         return bare;
     };
-    // The dearer, the less is left.
+    // The more repair a share costs, the less it leaves, so the shares are sorted.
     let enough = TARGET.max(dearest / 4 * NEARLY_QUARTERS);
     let at = shares.partition_point(|share| of(share) > enough);
     let found = shares.get(at).map_or(dearest, of);
@@ -161,9 +164,10 @@ fn repaired(loss: u16, requests: u64, lane: Lane, reach: u64) -> Left {
     }
 }
 
-/// p·qⁿ: each of the n requests whose answer can still be in time, a one-way delay apart, fails with the chance q.
+/// Returns p·qⁿ: each of the n requests whose answer can still be in time, a one-way delay apart, fails with the
+/// probability q.
 fn rounds_apart(link: LinkCost, repair: Repair, slack_us: u64, parameters: &Parameters) -> u64 {
-    /// The least time between two requests for a packet: the lane's own.
+    /// The least time between two requests for a packet, which the lane sets.
     const STRIKES_APART_US: u64 = 4_000;
     let way = u64::from(link.latency_us);
     let rounds = match slack_us.checked_sub(2 * way + u64::from(parameters.detect_us)) {
@@ -177,13 +181,13 @@ fn rounds_apart(link: LinkCost, repair: Repair, slack_us: u64, parameters: &Para
     left
 }
 
-/// How packets are lost, in shares of 2^32.
+/// The rates at which packets are lost, in shares of 2^32.
 struct Losses {
-    /// On the way.
+    /// The loss in the forward direction.
     there: u64,
-    /// On the way back, where requests go.
+    /// The loss in the backward direction, which requests take.
     back: u64,
-    /// Of those behind one that is lost.
+    /// The loss among packets that follow a lost one.
     burst: u64,
 }
 
@@ -200,14 +204,14 @@ impl Losses {
         }
     }
 
-    /// That all copies of one packet are lost, sent one after the other.
+    /// Returns the probability that all copies of one packet are lost if they are sent one after the other.
     fn copies(&self, loss: u64, copies: u64) -> u64 {
         let again = self.burst.max(loss);
         (0..copies).fold(loss, |lost, _| times(lost, again))
     }
 }
 
-/// What requests leave.
+/// Returns the share that requests leave.
 fn requested(
     link: LinkCost,
     repair: Repair,
@@ -220,7 +224,7 @@ fn requested(
     let apart = u64::from(parameters.detect_us).max(REPEAT_AFTER_US);
     let (mut left, mut reaches) = (0, losses.there);
     for run in 1..=RUNS {
-        // A run is seen by the first packet behind it.
+        // The first packet behind a run reveals the run.
         let time = slack_us.checked_sub(apart * run);
         let Some(time) = time.filter(|time| *time >= round_trip && repair.strikes > 0) else {
             break;
@@ -235,7 +239,7 @@ fn requested(
     left + reaches
 }
 
-/// The share of packets for which all requests fail, of those with so much time left when they are asked for first.
+/// Returns the share of packets for which all requests fail, of packets with this time left at the first request.
 fn failing(losses: &Losses, round_trip: u64, time: u64, repair: Repair) -> u64 {
     let round = round_trip + (round_trip / 8).max(1_000);
     let spare = time - round_trip;
@@ -252,16 +256,17 @@ fn failing(losses: &Losses, round_trip: u64, time: u64, repair: Repair) -> u64 {
     (0..more).fold(last, |fails, _| times(fails, once))
 }
 
-/// Packets that follow before one is late.
+/// Returns the number of packets that follow before a packet is late.
 fn reach(slack_us: u64, parameters: &Parameters) -> u64 {
     let apart = u64::from(parameters.detect_us).max(REPEAT_AFTER_US);
     let time = slack_us.saturating_sub(SPARE_US);
-    // Of more packets than have their ages told, one is known to no less than the distance of two.
+    // A repair packet contains the ages of only so many packets. With more packets, an age is known only up to the
+    // distance of two packets.
     let unsure = if time > apart * AGES { apart } else { 0 };
     (time - unsure) / apart
 }
 
-/// What a share of repair leaves of all packets.
+/// Returns what a share of repair leaves of all packets.
 fn coded(loss: u16, run_256ths: u16, runs: &table::OfReach) -> u64 {
     let (run, after) = place(&table::RUNS, run_256ths);
     let (at, beyond) = place(&table::LOSSES, loss);
@@ -272,15 +277,15 @@ fn coded(loss: u16, run_256ths: u16, runs: &table::OfReach) -> u64 {
         };
         between(of(at), of(at + 1), beyond)
     };
-    // In halvings, with 19 fractional bits: the table has 3, and each of two places between numbers 8.
+    // The number is in halvings, with 19 fractional bits: the table has 3, and each of the two interpolations adds 8.
     let halvings = between(of_run(run), of_run(run + 1), after);
     let part = halvings & ((1 << 19) - 1);
-    // 2^-x is about 1 - x/2 between 0 and 1, at most 6 % more.
+    // 2^-x is about 1 - x/2 between 0 and 1; the error is at most 6 %.
     let left = times(u64::from(loss) << 16, ALL - (part << 12));
     left >> (halvings >> 19)
 }
 
-/// Where a value lies among rising ones, and how far it is on to the next one, in 256ths.
+/// Returns the position of a value among rising values, and its distance to the next one, in 256ths.
 fn place<const N: usize>(all: &[u16; N], value: u16) -> (usize, u64) {
     let at = all.iter().rposition(|it| *it <= value);
     match at {
@@ -293,7 +298,7 @@ fn place<const N: usize>(all: &[u16; N], value: u16) -> (usize, u64) {
     }
 }
 
-/// A share of a share.
+/// Multiplies two shares.
 fn times(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 32) as u64
 }

@@ -1,9 +1,9 @@
-//! Two ways from a source to each node, as far apart as the network lets them be: without a common node
-//! where that is possible, else without a common link, else with as few as there must be. Whatever one
-//! node or link fails, a node that can still be reached is reached by one of its two ways.
+//! Two paths from a source to each node, as far apart as the network allows: without a common node where that is
+//! possible, otherwise without a common link, otherwise with as few as possible. If any one node or link fails, one of
+//! the two paths still reaches every node that can be reached at all.
 //!
-//! Groups take them. Every node works out the same ways from the same records, so costs alone decide, and
-//! of equal ones addresses.
+//! Groups use these paths. Every node computes the same paths from the same records, so only costs decide, and
+//! addresses if costs are equal.
 //!
 //! ```text
 //!   node v  ─▶ (v,in) ══ once for nothing, once more at the price of a common node ══▶ (v,out) ─▶
@@ -13,11 +13,11 @@
 //!   both:      a second shortest path in what the first one leaves, where it may push the first one back
 //! ```
 //!
-//! This is the flow of [`disjoint`](crate::disjoint), with a second, dear arc beside each. The prices stand
-//! above all that costs of paths can come to, so that the cheapest pair has the fewest common links, and of
-//! such pairs the fewest common nodes. Between two nodes that all ways pass there are two without a
-//! common node, or one link (Menger), so both numbers are the least at once. The distances of the first run are the
-//! potentials of all the others, which end where their node is found.
+//! This is the flow of [`disjoint`](crate::disjoint), with a second, expensive arc beside each arc. The prices are
+//! above all possible costs of paths. So the cheapest pair has the fewest common links, and of such pairs the fewest
+//! common nodes. Between two nodes that all paths pass there are two paths without a common node, or one link (Menger),
+//! so both numbers are minimal at the same time. The distances of the first run are the potentials of all later runs,
+//! which end when their node is found.
 
 use crate::metric::Metric;
 use crate::topology::Topology;
@@ -27,22 +27,23 @@ use std::collections::BinaryHeap;
 
 /// The price of a common node: above the cost of any path, which is a sum of fewer than 2^16 costs of 64 bits.
 const COMMON_NODE: i128 = 1 << 82;
-/// That of a common link: above the price of 2^16 common nodes.
+/// The price of a common link: above the price of 2^16 common nodes.
 const COMMON_LINK: i128 = 1 << 100;
 
-/// The two ways to a node: its nodes from the source on, the cheaper way first.
+/// The two paths to a node, as nodes from the source on, the cheaper path first.
 pub type Pair = [Vec<NodeAddr>; 2];
 
-/// The one after an even place is the same arc the other way round, open while this one is used.
+/// An arc of the network. The arc after an even position is the same arc in the other direction, open while this one is
+/// used.
 struct Arc {
     to: usize,
     cost: i128,
     open: bool,
 }
 
-/// The network of one source, ready to be asked for the ways to any node.
+/// The network of one source, prepared to compute the paths to any node.
 pub struct TwoWays {
-    /// In order of address. Node `i` has the halves `2·i`, inwards, and `2·i + 1`, outwards.
+    /// The nodes in order of address. Node `i` has the halves `2·i`, inwards, and `2·i + 1`, outwards.
     nodes: Vec<NodeAddr>,
     arcs: Vec<Arc>,
     from: Vec<Vec<usize>>,
@@ -54,7 +55,7 @@ pub struct TwoWays {
 }
 
 impl TwoWays {
-    /// The ways from `source`; none if it is not in the topology.
+    /// Prepares the paths from `source`; `None` if it is not in the topology.
     pub fn new(topology: &Topology, source: NodeAddr, metric: Metric) -> Option<TwoWays> {
         let mut nodes: Vec<NodeAddr> = topology.nodes().map(|n| topology.addr(n)).collect();
         nodes.sort_unstable();
@@ -89,13 +90,13 @@ impl TwoWays {
         Some(ways)
     }
 
-    /// The two ways to a node; none if it is the source or cannot be reached.
+    /// Returns the two paths to a node; `None` if the node is the source or cannot be reached.
     pub fn to(&mut self, node: NodeAddr) -> Option<Pair> {
         let end = 2 * self.nodes.binary_search(&node).ok()?;
         if end + 1 == self.source || self.distance[end].is_none() {
             return None;
         }
-        // What cannot be reached is reached by nothing that is open either.
+        // No open arc leads to nodes that cannot be reached, so their potential does not matter.
         let potential: Vec<i128> = self.distance.iter().map(|d| d.unwrap_or(0)).collect();
         let mut turned = self.turn(end, &self.by.clone());
         let (_, by) = self.search(&potential, Some(end));
@@ -109,7 +110,7 @@ impl TwoWays {
         Some(pair.map(|(_, nodes)| nodes))
     }
 
-    /// Arcs that have been looked at so far: a unit takes some nanoseconds.
+    /// Number of arcs that have been looked at so far; each takes some nanoseconds.
     pub fn work(&self) -> u64 {
         self.work
     }
@@ -121,8 +122,7 @@ impl TwoWays {
         }
     }
 
-    /// Distances from the source in reduced costs, and the arc by which each half was reached, as far as
-    /// `end`.
+    /// Returns distances from the source in reduced costs, and the arc by which each half was reached, up to `end`.
     fn search(
         &mut self,
         potential: &[i128],
@@ -153,7 +153,7 @@ impl TwoWays {
         (distance, by)
     }
 
-    /// Uses the arcs of a path that ends at a half, and frees those that it takes backwards; which they are.
+    /// Uses the arcs of a path that ends at a half, and frees those that the path takes backwards. Returns these arcs.
     fn turn(&mut self, end: usize, by: &[usize]) -> Vec<usize> {
         let mut turned = Vec::new();
         let mut at = end;
@@ -167,12 +167,12 @@ impl TwoWays {
         turned
     }
 
-    /// Follows used arcs to the end, and frees them: one of the ways that the flow is made of, and its cost.
+    /// Follows used arcs to the end, and frees them. Returns one of the paths of the flow, and its cost.
     fn take_way(&mut self, end: usize) -> (i128, Vec<NodeAddr>) {
         let (mut at, mut cost) = (self.source, 0);
         let mut nodes = vec![self.nodes[at / 2]];
         while at != end {
-            // A used arc is a forward one, at an even place, that is not open.
+            // A used arc is a forward arc, at an even position, that is not open.
             let used = |place: &&usize| place.is_multiple_of(2) && !self.arcs[**place].open;
             let next = self.from[at].iter().find(used);
             let next = *next.expect("what a flow brings to a node it takes on");
@@ -194,7 +194,7 @@ impl core::fmt::Debug for TwoWays {
     }
 }
 
-/// The nodes between the ends, and the links, that both ways have.
+/// Returns the nodes between the ends, and the links, that both paths have in common.
 pub fn common(pair: &Pair) -> (Vec<NodeAddr>, Vec<(NodeAddr, NodeAddr)>) {
     let inner = |way: &[NodeAddr]| way[1..way.len() - 1].to_vec();
     let links = |way: &[NodeAddr]| -> Vec<_> { way.windows(2).map(|l| (l[0], l[1])).collect() };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_node_that_all_pass_is_shared_and_nothing_else() {
-        // 1 ─ 2,3 ─ 4 ─ 5 ─ 6,7 ─ 8: 4 and 5 and the link between them.
+        // 1 ─ 2,3 ─ 4 ─ 5 ─ 6,7 ─ 8: the paths share 4, 5 and the link between them.
         let both = |a, b| [(a, b, 1_000), (b, a, 1_000)];
         let links: Vec<_> = [
             (1, 2),
@@ -261,8 +261,8 @@ mod tests {
         assert!(TwoWays::new(&t, NodeAddr(99), Metric::Latency).is_none());
     }
 
-    /// Against removal of each node and link in turn, and against the pair of disjoint paths where there is
-    /// one; and the order in which links were learnt makes no difference.
+    /// The test removes each node and link in turn, and compares with the pair of disjoint paths where there is one.
+    /// The order in which links were learnt makes no difference.
     #[test]
     fn whatever_one_node_or_link_fails_a_way_is_left_if_there_is_any() {
         for seed in 0..150 {

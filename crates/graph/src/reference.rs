@@ -1,7 +1,7 @@
-//! Whose clock a network goes by, and the neighbour who is nearest to that node.
+//! The node whose clock a network follows, and the neighbor nearest to that node.
 //!
-//! Nodes hand the clock on along a tree from the reference node. A link of the tree is taken to be as long both ways,
-//! so the tree has the shortest round trips, and what directions cost at present does not move it.
+//! Nodes pass the clock on along a tree from the reference node. A link of the tree is assumed to have the same delay
+//! in both directions. So the tree minimises round trips, and the present cost of a direction does not change it.
 
 use crate::topology::{NodeIndex, Topology};
 use base::NodeAddr;
@@ -11,13 +11,13 @@ use std::collections::BinaryHeap;
 /// The reference node, as one node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The node with the lowest address that can be reached over links that are heard.
+    /// The node with the lowest address that can be reached over links whose other end is heard.
     pub node: NodeAddr,
-    /// The first hop of the way there with the shortest round trip; none at the reference itself.
+    /// The first hop of the path to the reference with the shortest round trip; `None` at the reference itself.
     pub by: Option<NodeAddr>,
 }
 
-/// The reference of the node `from`: one run of Dijkstra's algorithm over round trips.
+/// Returns the reference of the node `from`, with one run of Dijkstra's algorithm over round trips.
 pub fn reference(topology: &Topology, from: NodeAddr) -> Reference {
     let own = Reference {
         node: from,
@@ -75,7 +75,7 @@ mod tests {
                 (node(b), node(a), LinkCost::new(back_ms * 1_000, 0.0)),
             ]
         };
-        // 3-1 is shortest in one direction, and its round trip longest.
+        // The link 3-1 is the shortest in one direction, but its round trip is the longest.
         let links = [link(3, 1, 1, 90), link(3, 2, 20, 20), link(2, 1, 20, 20)];
         let mut topology = Topology::from_links(Parameters::default(), links.concat());
         let by = |topology: &Topology, from| {
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(by(&topology, 2), (1, Some(1)));
         assert_eq!(by(&topology, 1), (1, None));
         assert_eq!(by(&topology, 9), (9, None));
-        // A link that is heard at one end only leads nowhere.
+        // A link that only one end hears is not used.
         topology.set_link(node(1), node(2), None);
         assert_eq!(by(&topology, 3), (1, Some(1)));
         topology.set_link(node(3), node(1), None);

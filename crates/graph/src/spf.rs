@@ -1,13 +1,13 @@
 //! Shortest-path trees: Dijkstra's algorithm from one root, and the repair of a tree after some
 //! links have changed.
 //!
-//! The tree is a function of the distances alone: of all predecessors by which a node is reached
-//! at its distance, the parent is the one with the lowest address. So the order in which changes
-//! came makes no difference, and a repaired tree equals one computed from scratch.
+//! The tree is a function of the distances alone: of all predecessors through which a node is reached at its distance,
+//! the parent is the one with the lowest address. So the order of the changes makes no difference, and a repaired tree
+//! equals a tree computed from scratch.
 //!
-//! Hop by hop, the same path: if `h` is the root's first hop to `d`, then every predecessor of `d`
-//! that is good for `h` is good for the root as well, and the one that the root chose lies behind
-//! `h`. So `h` chooses the same one, and the path that packets take is the path that the root sees.
+//! The path is the same hop by hop. If `h` is the root's first hop to `d`, then every predecessor of `d` that is good
+//! for `h` is good for the root as well, and the one that the root chose lies behind `h`. So `h` chooses the same
+//! predecessor, and packets take the path that the root sees.
 //!
 //! ```text
 //!   repair:   1. hang off   the subtrees behind tree links that became longer or vanished
@@ -17,8 +17,8 @@
 //!             5. first hops and delays along the tree, below parents that changed
 //! ```
 //!
-//! [`Tree::changed`] names the nodes whose route the last repair has touched, so that whoever
-//! keeps routes in another form follows without looking at the rest.
+//! [`Tree::changed`] names the nodes whose route the last repair has changed. A caller that keeps routes in another
+//! form updates only these nodes.
 
 use crate::metric::{Cost, Metric};
 use crate::topology::{Change, NodeIndex, Topology};
@@ -38,12 +38,12 @@ pub struct Tree {
     distance: Vec<Cost>,
     parent: Vec<NodeIndex>,
     first_hop: Vec<NodeIndex>,
-    /// The sums of the links' latencies along the tree's paths; 0 out of reach.
+    /// The sums of the links' latencies along the tree's paths; 0 for unreachable nodes.
     delay_us: Vec<u64>,
     scratch: Scratch,
 }
 
-/// How much a computation had to look at.
+/// The amount of work that a computation did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Nodes whose distance was settled.
@@ -52,11 +52,11 @@ pub struct Work {
     pub links: usize,
 }
 
-/// Memory kept from one computation to the next.
+/// Memory that is kept from one computation to the next.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     heap: BinaryHeap<Reverse<(Cost, NodeIndex)>>,
-    /// Nodes whose distance, first hop or delay has changed, each once. Kept until the next repair.
+    /// Nodes whose distance, first hop or delay has changed, each once. The list is kept until the next repair.
     moved: Vec<NodeIndex>,
     /// Whether a node is in `moved`.
     has_moved: Vec<bool>,
@@ -66,12 +66,12 @@ struct Scratch {
 }
 
 impl Tree {
-    /// The tree of `topology` from `root`, from scratch.
+    /// Computes the tree of `topology` from `root`, from scratch.
     pub fn new(topology: &Topology, root: NodeIndex, metric: Metric) -> Tree {
         Tree::without(topology, root, metric, |_, _| false)
     }
 
-    /// The tree from `root` that avoids every link for which `banned(from, to)` is true.
+    /// Computes the tree from `root` that avoids every link for which `banned(from, to)` is true.
     pub fn without(
         topology: &Topology,
         root: NodeIndex,
@@ -92,8 +92,8 @@ impl Tree {
         tree
     }
 
-    /// Repairs the tree after `changes`, all those that `topology` has seen since the tree was
-    /// made or last repaired, in any order. Equals a tree from scratch.
+    /// Repairs the tree after `changes`: all changes of `topology` since the tree was made or last repaired, in any
+    /// order. The result equals a tree computed from scratch.
     pub fn update(&mut self, topology: &Topology, changes: &[Change]) -> Work {
         for node in self.scratch.moved.drain(..) {
             self.scratch.has_moved[node.place()] = false;
@@ -107,12 +107,12 @@ impl Tree {
         work
     }
 
-    /// Where the paths begin.
+    /// Returns the root, where the paths begin.
     pub fn root(&self) -> NodeIndex {
         self.root
     }
 
-    /// What the distances measure.
+    /// Returns the metric of the distances.
     pub fn metric(&self) -> Metric {
         self.metric
     }
@@ -124,20 +124,19 @@ impl Tree {
         (distance != FAR).then_some(distance)
     }
 
-    /// The node before `node` on the path to it; `None` for the root and what is unreachable.
+    /// Returns the node before `node` on the path to it; `None` for the root and unreachable nodes.
     pub fn parent(&self, node: NodeIndex) -> Option<NodeIndex> {
         known(self.parent.get(node.place()))
     }
 
-    /// The first node after the root on the path to `node`; `None` for the root and what is
-    /// unreachable.
+    /// Returns the first node after the root on the path to `node`; `None` for the root and unreachable nodes.
     #[inline]
     pub fn next_hop(&self, node: NodeIndex) -> Option<NodeIndex> {
         known(self.first_hop.get(node.place()))
     }
 
-    /// How long a packet takes on the path to `node`, in microseconds, whatever the metric; 0 to
-    /// the root and to what is unreachable.
+    /// Returns how long a packet takes on the path to `node`, in microseconds, whatever the metric; 0 for the root and
+    /// unreachable nodes.
     #[inline]
     pub fn delay_us(&self, node: NodeIndex) -> u64 {
         self.delay_us.get(node.place()).copied().unwrap_or(0)
@@ -160,7 +159,7 @@ impl Tree {
         path
     }
 
-    /// Nodes that are reached, the root included.
+    /// Returns the number of nodes that can be reached, the root included.
     pub fn reached(&self) -> usize {
         self.distance.iter().filter(|d| **d != FAR).count()
     }
@@ -213,18 +212,18 @@ impl Tree {
         }
     }
 
-    /// Step 1: every node that was reached by way of a link that became longer is out of reach
-    /// until another way is found.
+    /// Step 1: marks every node that was reached over a link that became longer as unreachable, until another path is
+    /// found.
     fn hang_off(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
         for &Change { from, to } in changes {
             work.links += 1;
-            // Compared with the distances of before: `moved` nodes are dealt with already.
+            // This compares with the distances before the change; nodes in `moved` are already handled.
             if self.parent[to.place()] != from || self.scratch.has_moved[to.place()] {
                 continue;
             }
             let lengthened = match topology.link(from, to) {
                 None => true,
-                // If `from` hangs loose so does `to`.
+                // If `from` hangs loose, `to` does, too.
                 Some(edge) => {
                     self.distance[from.place()] + edge.cost(self.metric) > self.distance[to.place()]
                 }
@@ -246,7 +245,7 @@ impl Tree {
         }
     }
 
-    /// Step 2: the ways into what hangs loose, and the links that may bring their ends nearer.
+    /// Step 2: puts into the heap the links into nodes that hang loose, and the links that may bring their ends nearer.
     fn seed(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
         for i in 0..self.scratch.moved.len() {
             let node = self.scratch.moved[i];
@@ -262,7 +261,7 @@ impl Tree {
         }
     }
 
-    /// Step 3: from near to far, as Dijkstra does.
+    /// Step 3: settles nodes from near to far, as Dijkstra does.
     fn settle(&mut self, topology: &Topology, work: &mut Work) {
         while let Some(Reverse((distance, node))) = self.scratch.heap.pop() {
             if distance > self.distance[node.place()] {
@@ -276,7 +275,7 @@ impl Tree {
         }
     }
 
-    /// Notes that `to` can be reached from `from` over a link of this cost.
+    /// Records that `to` can be reached from `from` over a link of this cost.
     fn offer(&mut self, from: NodeIndex, to: NodeIndex, cost: Cost) {
         let distance = self.distance[from.place()];
         if distance == FAR || distance + cost >= self.distance[to.place()] {
@@ -302,7 +301,7 @@ impl Tree {
             suspects.push(node);
             suspects.extend(topology.links_from(node).iter().map(|edge| edge.peer));
         }
-        // From near to far, so that a node's parent has its first hop before the node.
+        // The order is from near to far, so that a node's parent has its first hop before the node.
         suspects.sort_unstable_by_key(|node| (self.distance[node.place()], *node));
         suspects.dedup();
         for node in suspects.drain(..) {
@@ -318,7 +317,7 @@ impl Tree {
         if node == self.root || distance == FAR {
             return NONE;
         }
-        // Links are in order of address: the first good one is the one.
+        // Links are in order of address, so the first good link is the right one.
         let good = topology.links_to(node).iter().find(|edge| {
             work.links += 1;
             self.distance[edge.peer.place()] + edge.cost(self.metric) == distance
@@ -326,7 +325,7 @@ impl Tree {
         good.map_or(NONE, |edge| edge.peer)
     }
 
-    /// Hands first hop and delay down from the node's parent as far as that changes anything.
+    /// Passes first hop and delay on from the node's parent, as long as that changes anything.
     fn pass_on(&mut self, topology: &Topology, node: NodeIndex) {
         self.scratch.stack.push(node);
         while let Some(node) = self.scratch.stack.pop() {
@@ -356,7 +355,7 @@ impl Tree {
         } else {
             self.first_hop[parent.place()]
         };
-        // A child whose own turn comes later may still hang on a link that is gone.
+        // A child whose own turn comes later may still have a parent over a link that is gone.
         let link_us = topology
             .link(parent, node)
             .map_or(0, |edge| edge.link.latency_us);

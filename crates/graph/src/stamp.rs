@@ -1,5 +1,5 @@
-//! What a source stamps into packets when it decides itself where they go: the links of some
-//! paths together, in an order that shows that they have no cycle. No bytes here.
+//! The data that a source stamps into packets when it chooses their path itself: the links of several paths together,
+//! in an order that proves that they have no cycle. The encoding is not part of this module.
 //!
 //! ```text
 //!   path        s ─▶ a ─▶ b ─▶ t               a node knows the one next node
@@ -9,31 +9,30 @@
 //!                 ▶  b ─▶ t                    packet by (source, flow, sequence number)
 //! ```
 //!
-//! One subgraph serves single and k disjoint paths, dissemination graphs and source trees. Nodes
-//! stand in it before all that their links lead to, so copies end by themselves, even at nodes that
-//! have forgotten what they have seen, and a node that reads a stamp can see that. Links are told
-//! by the addresses of their ends: numbers for links would mean other ones to nodes whose view of
-//! the topology differs while it changes.
+//! One subgraph serves single paths, k disjoint paths, dissemination graphs and source trees. Each node comes before
+//! all nodes that its links lead to. So copies end by themselves, even at nodes that have forgotten which packets they
+//! have seen, and a node that reads a stamp can check the order. A link is named by the addresses of its ends: link
+//! numbers would mean different links to nodes whose view of the topology differs while it changes.
 
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Some nodes and directed links between them, without cycles.
+/// Several nodes and directed links between them, without cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subgraph {
-    /// Every node before those to which its links lead.
+    /// The nodes, each before those to which its links lead.
     pub nodes: Vec<NodeAddr>,
-    /// The links by the places of their ends among the nodes, in order, each once.
+    /// The links, as the positions of their ends in `nodes`, sorted, each once.
     pub links: Vec<(usize, usize)>,
 }
 
-/// The links lead in a circle.
+/// The links form a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the paths lead in a circle that comes by {0}")]
 pub struct Circle(pub NodeAddr);
 
 impl Subgraph {
-    /// The links of some paths together, such as disjoint ones.
+    /// Returns the links of several paths together, such as disjoint ones.
     pub fn of_paths<P: AsRef<[NodeAddr]>>(paths: &[P]) -> Result<Subgraph, Circle> {
         let mut next: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
         let mut ways_in: BTreeMap<NodeAddr, usize> = BTreeMap::new();
@@ -55,14 +54,14 @@ impl Subgraph {
         Ok(Subgraph { nodes, links })
     }
 
-    /// The links by their ends.
+    /// Returns the links as the addresses of their ends.
     pub fn ends(&self) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
         let links = self.links.iter();
         links.map(|&(from, to)| (self.nodes[from], self.nodes[to]))
     }
 }
 
-/// Takes away nodes that nothing leads to, again and again, the lowest address first.
+/// Sorts the nodes: repeatedly removes the node with the lowest address of those that no link leads to.
 fn in_order(
     next: &BTreeMap<NodeAddr, BTreeSet<NodeAddr>>,
     mut ways_in: BTreeMap<NodeAddr, usize>,

@@ -6,17 +6,18 @@
 //!                                          rate: min s(i)·B(Q(i-1), Q(i)),  Σ s(i) = N
 //! ```
 //!
-//! Stripes lift the worst segment, which no relay can; relays spare every segment the delay and the
-//! losses of the others, which stripes cannot. The tables weigh both.
+//! Stripes speed up the worst segment, which relays cannot do. Relays free every segment from the delay and the losses
+//! of the others, which stripes cannot do. The tables weigh both.
 
 use crate::pipeline::Rates;
 use crate::width::Width;
 
-/// Connections of a transfer at most, on all segments together: a relay between two segments holds
-/// buffers for all of theirs, and a share of a link that is as large hurts others [Liu04 §III-C].
+/// The maximum number of connections of a transfer, on all segments together. A relay between two segments holds
+/// buffers for all their connections, and a share of a link that is as large hurts others [Liu04 §III-C].
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// How many connections there may be, 1 to [`CONNECTIONS_MAX`] in all; others are cut to it.
+/// The number of connections that are allowed, 1 to [`CONNECTIONS_MAX`] in all; other numbers are limited to this
+/// range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
     /// On all segments together: the paper's N.
@@ -26,7 +27,7 @@ pub enum Connections {
 }
 
 impl Connections {
-    /// On so many links together, however they are cut into segments.
+    /// Returns the number of connections on this number of links together, however they are cut into segments.
     fn over(self, links: usize) -> usize {
         let most = match self {
             Connections::InAll(most) => most,
@@ -35,7 +36,7 @@ impl Connections {
         most.clamp(1, CONNECTIONS_MAX)
     }
 
-    /// On one segment.
+    /// Returns the maximum number of connections on one segment.
     fn each(self) -> usize {
         let (Connections::InAll(most) | Connections::OnEach(most)) = self;
         most.clamp(1, CONNECTIONS_MAX)
@@ -48,7 +49,7 @@ impl From<usize> for Connections {
     }
 }
 
-/// Segments in a row, each of connections side by side.
+/// Segments in a row, each with parallel connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Striped {
     /// The places where segments begin and end, Q: 0, the relays, n.
@@ -60,18 +61,17 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// All connections together.
+    /// Returns the number of all connections together.
     pub fn connections(&self) -> usize {
         self.stripes.iter().sum()
     }
 }
 
-/// The fastest placement of at most `connections` connections. Takes N²·n² steps.
+/// Returns the fastest placement of at most `connections` connections. Takes N²·n² steps.
 ///
-/// Choice: the paper places exactly N. More connections never lessen min s(i)·B, but where a capacity
-/// or another segment is the limit they gain nothing and harm others ("too many parallel connections
-/// can cause more congestion", [Liu04 §III-C]): of the equally fast placements the one of the fewest
-/// connections is taken.
+/// Choice: the paper places exactly N. More connections never reduce min s(i)·B. But where a capacity or another
+/// segment is the limit, they gain nothing and harm others ("too many parallel connections can cause more congestion",
+/// [Liu04 §III-C]). So of the equally fast placements, the function returns the one with the fewest connections.
 pub fn striped(rates: &Rates, connections: impl Into<Connections>) -> Striped {
     let (n, connections) = (rates.links(), connections.into());
     let (most, each) = (connections.over(n), connections.each());
@@ -82,13 +82,14 @@ pub fn striped(rates: &Rates, connections: impl Into<Connections>) -> Striped {
     best[0] = Width::UNLIMITED;
     for k in 1..=n {
         for l in 1..=most {
-            // T*[n,N] = max over k, j of min{T*[k,j], (N-j)·B(k,n)} [Liu04 §III-C], where T*[0,0] has
-            // no limit: all N on one segment.
+            // T*[n,N] = max over k, j of min{T*[k,j], (N-j)·B(k,n)} [Liu04 §III-C], where T*[0,0] has no limit: all N
+            // connections are on one segment.
             for i in 0..k {
                 for stripes in 1..=l.min(each) {
                     let before = best[i * wide + l - stripes];
                     let rate = before.min(rates.rate(i, k).of(stripes));
-                    // Choice: of equal ones the one whose last segment is the longest: fewer relays.
+                    // Choice: of equally fast placements, the one whose last segment is the longest: it has fewer
+                    // relays.
                     if rate > best[k * wide + l] {
                         best[k * wide + l] = rate;
                         from[k * wide + l] = (i, stripes);
@@ -125,10 +126,10 @@ pub fn striped(rates: &Rates, connections: impl Into<Connections>) -> Striped {
     }
 }
 
-/// The optimal stripes of given segments, whose rates these are, each a link of `rates`: "given m
-/// and Q, it becomes an integer programming problem" [Liu04 §III-C]. One connection goes to the
-/// slowest segment after the other, which is optimal since more never slow a segment down; at most
-/// `connections`, at least one each.
+/// Returns the optimal stripes of given segments. `rates` has one link per segment: "given m and Q, it becomes an
+/// integer programming problem" [Liu04 §III-C]. Each further connection goes to the segment that is the slowest at that
+/// point. This is optimal, since more connections never slow a segment down. There are at most `connections`, and at
+/// least one per segment.
 pub fn stripes_of(rates: &Rates, connections: impl Into<Connections>) -> Striped {
     let (n, connections) = (rates.links(), connections.into());
     let mut stripes = vec![1; n];
@@ -143,14 +144,14 @@ pub fn stripes_of(rates: &Rates, connections: impl Into<Connections>) -> Striped
         }
         stripes[slowest] += 1;
         if rate(&stripes, slowest) == before {
-            // It is at its capacity: nothing more is to be had.
+            // The segment has reached its capacity, so no further gain is possible.
             stripes[slowest] -= 1;
             break;
         }
     }
     let slowest = (0..n).map(|at| rate(&stripes, at)).min();
     let rate = slowest.unwrap_or(Width::NONE);
-    // Not more than it takes: what the last connections gained may be nothing.
+    // Remove connections that are not needed: the last ones may have gained nothing.
     for (at, count) in stripes.iter_mut().enumerate() {
         while *count > 1 && rates.rate(at, at + 1).of(*count - 1) >= rate {
             *count -= 1;

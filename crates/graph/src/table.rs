@@ -1,7 +1,7 @@
-//! The next hop to every destination, for each metric in use, all at the same time.
+//! The next hop to every destination, for several metrics at the same time.
 //!
-//! A metric costs a tree from the moment at which somebody asks for it; all trees follow the same
-//! changes. A lookup is one hash of the address and one array access.
+//! A metric has a tree only once it is in use; all trees follow the same changes. A lookup is one hash of the address
+//! and one array access.
 
 use crate::metric::{Cost, Metric};
 use crate::spf::{Tree, Work};
@@ -15,7 +15,7 @@ pub struct Tables {
     trees: [Option<Tree>; Metric::ALL.len()],
 }
 
-/// Where to send a packet, and how far its destination is.
+/// The next hop for a packet, and the distance to its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The neighbour that gets the packet.
@@ -25,7 +25,7 @@ pub struct Route {
 }
 
 impl Tables {
-    /// The tables of the node `root`, for no metric yet.
+    /// Creates the tables of the node `root`, without a metric in use.
     pub fn new(root: NodeAddr) -> Tables {
         Tables {
             root,
@@ -33,18 +33,18 @@ impl Tables {
         }
     }
 
-    /// Takes a metric into use. Does nothing if it is.
+    /// Starts using a metric. Does nothing if it is already in use.
     pub fn start(&mut self, topology: &mut Topology, metric: Metric) {
         let root = topology.add_node(self.root);
         self.trees[metric.index()].get_or_insert_with(|| Tree::new(topology, root, metric));
     }
 
-    /// Forgets a metric that nobody uses any more.
+    /// Drops a metric that is no longer used.
     pub fn stop(&mut self, metric: Metric) {
         self.trees[metric.index()] = None;
     }
 
-    /// Follows `changes`, all those that `topology` has seen since the last update.
+    /// Applies `changes`: all changes of `topology` since the last update.
     pub fn update(&mut self, topology: &Topology, changes: &[Change]) -> Work {
         self.trees
             .iter_mut()
@@ -56,8 +56,7 @@ impl Tables {
             })
     }
 
-    /// The route to `to`: `None` if it is unreachable, is the root itself, or the metric is not
-    /// in use.
+    /// Returns the route to `to`; `None` if `to` is unreachable or the root itself, or if the metric is not in use.
     #[inline]
     pub fn route(&self, topology: &Topology, metric: Metric, to: NodeAddr) -> Option<Route> {
         let tree = self.trees[metric.index()].as_ref()?;
@@ -68,12 +67,12 @@ impl Tables {
         })
     }
 
-    /// The tree of a metric in use.
+    /// Returns the tree of a metric in use.
     pub fn tree(&self, metric: Metric) -> Option<&Tree> {
         self.trees[metric.index()].as_ref()
     }
 
-    /// The metrics in use.
+    /// Returns the metrics in use.
     pub fn in_use(&self) -> impl Iterator<Item = Metric> {
         Metric::ALL
             .into_iter()

@@ -1,35 +1,35 @@
 //! The graph that the link-state database describes: directed links between nodes, with their
 //! costs under every metric.
 //!
-//! Nodes have dense indices, given at first mention and never taken back, so that trees are plain
-//! arrays. A link is stored at both of its ends: trees grow along outgoing links and repair
-//! themselves along incoming ones. Both lists are in order of the other node's address, so what is
-//! built from a topology does not depend on the order in which its links were learnt.
+//! Nodes have dense indices. A node gets its index when it is first mentioned and keeps it, so trees are plain arrays.
+//! A link is stored at both of its ends: trees grow along outgoing links and repair themselves along incoming ones.
+//! Both lists are sorted by the address of the other node, so what is built from a topology does not depend on the
+//! order in which its links were learnt.
 
 use crate::metric::{self, Cost, LinkCost, Metric, Parameters};
 use crate::width::model::{self, Formula};
 use crate::width::{Known, Width};
 use base::{Map, NodeAddr};
 
-/// The place of a node in the arrays of one topology and of the trees over it.
+/// The position of a node in the arrays of one topology and of the trees over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub(crate) u32);
 
-/// A link that was added, removed, or has another cost.
+/// A link that was added or removed, or whose cost has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// Where the link begins.
+    /// The node where the link begins.
     pub from: NodeIndex,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: NodeIndex,
 }
 
-/// A link as one of its ends sees it.
+/// A link as seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The node at the other end.
     pub peer: NodeIndex,
-    /// What is known of the link.
+    /// The known properties of the link.
     pub link: LinkCost,
     costs: [Cost; 4],
     width: Width,
@@ -44,13 +44,13 @@ pub struct Topology {
     out: Vec<Vec<Edge>>,
     into: Vec<Vec<Edge>>,
     links: usize,
-    /// For bulk data; of most links nothing more is known.
+    /// Additional knowledge about links, for bulk data. Most links have no entry.
     known: Map<(NodeIndex, NodeIndex), Known>,
-    /// The nodes that relay no bulk data.
+    /// The nodes that do not relay bulk data.
     shut: std::collections::BTreeSet<NodeIndex>,
-    /// How busy the others are that relay for somebody, in quarters of what they may.
+    /// How busy the other relaying nodes are, in quarters of their relay capacity.
     busy: std::collections::BTreeMap<NodeIndex, u8>,
-    /// Significant bits of widths, if they are quantised.
+    /// Number of significant bits of widths, if widths are quantised.
     width_bits: Option<u32>,
     formula: Formula,
 }
@@ -64,7 +64,7 @@ impl Topology {
         }
     }
 
-    /// A topology of the given links. Of several between the same two nodes the last one counts.
+    /// Builds a topology of the given links. If several links join the same two nodes, the last one counts.
     pub fn from_links(
         parameters: Parameters,
         links: impl IntoIterator<Item = (NodeAddr, NodeAddr, LinkCost)>,
@@ -76,8 +76,8 @@ impl Topology {
         topology
     }
 
-    /// Adds the link, changes its cost, or removes it (`None`). Returns what to tell the trees,
-    /// unless everything was so already. A link from a node to itself is ignored.
+    /// Adds the link, changes its cost, or removes it (`None`). Returns the change to apply to the trees, or `None` if
+    /// nothing changed. A link from a node to itself is ignored.
     pub fn set_link(
         &mut self,
         from: NodeAddr,
@@ -94,8 +94,8 @@ impl Topology {
         self.set(from, to, link).then_some(Change { from, to })
     }
 
-    /// Makes `links` the outgoing links of `from`: those not listed are removed. What has changed
-    /// is appended to `changes`.
+    /// Makes `links` the outgoing links of `from`: links that are not listed are removed. The changes are appended to
+    /// `changes`.
     pub fn set_links_of(
         &mut self,
         from: NodeAddr,
@@ -118,9 +118,9 @@ impl Topology {
         }
     }
 
-    /// Notes what is known of a link for bulk data besides its latency and loss: its capacity, what
-    /// transfers have measured, the physical links it crosses. Stays with the link until it is
-    /// removed. Returns what to tell the trees if the link's width is another one then.
+    /// Records additional knowledge about a link for bulk data: its capacity, the rates that transfers have measured,
+    /// and the physical links that it crosses. The knowledge stays with the link until the link is removed. Returns the
+    /// change to apply to the trees if this changes the width of the link.
     pub fn set_known(&mut self, from: NodeAddr, to: NodeAddr, known: Known) -> Option<Change> {
         let (from, to) = (self.index(from)?, self.index(to)?);
         let before = *self.link(from, to)?;
@@ -137,13 +137,13 @@ impl Topology {
         Some(Change { from, to })
     }
 
-    /// What is known of a link for bulk data.
+    /// Returns the additional knowledge about a link for bulk data.
     pub fn known(&self, from: NodeIndex, to: NodeIndex) -> Known {
         self.known.get(&(from, to)).copied().unwrap_or_default()
     }
 
-    /// Notes that a node relays no bulk data, or does again: it has taken on as much as it may, or it
-    /// does not want to.
+    /// Records whether a node refuses to relay bulk data. A node refuses if it has reached its limit, or if it does not
+    /// want to relay.
     pub fn set_shut(&mut self, node: NodeAddr, is_shut: bool) {
         if let Some(index) = self.index(node) {
             match is_shut {
@@ -153,12 +153,12 @@ impl Topology {
         }
     }
 
-    /// The node relays no bulk data.
+    /// Returns true if the node does not relay bulk data.
     pub fn is_shut(&self, node: NodeIndex) -> bool {
         self.shut.contains(&node)
     }
 
-    /// Notes how busy a node is with what it relays: so many quarters of its places are taken.
+    /// Records how busy a node is with relaying: the number of quarters of its capacity that are taken.
     pub fn set_busy(&mut self, node: NodeAddr, quarters: u8) {
         if let Some(index) = self.index(node) {
             match quarters {
@@ -168,19 +168,19 @@ impl Topology {
         }
     }
 
-    /// How busy a node is with what it relays.
+    /// Returns how busy a node is with relaying, in quarters.
     pub fn busy(&self, node: NodeIndex) -> u8 {
         self.busy.get(&node).copied().unwrap_or(0)
     }
 
-    /// The relay topology of transfers that begin at `from`: without the nodes that do not relay, which
-    /// can still be source or destination [Liu04 §IV-D]. They keep the links that lead to them.
+    /// Returns the relay topology of transfers that begin at `from`. It lacks the nodes that do not relay; these can
+    /// still be source or destination [Liu04 §IV-D], so they keep the links that lead to them.
     #[must_use]
     pub fn relaying(&self, from: NodeIndex) -> Topology {
         self.relaying_below(from, u8::MAX)
     }
 
-    /// The same without the nodes of which so many quarters, or more, are taken.
+    /// Returns the same topology, also without the nodes of which this number of quarters, or more, is taken.
     #[must_use]
     pub(crate) fn relaying_below(&self, from: NodeIndex, quarters: u8) -> Topology {
         let mut reduced = self.clone();
@@ -196,11 +196,11 @@ impl Topology {
         reduced
     }
 
-    /// The physical links that a link is taken to cross of which nobody knows: the median of those that
-    /// are known, of two in the middle the longer; 1 where none is known.
+    /// Returns the number of physical links that is assumed for a link whose number is not known: the median of the
+    /// known numbers, or the larger of the two middle ones. It is 1 where no number is known.
     ///
-    /// Choice: with 1, a link would look short because nobody has measured it, with a great number it
-    /// would never be used; where nothing is known at all, physical hops are logical ones.
+    /// Choice: with 1, a link would look short because nobody has measured it. With a large number, it would never be
+    /// used. Where nothing is known at all, physical hops are the same as logical hops.
     pub fn assumed_hops(&self) -> u16 {
         let known = self.known.values();
         let mut hops: Vec<u16> = known.filter_map(|known| known.physical_hops).collect();
@@ -210,20 +210,20 @@ impl Topology {
         }
     }
 
-    /// Keeps only so many significant bits of every width, so that small differences between links
-    /// decide nothing [Liu04 §IV-A]; `None` keeps all. Trees over this topology are to be made anew.
+    /// Keeps only this number of significant bits of every width, so that small differences between links decide
+    /// nothing [Liu04 §IV-A]. `None` keeps all bits. The caller must build trees over this topology anew.
     pub fn quantise_widths(&mut self, bits: Option<u32>) {
         self.width_bits = bits;
         self.predict_widths();
     }
 
-    /// Predicts widths by this formula, from here on and of all links that there are.
+    /// Predicts widths with this formula from now on, and updates the widths of all existing links.
     pub fn predict_by(&mut self, formula: Formula) {
         self.formula = formula;
         self.predict_widths();
     }
 
-    /// By which widths are predicted.
+    /// Returns the formula that predicts widths.
     pub fn formula(&self) -> Formula {
         self.formula
     }
@@ -259,7 +259,7 @@ impl Topology {
         }
     }
 
-    /// The node's index, which it gets if it had none.
+    /// Returns the node's index. Adds the node if it is not known yet.
     pub fn add_node(&mut self, addr: NodeAddr) -> NodeIndex {
         let next = NodeIndex(self.addrs.len() as u32);
         let index = *self.indices.entry(addr).or_insert(next);
@@ -271,56 +271,56 @@ impl Topology {
         index
     }
 
-    /// The node's index, if it was ever mentioned.
+    /// Returns the node's index, if the node was ever mentioned.
     pub fn index(&self, addr: NodeAddr) -> Option<NodeIndex> {
         self.indices.get(&addr).copied()
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     pub fn addr(&self, node: NodeIndex) -> NodeAddr {
         self.addrs[node.place()]
     }
 
-    /// Nodes ever mentioned.
+    /// Returns the number of nodes that were ever mentioned.
     pub fn node_count(&self) -> usize {
         self.addrs.len()
     }
 
-    /// Directed links.
+    /// Returns the number of directed links.
     pub fn link_count(&self) -> usize {
         self.links
     }
 
-    /// Every node, in order of first mention.
+    /// Returns every node, in order of first mention.
     pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
         (0..self.addrs.len() as u32).map(NodeIndex)
     }
 
-    /// The links that begin at `node`, in order of the far end's address.
+    /// Returns the links that begin at `node`, sorted by the address of the far end.
     pub fn links_from(&self, node: NodeIndex) -> &[Edge] {
         &self.out[node.place()]
     }
 
-    /// The links that end at `node`, in order of the far end's address.
+    /// Returns the links that end at `node`, sorted by the address of the far end.
     pub fn links_to(&self, node: NodeIndex) -> &[Edge] {
         &self.into[node.place()]
     }
 
-    /// The link between two nodes, if there is one.
+    /// Returns the link between two nodes, if there is one.
     pub fn link(&self, from: NodeIndex, to: NodeIndex) -> Option<&Edge> {
         let edges = &self.out[from.place()];
         let at = place_of(&self.addrs, edges, self.addr(to)).ok()?;
         Some(&edges[at])
     }
 
-    /// What the expected latency depends on besides the links.
+    /// Returns the parameters that the expected latency depends on besides the links.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// True if something changed.
+    /// Adds, changes or removes a link. Returns true if something changed.
     fn set(&mut self, from: NodeIndex, to: NodeIndex, link: Option<LinkCost>) -> bool {
-        // Records repeat most of what they say: costs are worked out for what is new.
+        // Records mostly repeat known values, so costs are computed only for new values.
         if link.is_some() && self.link(from, to).map(|edge| edge.link) == link {
             return false;
         }
@@ -347,20 +347,20 @@ impl Topology {
 }
 
 impl NodeIndex {
-    /// The index as a place in an array.
+    /// Returns the index as a position in an array.
     pub fn place(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Edge {
-    /// What the link costs under a metric.
+    /// Returns the cost of the link under a metric.
     #[inline]
     pub fn cost(&self, metric: Metric) -> Cost {
         self.costs[metric.index()]
     }
 
-    /// The rate that one TCP connection over the link has: as measured, or as the model predicts.
+    /// Returns the rate of one TCP connection over the link: the measured rate, or the rate that the model predicts.
     #[inline]
     pub fn width(&self) -> Width {
         self.width
@@ -371,7 +371,7 @@ fn place_of(addrs: &[NodeAddr], edges: &[Edge], addr: NodeAddr) -> Result<usize,
     edges.binary_search_by_key(&addr, |edge| addrs[edge.peer.place()])
 }
 
-/// Puts `edge` into the list of edges, or takes the edge to `peer` out. True if that changed it.
+/// Puts `edge` into the list of edges, or removes the edge to `peer`. Returns true if the list changed.
 fn put(addrs: &[NodeAddr], edges: &mut Vec<Edge>, peer: NodeIndex, edge: Option<Edge>) -> bool {
     match (place_of(addrs, edges, addrs[peer.place()]), edge) {
         (Ok(at), Some(edge)) if edges[at] == edge => false,

@@ -1,5 +1,5 @@
-//! Wide paths, for bulk data: how fast one TCP connection per link would go, and the paths whose
-//! slowest link is fast. [Liu04 §IV]
+//! Wide paths, for bulk data: the rate of one TCP connection per link, and the paths whose slowest link is fast. [Liu04
+//! §IV]
 //!
 //! ```text
 //!   width of a link   B = C / (d·√p), or as measured  (model)   width of a path: its narrowest link's
@@ -13,9 +13,9 @@
 //!   relaxed           the same, narrower than the widest by a margin       (relaxed)
 //! ```
 //!
-//! None of these is safe by table: a piece of such a path need not be such a path, and with ties
-//! the tables of two nodes may send packets in a circle [Liu04 §IV-C]. So the source computes the
-//! whole path and stamps it. Widths themselves are numbers without ties to break.
+//! None of these is safe by table: a part of such a path need not be such a path, and with ties the tables of two nodes
+//! may send packets in a circle [Liu04 §IV-C]. So the source computes the whole path and stamps it. Widths themselves
+//! are numbers without ties to break.
 
 mod constrained;
 mod improved;
@@ -39,14 +39,14 @@ pub use tree::Widths;
 use crate::paths::Path;
 use core::fmt;
 
-/// A rate in bits per second. The wider the better.
+/// A rate in bits per second. A larger rate is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Width(pub u64);
 
 impl Width {
-    /// Nothing gets through: there is no path.
+    /// The width if there is no path: nothing gets through.
     pub const NONE: Width = Width(0);
-    /// What a path without links has.
+    /// The width of a path without links.
     pub const UNLIMITED: Width = Width(u64::MAX);
 }
 

@@ -1,5 +1,5 @@
-//! The best route against all paths: by a naive model on small graphs of any kind, by the pruned
-//! exhaustive search on the paper's 15 nodes, and by its own bounds on 100 nodes.
+//! These tests compare the best route with all paths: with a naive model on small graphs of any kind, with the pruned
+//! exhaustive search on the paper's 15 nodes, and with its own bounds on 100 nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ const RECOVERIES: [Recovery; 4] = [
     Recovery::InForce,
 ];
 
-/// What the naive model knows of a path: a list of (delay, share), nothing merged, nothing cut.
+/// Computes the delivery of a path with the naive model: a list of (delay, share), without merging or cutting.
 fn naive_delivery(topology: &Topology, path: &[NodeIndex], question: &Question) -> f64 {
     let mut outcomes = vec![(0.0, 1.0)];
     for hop in path.windows(2) {
@@ -62,8 +62,8 @@ fn naive_delivery(topology: &Topology, path: &[NodeIndex], question: &Question) 
         .sum()
 }
 
-/// What is not lost of a link whose protection is told: after the time for so many packets as much has come as is not left
-/// with that much time.
+/// Returns what is not lost on a link whose protection is reported. After the time of this number of packets,
+/// everything has arrived that would not stay lost with this much time.
 fn in_force(link: LinkCost, parameters: &Parameters) -> Vec<(f64, f64)> {
     let p = f64::from(link.loss) / 65_536.0;
     let (mut steps, mut before) = (vec![(f64::from(link.latency_us), 1.0 - p)], p);
@@ -95,7 +95,7 @@ fn all_paths(
     }
 }
 
-/// Losses within the range of the paper's formula, and any protection that is told, or none.
+/// Returns losses within the range of the paper's formula, with any reported protection, or none.
 fn link() -> impl Strategy<Value = LinkCost> {
     let lane = (0u8..5, 200u16..1_600, 0u8..4);
     (0u32..30, 0u16..7, 0u32..3, lane).prop_map(|(ms, loss, us, (cap, run_256ths, strikes))| {
@@ -152,7 +152,7 @@ proptest! {
         let exhaustive = exhaustive::best_of_all(&topology, &question).unwrap();
         prop_assert!((exhaustive.delivery - best).abs() < 1e-8);
 
-        // Bounds hold however little is done.
+        // Bounds hold however little work is done.
         for work in [0, 50, 500] {
             let rough = best_route(&topology, &question, &Effort { tolerance, work }).unwrap();
             prop_assert!(rough.delivery <= best + 1e-9 && best <= rough.upper + 1e-9);
@@ -268,8 +268,8 @@ fn the_answer_does_not_depend_on_the_order_in_which_links_were_learnt() {
     }
 }
 
-/// Six stages of three ways each, twelve lossy links in a row: 4096 outcomes on every path, so that
-/// labels are coarsened.
+/// Builds six stages of three paths each, with twelve lossy links in a row: 4096 outcomes on every path, so that labels
+/// are coarsened.
 fn stages(rng: &mut Rng) -> Topology {
     let mut topology = Topology::new(Parameters {
         detect_us: 1,
@@ -309,7 +309,7 @@ fn coarse_labels_do_not_mislead() {
     }
 }
 
-/// Every link lossy and fast, everything linked: as many paths and atoms as can be.
+/// Every link is lossy and fast, and all nodes are linked: this gives the maximum of paths and atoms.
 #[test]
 fn work_is_bounded_where_everything_is_alike() {
     let network = full_mesh(40, 300).unwrap();

@@ -14,11 +14,11 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-/// From, to, latency in ms, loss, physical hops; 0 of them are not known.
+/// From, to, latency in ms, loss, physical hops; 0 physical hops means unknown.
 type Link = (u32, u32, u32, u16, u16);
 
 fn links(nodes: u32, count: usize) -> impl Strategy<Value = Vec<Link>> {
-    // Few values, so that ties are the rule.
+    // There are few values, so that ties are common.
     let link = (0..nodes, 0..nodes, 1u32..4, 1u16..4, 0u16..5);
     proptest::collection::vec(link, 0..count)
 }
@@ -41,12 +41,12 @@ fn topology(links: &[Link], nodes: u32) -> Topology {
     topology
 }
 
-/// Addresses that are not in the order of places.
+/// Returns addresses that are not in the order of the nodes' indices.
 fn addr(node: u32, nodes: u32) -> NodeAddr {
     NodeAddr((node * 5 + 3) % nodes.max(1) + 100)
 }
 
-/// Every loop-free path between two nodes.
+/// Returns every loop-free path between two nodes.
 fn all_paths(t: &Topology, from: NodeIndex, to: NodeIndex) -> Vec<Vec<NodeIndex>> {
     fn extend(t: &Topology, path: &[NodeIndex], to: NodeIndex, all: &mut Vec<Vec<NodeIndex>>) {
         let last = path[path.len() - 1];
@@ -80,7 +80,7 @@ fn length(t: &Topology, path: &[NodeIndex], length: Length) -> u64 {
     path.windows(2).map(of).sum()
 }
 
-/// The value that half of the known ones do not exceed; 1 without any.
+/// Returns the value that half of the known ones do not exceed; 1 if none is known.
 fn median_hops(t: &Topology) -> u16 {
     let ends = t.nodes().flat_map(|from| {
         let edges = t.links_from(from).iter();
@@ -117,7 +117,7 @@ proptest! {
             let pairs = all_pairs_within(&t, hops);
             for s in t.nodes() {
                 let limited = widest_within(&t, s, hops);
-                // Both algorithms, round by round, to the last tie.
+                // Both algorithms agree, round by round, even in ties.
                 prop_assert_eq!(&limited, &dense.widest_within(s, hops));
                 for d in t.nodes() {
                     let all = all_paths(&t, s, d);
@@ -279,7 +279,7 @@ proptest! {
         prop_assert_eq!(found.cuts.len(), found.stripes.len() + 1);
         prop_assert!(found.connections() == 1 || striped(&rates, found.connections() - 1).rate < best);
 
-        // The same for fixed segments.
+        // The same holds for fixed segments.
         let hop_by_hop: Vec<usize> = (0..=rates.links()).collect();
         let best = placements(&hop_by_hop, connections).into_iter()
             .map(|(cuts, stripes)| value(&rates, &cuts, &stripes))
@@ -293,7 +293,7 @@ proptest! {
     }
 }
 
-/// A path of 1 to 7 links with any rates at all.
+/// Returns a path of 1 to 7 links with any rates.
 fn path_rates() -> impl Strategy<Value = Rates> {
     let rate = (0u64..12, 5u64..30);
     (1usize..8, proptest::collection::vec(rate, 64)).prop_map(|(n, values)| {
@@ -308,7 +308,7 @@ fn path_rates() -> impl Strategy<Value = Rates> {
     })
 }
 
-/// Every way to cut n links into segments.
+/// Returns every way to cut n links into segments.
 fn partitions(n: usize) -> Vec<Vec<usize>> {
     (0..1usize << (n - 1))
         .map(|set| {
@@ -318,7 +318,7 @@ fn partitions(n: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Every way to give segments at least one connection each and at most so many together.
+/// Returns every way to give segments at least one connection each and at most `connections` together.
 fn placements(cuts: &[usize], connections: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for _ in 1..cuts.len() {
@@ -337,7 +337,7 @@ fn value(rates: &Rates, cuts: &[usize], stripes: &[usize]) -> Width {
     rate.min().unwrap()
 }
 
-/// The node of a number.
+/// Finds the node with a number.
 trait Numbered {
     fn of(t: &Topology, node: u32) -> NodeIndex;
 }
@@ -349,8 +349,8 @@ impl Numbered for NodeIndex {
     }
 }
 
-/// [Liu04 Fig. 6]: the shortest-widest path from C to A is C-D-B-A, though neither of its ends'
-/// pieces is one.
+/// [Liu04 Fig. 6]: the shortest-widest path from C to A is C-D-B-A, although neither part without one of its ends is a
+/// shortest-widest path.
 #[test]
 fn a_piece_of_a_shortest_widest_path_need_not_be_one() {
     let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);

@@ -1,5 +1,5 @@
-//! The algorithms against naive models on random graphs: Floyd-Warshall for distances, all
-//! loop-free paths for the shortest ones, a tree from scratch for a repaired one.
+//! These tests compare the algorithms with naive models on random graphs: Floyd-Warshall for distances, all loop-free
+//! paths for the shortest ones, a tree from scratch for a repaired one.
 
 use base::{NodeAddr, Rng};
 use graph::paths::{self, Path};
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 type Links = BTreeMap<(NodeAddr, NodeAddr), LinkCost>;
 
-/// Few distinct costs, so that ties are the rule.
+/// There are few distinct costs, so that ties are common.
 fn link() -> impl Strategy<Value = LinkCost> {
     (1u32..5, 0u16..3).prop_map(|(ms, loss)| LinkCost::of_share(ms * 1_000, loss * 2_000))
 }
 
-/// Links between `n` nodes whose addresses are not in order of their mention.
+/// Returns links between `n` nodes whose addresses are not in the order of their first mention.
 fn links(n: u32, count: usize) -> impl Strategy<Value = Vec<(NodeAddr, NodeAddr, LinkCost)>> {
     let node = (0..n).prop_map(move |i| NodeAddr((i * 7 + 3) % n + 100));
     proptest::collection::vec((node.clone(), node, link()), 0..count)
@@ -35,7 +35,7 @@ fn price(metric: Metric, link: LinkCost) -> u64 {
     graph::metric::cost(metric, link, &Parameters::default()).0
 }
 
-/// Distances between all pairs, by Floyd and Warshall.
+/// Returns distances between all pairs, by the Floyd-Warshall algorithm.
 fn all_pairs(topology: &Topology, links: &Links, metric: Metric) -> Vec<Vec<Option<u64>>> {
     let n = topology.node_count();
     let place = |addr| topology.index(addr).expect("a node of the links").place();
@@ -58,7 +58,7 @@ fn all_pairs(topology: &Topology, links: &Links, metric: Metric) -> Vec<Vec<Opti
     d
 }
 
-/// Every loop-free path that extends `path` to `to`.
+/// Collects every loop-free path that extends `path` to `to`.
 fn extend(links: &Links, path: &[NodeAddr], to: NodeAddr, all: &mut Vec<Vec<NodeAddr>>) {
     let last = path[path.len() - 1];
     if last == to {
@@ -191,12 +191,12 @@ proptest! {
     }
 }
 
-/// 100 nodes and 200 two-way links at random, of random latency: the size of [Amir06 Fig. 13].
+/// Builds 100 nodes and 200 two-way links at random, of random latency: the size of [Amir06 Fig. 13].
 fn hundred(rng: &mut Rng) -> (Topology, Vec<(NodeAddr, NodeAddr)>) {
     let mut topology = Topology::new(Parameters::default());
     let mut pairs = Vec::new();
     while pairs.len() < 200 {
-        // The first 99 links join each node to one before it, so that all are connected.
+        // The first 99 links join each node to an earlier node, so that all are connected.
         let from = if pairs.len() < 99 {
             pairs.len() as u64 + 1
         } else {
@@ -235,7 +235,7 @@ fn a_repair_looks_at_a_small_part_of_the_graph() {
         all.links += work.links;
         assert_eq!(tree, Tree::new(&topology, root, Metric::Latency));
     }
-    // From scratch each round settles 100 nodes and looks at 400 links.
+    // From scratch, each round settles 100 nodes and looks at 400 links.
     assert!(all.settled < rounds * 100 / 5, "{all:?}");
     assert!(all.links < rounds * 400 / 3, "{all:?}");
     assert_eq!(tree.distance(root), Some(Cost(0)));

@@ -1,6 +1,6 @@
-//! The algorithms against networkx, on 10 000 random graphs: shortest distances and the parents
-//! that ties leave, widest paths, hop-limited, shortest-widest and width-constrained ones, disjoint
-//! paths and the shortest simple paths.
+//! These tests compare the algorithms with networkx, on 10 000 random graphs: shortest distances and the parents that
+//! ties leave, widest paths, hop-limited, shortest-widest and width-constrained ones, disjoint paths and the shortest
+//! simple paths.
 //!
 //! ```text
 //!   networkx/corpus.py make ──▶ graphs.txt    some graphs, their links and results in full
@@ -8,8 +8,8 @@
 //!   networkx/corpus.py live ──▶ fresh ones: lab's test of this name, where networkx is installed
 //! ```
 //!
-//! Seed to graph is written twice, here and there, and so are costs and widths; whatever differs
-//! shows.
+//! The step from seed to graph is implemented twice, here and there, and so are costs and widths. Any difference shows
+//! in the comparison.
 
 #[path = "networkx/compare.rs"]
 mod compare;
@@ -21,7 +21,7 @@ fn graphs_kept_in_full_have_networkxs_results() {
     let cases = parse(include_str!("networkx/graphs.txt"));
     assert_eq!(cases.len(), 150);
     cases.iter().for_each(check);
-    // They are of the kinds that were meant: with ties, without a path, with several.
+    // The cases are of the intended kinds: with ties, without a path, with several paths.
     let count = |wanted: fn(&str) -> bool| {
         let has = |case: &&Case<'_>| case.results.iter().any(|line| wanted(line));
         cases.iter().filter(has).count()
@@ -47,7 +47,7 @@ fn ten_thousand_graphs_have_networkxs_digests() {
     }
 }
 
-/// The comparison would notice: another cost is another digest.
+/// The comparison detects differences: another cost gives another digest.
 #[test]
 fn a_difference_shows() {
     let (nodes, mut links) = generate(7);

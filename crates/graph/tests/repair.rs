@@ -1,5 +1,5 @@
-//! Repaired trees and widths against ones from scratch, over thousands of random changes: costs
-//! with many ties, links that come and go, whole nodes that do, and changes that come in batches.
+//! These tests compare repaired trees and widths with ones computed from scratch, over thousands of random changes:
+//! costs with many ties, links and whole nodes that come and go, and changes in batches.
 
 use base::{NodeAddr, Rng};
 use graph::spf::Tree;
@@ -7,15 +7,15 @@ use graph::width::{Width, Widths};
 use graph::{Change, LinkCost, Metric, NodeIndex, Parameters, Topology};
 use std::collections::BTreeSet;
 
-/// How changes are drawn.
+/// The parameters of random changes.
 #[derive(Clone, Copy)]
 struct Style {
     nodes: u32,
-    /// Distinct latencies and losses: the fewer, the more ties.
+    /// Number of distinct latencies and losses: with fewer values, there are more ties.
     values: u64,
-    /// Links of a node, about.
+    /// The approximate number of links of a node.
     degree: u64,
-    /// Changes between two repairs, at most.
+    /// The maximum number of changes between two repairs.
     batch: u64,
 }
 
@@ -53,16 +53,16 @@ const STYLES: [Style; 5] = [
 ];
 
 fn address(place: u64, nodes: u32) -> NodeAddr {
-    // Not in order of their mention.
+    // The addresses are not in the order of their first mention.
     NodeAddr((place as u32 * 7 + 3) % nodes + 1)
 }
 
-/// One random change; what the topology says of it.
+/// Applies one random change, and appends the changes that the topology reports.
 fn change(topology: &mut Topology, rng: &mut Rng, style: Style, changes: &mut Vec<Change>) {
     let nodes = u64::from(style.nodes);
     let from = address(rng.below(nodes), style.nodes);
     if rng.chance(0.01) {
-        // The node says nothing of its links any more.
+        // The node no longer reports any links.
         return topology.set_links_of(from, &[], changes);
     }
     let link = LinkCost::of_share(
@@ -90,7 +90,8 @@ fn row(tree: &Tree, node: NodeIndex) -> Row {
     (distance, tree.next_hop(node), tree.delay_us(node))
 }
 
-/// The widest of all ways, by thresholds: wide enough links only, and what is reached by them.
+/// Returns the widest of all paths, by thresholds: for each threshold, the nodes that are reached over wide enough
+/// links.
 fn naive_widths(topology: &Topology, root: NodeIndex) -> Vec<Width> {
     let edges = |node| topology.links_from(node).iter();
     let all: BTreeSet<Width> = topology

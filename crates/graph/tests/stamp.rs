@@ -1,4 +1,4 @@
-//! Stamps and disjoint paths against naive models on small graphs.
+//! These tests compare stamps and disjoint paths with naive models on small graphs.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use base::NodeAddr;
@@ -36,7 +36,7 @@ fn simple_paths(
     }
 }
 
-/// The least total cost of `k` paths without a common node between the ends, by trying all sets.
+/// Returns the least total cost of `k` paths without a common node between the ends, by trying all sets.
 fn cheapest_set(
     costs: &[(u64, BTreeSet<NodeAddr>)],
     taken: &BTreeSet<NodeAddr>,

@@ -1,4 +1,4 @@
-//! What can be observed of a node: events, and counters that follow from them.
+//! The observable behaviour of a node: events, and the counters that follow from them.
 
 use base::NodeAddr;
 use core::fmt;
@@ -10,67 +10,67 @@ use wire::scribe::Refusal;
 pub enum Event {
     /// The node is in the ring.
     Entered {
-        /// Nodes of its leaf set.
+        /// Number of nodes in its leaf set.
         leaves: usize,
     },
-    /// A node is no longer reckoned with.
+    /// The node no longer uses another node.
     PeerFailed {
-        /// Which.
+        /// The other node.
         peer: NodeAddr,
-        /// How that was found out.
+        /// How the failure was detected.
         why: Failure,
     },
-    /// A parent did not take this node for its child.
+    /// A parent did not accept this node as its child.
     Refused {
         /// The group.
         group: NodeAddr,
         /// The parent.
         by: NodeAddr,
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// A message was not used.
     Dropped {
-        /// Who sent it.
+        /// The sender of the message.
         from: NodeAddr,
-        /// Why.
+        /// The reason.
         reason: Dropped,
     },
 }
 
-/// How the failure of a node was found out.
+/// How the failure of a node was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The overlay has no way to it.
+    /// The overlay has no path to the node.
     Unreachable,
-    /// Nothing was heard for too long.
+    /// Nothing was heard from the node for too long.
     Silent,
 }
 
-/// Why a message was not used. The label is fit for a counter.
+/// Why a message was not used. The label can be used for a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// It was not understood.
+    /// The message could not be decoded.
     Malformed(Malformed),
     /// Its sender is not another node.
     Sender,
-    /// It names what cannot be: a group as a node, a node as a group.
+    /// The message uses an address in the wrong place: a group as a node, or a node as a group.
     Address,
     /// This node is not in the ring yet.
     Outside,
-    /// It has come by too many nodes.
+    /// The message has visited too many nodes.
     Hops,
-    /// Its sender asks for more than a node may between two beats, or state for it has no room.
+    /// The sender requests more than a node may between two beats, or there is no room for its state.
     Flood,
-    /// It answers nothing that was asked.
+    /// The message answers no open question.
     Stale,
 }
 
 impl Dropped {
-    /// Those that are counted apart from [`Malformed`].
+    /// The labels of all reasons except [`Malformed`], which is counted separately.
     const OTHERS: [&'static str; 6] = ["sender", "address", "outside", "hops", "flood", "stale"];
 
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Dropped::Malformed(malformed) => malformed.label(),
@@ -93,13 +93,13 @@ impl Dropped {
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages that came.
+    /// Number of messages received.
     pub received: u64,
-    /// Messages that went.
+    /// Number of messages sent.
     pub sent: u64,
-    /// Groups in which a child was refused.
+    /// Number of groups in which a child was refused.
     pub refused: u64,
-    /// Parents that were lost and replaced, one per group.
+    /// Number of parents that were lost and replaced, one per group.
     pub repaired: u64,
     malformed: u64,
     dropped: [u64; Dropped::OTHERS.len()],
@@ -113,13 +113,13 @@ impl Stats {
         }
     }
 
-    /// Messages that were not used, by reason.
+    /// Returns the numbers of messages that were not used, by reason.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let others = Dropped::OTHERS.into_iter().zip(self.dropped);
         core::iter::once(("malformed", self.malformed)).chain(others)
     }
 
-    /// All messages that were not used.
+    /// Returns the number of all messages that were not used.
     pub fn dropped(&self) -> u64 {
         self.drops().map(|(_, count)| count).sum()
     }
@@ -128,10 +128,10 @@ impl Stats {
 /// Why this node cannot be in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// It is no group.
+    /// The address is not a group.
     #[error("{0} is not the address of a group: use one from 224.0.0.0 upwards")]
     NotAGroup(NodeAddr),
-    /// Too many groups.
+    /// The node is already in the maximum number of groups.
     #[error("{0}: this node is in as many groups as it may: leave one first")]
     Full(NodeAddr),
 }

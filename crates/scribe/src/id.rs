@@ -1,4 +1,4 @@
-//! Ids: 128 bits on a circle, a mix of an address. [Brogle09 §I]
+//! Ids: 128 bits on a circle, computed from an address by a mixing function. [Brogle09 §I]
 //!
 //! ```text
 //!            0
@@ -8,22 +8,22 @@
 //!           1/2
 //! ```
 //!
-//! Nodes and groups are mixed apart, so a group's id is near that of a node by chance alone. Peers
-//! on the paper's ring draw random ids. `// Choice:` here an id follows from the overlay address,
-//! which certificates bind: nobody chooses its place on the ring, and no message carries ids.
+//! Nodes and groups are mixed differently, so a group's id is near a node's id only by chance. Peers on the paper's
+//! ring draw random ids. `// Choice:` here an id follows from the overlay address, which certificates bind. So no node
+//! can choose its place on the ring, and no message carries ids.
 
 use base::NodeAddr;
 use core::cmp::Ordering;
 use core::fmt;
 
-/// Bits of a digit: b = 4, as Pastry is usually run.
+/// Number of bits of a digit: b = 4, as usual for Pastry.
 pub const DIGIT_BITS: u32 = 4;
-/// Values of a digit.
+/// Number of values of a digit.
 pub const DIGITS: usize = 1 << DIGIT_BITS;
-/// Digits of an id.
+/// Number of digits of an id.
 pub const ID_DIGITS: usize = (u128::BITS / DIGIT_BITS) as usize;
 
-/// What keeps nodes and groups of one number apart.
+/// Constants that make the ids of nodes and groups with the same number different.
 const NODE_DOMAIN: u64 = 0x6e6f_6465_0000_0000;
 const GROUP_DOMAIN: u64 = 0x6772_6f75_0000_0000;
 
@@ -32,25 +32,25 @@ const GROUP_DOMAIN: u64 = 0x6772_6f75_0000_0000;
 pub struct Id(pub u128);
 
 impl Id {
-    /// The id of a node.
+    /// Returns the id of a node.
     pub const fn of_node(addr: NodeAddr) -> Id {
         Id::mixed(NODE_DOMAIN | addr.0 as u64)
     }
 
-    /// The id of a group: the node closest to it is its root.
+    /// Returns the id of a group. The node closest to the id is the group's root.
     pub const fn of_group(group: NodeAddr) -> Id {
         Id::mixed(GROUP_DOMAIN | group.0 as u64)
     }
 
-    /// Two rounds of SplitMix64's finalizer (Stafford's mix 13), chained: every bit of the input
-    /// turns each bit of the output with probability one half.
+    /// Mixes a word by two chained rounds of SplitMix64's finalizer (Stafford's mix 13): every bit of the input flips
+    /// each bit of the output with probability one half.
     const fn mixed(word: u64) -> Id {
         let high = finalize(word ^ 0x9e37_79b9_7f4a_7c15);
         let low = finalize(high.wrapping_add(word).wrapping_add(0x9e37_79b9_7f4a_7c15));
         Id(((high as u128) << 64) | low as u128)
     }
 
-    /// The digit at a place, the most significant first. Places from 32 on have digit 0.
+    /// Returns the digit at a place, the most significant first. Places from 32 on have digit 0.
     pub const fn digit(self, place: usize) -> usize {
         if place >= ID_DIGITS {
             return 0;
@@ -59,25 +59,25 @@ impl Id {
         ((self.0 >> shift) & (DIGITS as u128 - 1)) as usize
     }
 
-    /// How many leading digits two ids share.
+    /// Returns how many leading digits two ids share.
     pub const fn shared_digits(self, other: Id) -> usize {
         ((self.0 ^ other.0).leading_zeros() / DIGIT_BITS) as usize
     }
 
-    /// How far `other` is ahead, going upwards round the ring.
+    /// Returns how far `other` is ahead, going upwards round the ring.
     pub const fn ahead(self, other: Id) -> u128 {
         other.0.wrapping_sub(self.0)
     }
 
-    /// The shorter way round.
+    /// Returns the distance, which is the shorter way round the ring.
     pub const fn distance(self, other: Id) -> u128 {
         let up = self.ahead(other);
         let down = other.ahead(self);
         if up < down { up } else { down }
     }
 
-    /// Which of two ids is closer to this one: less is closer. Equal only for equal ids, so every
-    /// set of nodes has one that is closest.
+    /// Compares which of two ids is closer to this one: less is closer. Only equal ids compare equal, so every set of
+    /// nodes has one that is closest.
     pub fn closer(self, a: Id, b: Id) -> Ordering {
         let by_distance = self.distance(a).cmp(&self.distance(b));
         by_distance.then(a.0.cmp(&b.0))
@@ -139,7 +139,7 @@ mod tests {
         assert_ne!(Id::of_node(number), Id::of_group(number));
     }
 
-    /// Digits one by one, as a text.
+    /// Returns the digits one by one, as a text.
     fn hex(id: Id) -> Vec<u8> {
         format!("{:032x}", id.0).into_bytes()
     }

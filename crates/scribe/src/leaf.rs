@@ -7,13 +7,13 @@
 //!   '------------------------ covers these keys ------------------'
 //! ```
 //!
-//! In a ring of no more than 16 other nodes, every node knows all others and covers every key; the
-//! sides then may overlap. Whoever covers a key knows the node that is closest to it.
+//! In a ring of no more than 16 other nodes, every node knows all others and covers every key; the sides then may
+//! overlap. A node that covers a key knows the node that is closest to it.
 
 use crate::id::Id;
 use base::NodeAddr;
 
-/// Nodes on each side: |L| = 16.
+/// Number of nodes on each side: |L| = 16.
 pub const SIDE: usize = 8;
 
 /// A node and its id.
@@ -23,20 +23,20 @@ struct Leaf {
     addr: NodeAddr,
 }
 
-/// The nodes next to one node.
+/// The nodes next to one node on the ring.
 #[derive(Clone, Debug)]
 pub struct LeafSet {
     own: Id,
-    /// Going down, the nearest first.
+    /// The nodes below, the nearest first.
     below: Vec<Leaf>,
-    /// Going up, the nearest first.
+    /// The nodes above, the nearest first.
     above: Vec<Leaf>,
-    /// Some node is on both sides: the ring is known as a whole.
+    /// At least one node is on both sides, so the whole ring is known.
     meets: bool,
 }
 
 impl LeafSet {
-    /// The leaf set of a node that is alone.
+    /// Creates the leaf set of a node that is alone.
     pub fn new(own: Id) -> LeafSet {
         LeafSet {
             own,
@@ -46,7 +46,7 @@ impl LeafSet {
         }
     }
 
-    /// Whether a node would find a place.
+    /// Returns whether a node would get a place.
     pub fn wants(&self, addr: NodeAddr) -> bool {
         let id = Id::of_node(addr);
         id != self.own
@@ -55,7 +55,7 @@ impl LeafSet {
                 || fits(&self.below, id.ahead(self.own), |leaf| leaf.ahead(self.own)))
     }
 
-    /// Puts a node in its place; false if it is there already, or has none.
+    /// Inserts a node in its place. Returns false if it is already there, or has no place.
     pub fn insert(&mut self, addr: NodeAddr) -> bool {
         if !self.wants(addr) {
             return false;
@@ -71,12 +71,12 @@ impl LeafSet {
         true
     }
 
-    /// Takes a node out; false if it is not in.
+    /// Removes a node. Returns false if it is not in the set.
     pub fn remove(&mut self, addr: NodeAddr) -> bool {
         let was = self.contains(addr);
         self.above.retain(|leaf| leaf.addr != addr);
         self.below.retain(|leaf| leaf.addr != addr);
-        // In a small ring, a node of one side may be among the nearest of the other now.
+        // In a small ring, a node of one side may now be among the nearest of the other side.
         let own = self.own;
         for leaf in self.below.clone() {
             put(&mut self.above, leaf, |id| own.ahead(id));
@@ -88,12 +88,12 @@ impl LeafSet {
         was
     }
 
-    /// Whether a node is in it.
+    /// Returns whether a node is in the set.
     pub fn contains(&self, addr: NodeAddr) -> bool {
         self.above.iter().chain(&self.below).any(|l| l.addr == addr)
     }
 
-    /// Whether the node that is closest to `key` is in it, or is the own one.
+    /// Returns whether the node that is closest to `key` is in the set, or is the own node.
     pub fn covers(&self, key: Id) -> bool {
         match (self.below.last(), self.above.last()) {
             (None, None) => true,
@@ -104,7 +104,7 @@ impl LeafSet {
         }
     }
 
-    /// The node closest to `key`, `None` for the own one; never `except`.
+    /// Returns the node closest to `key`, or `None` for the own node; never returns `except`.
     pub fn closest(&self, key: Id, except: Option<NodeAddr>) -> Option<NodeAddr> {
         let mut best = (self.own, None);
         for leaf in self.above.iter().chain(&self.below) {
@@ -115,25 +115,25 @@ impl LeafSet {
         best.1
     }
 
-    /// Every node in it, once.
+    /// Returns every node in the set, once.
     pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         let twice = |leaf: &&Leaf| !self.above.iter().any(|other| other.addr == leaf.addr);
         let below = self.below.iter().filter(twice);
         self.above.iter().chain(below).map(|leaf| leaf.addr)
     }
 
-    /// The farthest on each side: whom to ask for more when one is missing.
+    /// Returns the farthest node on each side. These are asked for further nodes when one is missing.
     pub fn farthest(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         let ends = [self.above.last(), self.below.last()];
         ends.into_iter().flatten().map(|leaf| leaf.addr)
     }
 
-    /// How many different nodes are in it.
+    /// Returns the number of different nodes in the set.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// The node is alone.
+    /// Returns true if the node is alone.
     pub fn is_empty(&self) -> bool {
         self.above.is_empty() && self.below.is_empty()
     }
@@ -165,7 +165,7 @@ mod tests {
 
     const OWN: NodeAddr = NodeAddr(0x0a00_0001);
 
-    /// The nearest on each side, sorted from all.
+    /// Returns the nearest nodes on each side, sorted from all.
     fn naive(known: &BTreeSet<NodeAddr>) -> BTreeSet<NodeAddr> {
         let own = Id::of_node(OWN);
         let mut up: Vec<NodeAddr> = known.iter().copied().collect();
@@ -186,7 +186,7 @@ mod tests {
                 if leaves_it {
                     leaves.remove(addr);
                     known.remove(&addr);
-                    // Others take the place, as when their neighbours tell of them.
+                    // Other nodes take the place, as when their neighbors report them.
                     for other in &known {
                         leaves.insert(*other);
                     }

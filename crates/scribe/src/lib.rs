@@ -1,5 +1,4 @@
-//! Pastry and Scribe: groups whose trees no node knows as a whole. [Brogle09 §I, its references
-//! 8 to 11]
+//! Pastry and Scribe: groups with trees that no node knows completely. [Brogle09 §I, its references 8 to 11]
 //!
 //! ```text
 //!   ring of ids (Pastry)                 tree of a group (Scribe)
@@ -15,21 +14,20 @@
 //!            on_message, on_peer_gone, on_timeout   send, proximity_us
 //! ```
 //!
-//! - [`id`]: places on the ring. - [`leaf`], [`table`]: whom a node knows, and its next hop to any id.
-//! - [`Scribe`]: one node: enters the ring, keeps its tables, joins and mends trees.
+//! - [`id`]: positions on the ring. - [`leaf`], [`table`]: the nodes that a node knows, and its next hop to any id.
+//! - [`Scribe`]: one node. It enters the ring, maintains its tables, and joins and repairs trees.
 //!
-//! Sans-IO: a message in, messages and changes of branches out. Data never passes here: it follows
-//! the branches by the overlay's own forwarding.
+//! The crate does no I/O: its input is a message, its output is messages and changes of branches. It does not handle
+//! data: the overlay itself forwards data along the branches.
 //!
-//! **No loops, ever.** A parent is strictly closer to the group's id than its child: every next hop
-//! is chosen so, and a Join that breaks the order is refused. So whoever walks from child to parent
-//! comes closer at each step and cannot return, whatever was lost, delayed or forged, and at the
-//! moment of any change. The last node on the walk knows nobody closer: it is the root.
+//! **No loops, ever.** A parent is strictly closer to the group's id than its child: every next hop is chosen in this
+//! way, and a Join that breaks the order is refused. So a walk from child to parent comes closer at each step and
+//! cannot return, whatever was lost, delayed or forged, and at any moment of a change. The last node on the walk knows
+//! no closer node: it is the root.
 //!
-//! **State and messages do not grow with groups.** A group costs one entry of 24 bytes and its
-//! children. Between two neighbours one Keep goes per beat, over a digest of all groups that they
-//! share; when the two ends differ, ranges are halved until a page of groups settles it. There are
-//! seven timers, whatever the number of groups.
+//! **State and messages do not grow with groups.** A group costs one entry of 24 bytes and its children. A node sends
+//! one Keep per beat to a neighbor, with a digest of all groups that they share. If the two ends differ, they halve
+//! ranges until one page of groups resolves the difference. There are seven timers, whatever the number of groups.
 #![forbid(unsafe_code)]
 
 pub mod id;

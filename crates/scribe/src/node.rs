@@ -1,4 +1,4 @@
-//! One node: what it is asked, what it hears, and its timers.
+//! One node: its calls, its messages, and its timers.
 //!
 //! ```text
 //!   public call ──▶ handler (entering, beats, membership, keeping, locating, failing)
@@ -30,8 +30,8 @@ use refusing::Refused;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::scribe::{ADDRESSES_MAX, Addresses, MESSAGE_BYTES_MAX, Message, Refusal};
 
-/// A group's share of the map: nodes of 11 places with 28 bytes each, of which at least 6 are full
-/// (320 / 6 = 53), and inner nodes of 416 bytes, one for 7 others. `tests/memory.rs` measures it.
+/// The memory of a group in the map: nodes of 11 places with 28 bytes each, of which at least 6 are full (320 / 6 =
+/// 53), and inner nodes of 416 bytes, one for 7 others. `tests/memory.rs` measures it.
 const ENTRY_BYTES: usize = 56;
 
 /// Pastry and Scribe of one node.
@@ -44,26 +44,26 @@ pub struct Scribe {
     stats: Stats,
     /// The node is not in the ring yet.
     entering: Option<Entering>,
-    /// What answers to questions for the way to the own id carry.
+    /// The nonce of the current question for the path to the own id, which the answers carry.
     nonce: u32,
     upkeep_pause: Duration,
     /// Groups that this node is in: as a member, or for its children.
     trees: BTreeMap<NodeAddr, Tree>,
-    /// Leaves, parents, children.
+    /// The leaves, parents and children.
     peers: BTreeMap<NodeAddr, Peer>,
-    /// Parents that have not accepted this node, and the group.
+    /// The parents that have not accepted this node yet, with the group.
     pending: BTreeSet<(NodeAddr, NodeAddr)>,
-    /// Groups in which this node was refused and has no parent that takes it.
+    /// Groups in which this node was refused and has no parent that accepts it.
     refused: BTreeMap<NodeAddr, Refused>,
-    /// Per neighbour and group: true to join, false to leave.
+    /// For each neighbor and group: true to join, false to leave.
     queue: BTreeMap<NodeAddr, BTreeMap<NodeAddr, bool>>,
-    /// Groups whose branches the overlay has not been told.
+    /// Groups whose changed branches have not been reported to the overlay yet.
     changed: BTreeSet<NodeAddr>,
     /// Groups whose root the overlay wants to know.
     wanted: BTreeMap<NodeAddr, Wanted>,
 }
 
-/// Messages that are nothing but groups.
+/// Messages that contain only groups.
 #[derive(Clone, Copy, Debug)]
 enum Listing {
     Accept,
@@ -73,7 +73,7 @@ enum Listing {
 }
 
 impl Scribe {
-    /// A node that is alone in its ring: the first. Others then [`Scribe::enter`].
+    /// Creates a node that is alone in its ring, the first one. Other nodes then [`Scribe::enter`].
     pub fn new(config: Config) -> Scribe {
         Scribe {
             ring: Ring::new(config.own),
@@ -94,8 +94,8 @@ impl Scribe {
         }
     }
 
-    /// Enters the ring by way of a node that is in it, the nearer the better. Repeated until it
-    /// succeeds; another call replaces `via`.
+    /// Enters the ring through a node that is in it; a nearer node is better. The attempt is repeated until it
+    /// succeeds. Another call replaces `via`.
     pub fn enter(&mut self, now: Time, via: NodeAddr, out: &mut impl Outlet) {
         if self.ring.is_other(via) {
             self.begin_entering(now, via, out);
@@ -103,10 +103,10 @@ impl Scribe {
         self.settle(now, out);
     }
 
-    /// The local node wants the group.
+    /// Makes the local node a member of the group.
     ///
     /// # Errors
-    /// [`JoinError`]: no group, or one too many.
+    /// [`JoinError`]: the address is not a group, or there is one group too many.
     pub fn join(
         &mut self,
         now: Time,
@@ -118,17 +118,17 @@ impl Scribe {
         joined
     }
 
-    /// The local node no longer wants the group.
+    /// Ends the membership of the local node in the group.
     pub fn leave(&mut self, now: Time, group: NodeAddr, out: &mut impl Outlet) {
         self.end_membership(now, group);
         self.settle(now, out);
     }
 
-    /// A sender wants to know the group's root: it is told by [`Outlet::root`], now or later, and
-    /// again when the root moves, for [30 s](crate) after the last call.
+    /// Requests the group's root for a sender. [`Outlet::root`] reports it, now or later, and again when the root
+    /// moves, for [30 s](crate) after the last call.
     ///
     /// # Errors
-    /// [`JoinError`]: no group, or one too many.
+    /// [`JoinError`]: the address is not a group, or there is one group too many.
     pub fn locate(
         &mut self,
         now: Time,
@@ -140,7 +140,7 @@ impl Scribe {
         wanted
     }
 
-    /// A message of another node has come.
+    /// Handles a message of another node.
     pub fn on_message(&mut self, now: Time, from: NodeAddr, bytes: &[u8], out: &mut impl Outlet) {
         self.stats.received += 1;
         if let Err(reason) = self.dispatch(now, from, bytes, out) {
@@ -150,7 +150,7 @@ impl Scribe {
         self.settle(now, out);
     }
 
-    /// The overlay has no way to a node: it counts as failed at once.
+    /// Handles the report of the overlay that it has no path to a node: the node counts as failed at once.
     pub fn on_peer_gone(&mut self, now: Time, peer: NodeAddr, out: &mut impl Outlet) {
         if self.ring.is_other(peer) && !self.ring.is_gone(peer) {
             self.fail(now, peer, Failure::Unreachable, out);
@@ -158,9 +158,9 @@ impl Scribe {
         self.settle(now, out);
     }
 
-    /// The overlay has a way to a node, for the first time or again. A node that is alone enters
-    /// by way of it; rings that were parted, or began apart, find together: whoever belongs into the
-    /// leaf set is asked himself, and again if the answer does not come.
+    /// Handles the report of the overlay that it has a path to a node, for the first time or again. A node that is
+    /// alone enters through it. Rings that were separated, or that began separately, find each other: each node that
+    /// belongs into the leaf set is asked directly, and again if it does not answer.
     pub fn on_peer_seen(&mut self, now: Time, peer: NodeAddr, out: &mut impl Outlet) {
         if self.ring.is_other(peer) {
             let was_gone = self.ring.is_gone(peer);
@@ -179,13 +179,13 @@ impl Scribe {
         self.settle(now, out);
     }
 
-    /// Does what is due.
+    /// Does the work of the timers that are due.
     pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
                 Timer::Beat => self.beat(now, out),
                 Timer::Enter => self.enter_again(now, out),
-                // Settling flushes.
+                // Settling flushes the queue.
                 Timer::Flush => {}
                 Timer::Locate => self.locate_again(now, out),
                 Timer::Probe => self.probe_again(now, out),
@@ -196,7 +196,7 @@ impl Scribe {
         self.settle(now, out);
     }
 
-    /// When a timeout is wanted next, and on whose behalf.
+    /// Returns when the next timeout is due, and the name of its timer.
     pub fn next_timeout(&self) -> Option<(Time, &'static str)> {
         self.timers.next()
     }
@@ -222,7 +222,7 @@ impl Scribe {
             }
             Message::Beat { flags, nodes } => self.on_beat(now, from, flags, nodes, out),
             Message::AskRow { row } => self.on_ask_row(from, row, out),
-            // Who is not in the ring knows no parents and no roots.
+            // A node that is not in the ring knows no parents and no roots.
             _ if self.entering.is_some() => Err(Dropped::Outside),
             Message::Join(groups) => self.on_join(now, from, groups, out),
             Message::Accept(groups) => self.on_accept(from, groups),
@@ -249,7 +249,7 @@ impl Scribe {
         }
     }
 
-    /// Sends what has gathered, tells the overlay what has changed, and sets the beat going.
+    /// Sends the queued messages, reports changes to the overlay, and starts the beat.
     fn settle(&mut self, now: Time, out: &mut impl Outlet) {
         self.flush(now, out);
         while let Some(group) = self.changed.pop_first() {
@@ -323,8 +323,8 @@ impl Scribe {
         out.send(to, &buffer[..len]);
     }
 
-    /// The state of a neighbour, made if there is room; parents and leaves always find room,
-    /// because the tables that they come from are bounded.
+    /// Returns the state of a neighbor, which is created if there is room. Parents and leaves always find room, because
+    /// the tables that they come from are bounded.
     fn child_peer(&mut self, now: Time, addr: NodeAddr) -> Result<&mut Peer, Dropped> {
         if !self.peers.contains_key(&addr) && self.peers.len() >= PEERS_MAX {
             return Err(Dropped::Flood);
@@ -340,88 +340,89 @@ impl Scribe {
         self.timers.is_set(Timer::Beat)
     }
 
-    /// Between nine and eleven tenths, so that nodes that began together do not stay together.
+    /// Returns the span, varied between nine and eleven tenths, so that nodes that started together do not stay in
+    /// step.
     fn jittered(&mut self, span: Duration) -> Duration {
         span.mul_f64(0.9 + 0.2 * self.rng.unit())
     }
 }
 
-/// What can be looked at.
+/// The observable state.
 impl Scribe {
-    /// The own address.
+    /// Returns the own address.
     pub fn own(&self) -> NodeAddr {
         self.ring.own
     }
-    /// The own id.
+    /// Returns the own id.
     pub fn id(&self) -> Id {
         self.ring.id
     }
-    /// The node is in the ring, if only alone.
+    /// Returns true if the node is in the ring, even if it is alone.
     pub fn is_in_ring(&self) -> bool {
         self.entering.is_none()
     }
-    /// The leaf set.
+    /// Returns the nodes of the leaf set.
     pub fn leaves(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.ring.leaves.iter()
     }
-    /// The routing table, row by row.
+    /// Returns the routing table.
     pub fn table(&self) -> &crate::table::RoutingTable {
         &self.ring.table
     }
-    /// The neighbourhood set.
+    /// Returns the nodes of the neighborhood set.
     pub fn neighbourhood(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.ring.neighbourhood.iter()
     }
-    /// Pastry's next hop towards an id; `None` if this node is the closest that it knows.
+    /// Returns Pastry's next hop towards an id; `None` if this node is the closest that it knows.
     pub fn next_hop(&self, key: Id) -> Option<NodeAddr> {
         self.ring.next_hop(key, None)
     }
-    /// How many groups this node is in.
+    /// Returns the number of groups that this node is in.
     pub fn group_count(&self) -> usize {
         self.trees.len()
     }
-    /// The groups that this node is in.
+    /// Returns the groups that this node is in.
     pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.trees.keys().copied()
     }
-    /// The node is in the group's tree.
+    /// Returns true if the node is in the group's tree.
     pub fn is_in_tree(&self, group: NodeAddr) -> bool {
         self.trees.contains_key(&group)
     }
-    /// The node wants the group itself.
+    /// Returns true if the local node itself is a member of the group.
     pub fn is_member(&self, group: NodeAddr) -> bool {
         self.trees.get(&group).is_some_and(|tree| tree.is_member)
     }
-    /// The parent in a group's tree; `None` for the root, and outside of the tree.
+    /// Returns the parent in a group's tree; `None` for the root, and outside the tree.
     pub fn parent(&self, group: NodeAddr) -> Option<NodeAddr> {
         self.trees.get(&group)?.parent()
     }
-    /// The children in a group's tree.
+    /// Returns the children in a group's tree.
     pub fn children(&self, group: NodeAddr) -> &[NodeAddr] {
         self.trees.get(&group).map_or(&[], Tree::children)
     }
-    /// Who has refused this node in a group last, and why, as long as nobody takes it.
+    /// Returns the node that last refused this node in a group, and the reason, as long as no node accepts it.
     pub fn refusal(&self, group: NodeAddr) -> Option<(NodeAddr, Refusal)> {
         self.refused.get(&group).map(|refused| refused.last)
     }
-    /// The root of a group that was asked for, as far as it is known.
+    /// Returns the root of a group for which it was requested, as far as it is known.
     pub fn root(&self, group: NodeAddr) -> Option<NodeAddr> {
         self.wanted.get(&group)?.root
     }
-    /// Joins that no parent has answered yet.
+    /// Returns the number of Joins that no parent has answered yet.
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
-    /// Neighbours of which state is kept.
+    /// Returns the number of neighbors for which state is kept.
     pub fn peer_count(&self) -> usize {
         self.peers.len()
     }
-    /// Bytes of the heap that groups take, at most: entries, and 4 for each child.
+    /// Returns the maximum number of heap bytes that groups take: entries, and 4 for each child.
     pub fn state_bytes(&self) -> usize {
         let children: usize = self.trees.values().map(|tree| tree.children().len()).sum();
         self.trees.len() * ENTRY_BYTES + children * size_of::<NodeAddr>()
     }
-    /// Counters since the start.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }

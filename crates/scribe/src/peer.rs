@@ -1,4 +1,4 @@
-//! What a node keeps of one neighbour: a leaf, a parent, a child, or several of these.
+//! The state that a node keeps for one neighbor: a leaf, a parent, a child, or several of these.
 
 use crate::config::VISITS_MAX;
 use crate::tree::Share;
@@ -7,32 +7,32 @@ use base::Time;
 /// One neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// When anything was heard last, or the acquaintance began.
+    /// When anything was last heard from the neighbor, or when its state was created.
     pub(crate) heard: Time,
-    /// Groups in which it is this node's parent.
+    /// The groups in which the neighbor is this node's parent.
     pub(crate) up: Share,
-    /// Groups in which it is this node's child.
+    /// The groups in which the neighbor is this node's child.
     pub(crate) down: Share,
-    /// When it spoke as a child last.
+    /// When the neighbor last sent a message as a child.
     pub(crate) kept: Time,
-    /// Beats in which it is still told that `up` is empty.
+    /// Number of further beats in which the neighbor is told that `up` is empty.
     pub(crate) leaving: u8,
-    /// When Joins and Leaves went to it last.
+    /// When Joins and Leaves were last sent to the neighbor.
     pub(crate) flushed: Option<Time>,
-    /// Its Joins that wait for an answer.
+    /// The Joins to the neighbor that wait for an answer.
     pub(crate) asked: Asked,
-    /// Groups that it may let this node look at before the next beat.
+    /// Number of groups that the neighbor may make this node look at before the next beat.
     pub(crate) visits: u32,
 }
 
-/// How Joins to a parent go.
+/// The state of Joins to a parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// When the first went.
+    /// When the first Join was sent.
     pub(crate) since: Time,
-    /// When they are repeated.
+    /// When the Joins are repeated next.
     pub(crate) again: Time,
-    /// How often they were.
+    /// How often the Joins were repeated.
     pub(crate) tries: u8,
 }
 
@@ -54,12 +54,12 @@ impl Peer {
         }
     }
 
-    /// Nothing is shared with it.
+    /// Returns true if no group is shared with the neighbor.
     pub(crate) fn is_idle(&self) -> bool {
         self.up.count == 0 && self.down.count == 0 && self.leaving == 0
     }
 
-    /// Pays for looking at so many groups; false if it has not as much left.
+    /// Pays for looking at this number of groups. Returns false if the neighbor's allowance is too small.
     pub(crate) fn pay(&mut self, visits: usize) -> bool {
         let left = u32::try_from(visits + 1)
             .ok()
@@ -68,7 +68,7 @@ impl Peer {
         left.is_some()
     }
 
-    /// The first Joins have gone.
+    /// Records that the first Joins have been sent.
     pub(crate) fn begin_asking(&mut self, now: Time) {
         self.asked = Asked {
             since: now,

@@ -1,4 +1,4 @@
-//! Whom a node knows on the ring, and its next hop to any id. [Brogle09 §I]
+//! The nodes that a node knows on the ring, and its next hop to any id. [Brogle09 §I]
 //!
 //! ```text
 //!   heard directly ──▶ leaf set, routing table, neighbourhood set
@@ -7,10 +7,10 @@
 //!                                                       speak themselves)
 //! ```
 //!
-//! Every next hop is strictly closer to the key than the node itself. Pastry's own rule lets a
-//! longer prefix win over distance. `// Choice:` with distance as the one order, a walk never
-//! returns to where it was, in any state of the tables; the price is that an entry of the table is
-//! passed over where it lies beyond the key farther than the own id, about one time in thirty.
+//! Every next hop is strictly closer to the key than the node itself. In Pastry's own rule a longer prefix takes
+//! precedence over distance. `// Choice:` with distance as the only order, a walk never returns to a node, in any state
+//! of the tables. The price is that a table entry is skipped if it lies farther beyond the key than the own id, about
+//! one time in thirty.
 
 use crate::config::{GONE_HOLD, GONE_MAX, PROBES_MAX, WAYS};
 use crate::id::Id;
@@ -27,13 +27,13 @@ pub(crate) struct Ring {
     pub(crate) leaves: LeafSet,
     pub(crate) table: RoutingTable,
     pub(crate) neighbourhood: Neighbourhood,
-    /// Nodes that failed and when, the oldest first, until they are heard themselves.
+    /// The failed nodes and when they failed, the oldest first, until they are heard directly.
     gone: VecDeque<(NodeAddr, Time)>,
-    /// Nodes that shall enter the leaf set when they answer.
+    /// The nodes that will enter the leaf set when they answer.
     pub(crate) probes: BTreeMap<NodeAddr, Probe>,
 }
 
-/// A question to a node.
+/// The state of a question to a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub(crate) tries: u8,
@@ -54,7 +54,7 @@ impl Ring {
         }
     }
 
-    /// The next hop to `key`, `None` if nobody known is closer; never `except`.
+    /// Returns the next hop to `key`, or `None` if no known node is closer; never returns `except`.
     pub(crate) fn next_hop(&self, key: Id, except: Option<NodeAddr>) -> Option<NodeAddr> {
         if self.leaves.covers(key) {
             return self.leaves.closest(key, except);
@@ -62,16 +62,16 @@ impl Ring {
         let may = |addr: &NodeAddr| Some(*addr) != except && self.is_closer(*addr, key);
         let by_prefix = self.table.next(key).filter(may);
         by_prefix.or_else(|| {
-            // The rare case: whoever of all that are known is closest.
+            // This case is rare: the closest of all known nodes is used.
             let known = self.known().filter(may);
             known.min_by(|a, b| key.closer(Id::of_node(*a), Id::of_node(*b)))
         })
     }
 
-    /// A next hop to `key` that is closer, too, but perhaps another one.
+    /// Returns a next hop to `key` that is closer, too, but may be a different one.
     ///
-    /// `// Choice:` one of the few closest that are known, at random: nearly as fast, and nobody
-    /// who has failed unnoticed is on every such way.
+    /// `// Choice:` one of the few closest known nodes, at random. This is nearly as fast, and a node that has failed
+    /// unnoticed is not on every such path.
     pub(crate) fn another_hop(
         &self,
         key: Id,
@@ -87,24 +87,24 @@ impl Ring {
         closer.get(place as usize).copied()
     }
 
-    /// Whether a node is closer to a key than this one.
+    /// Returns whether a node is closer to a key than this one.
     pub(crate) fn is_closer(&self, addr: NodeAddr, key: Id) -> bool {
         key.closer(Id::of_node(addr), self.id).is_lt()
     }
 
-    /// Every node that is known; some twice.
+    /// Returns every known node; some twice.
     pub(crate) fn known(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         let tables = self.leaves.iter().chain(self.table.iter());
         tables.chain(self.neighbourhood.iter())
     }
 
-    /// A node that may be reckoned with: another one, and no group.
+    /// Returns true if the address is another node, and not a group.
     pub(crate) fn is_other(&self, addr: NodeAddr) -> bool {
         addr.is_node() && addr != self.own
     }
 
-    /// Takes in a node that spoke itself; true if it has come into the leaf set. What was on its
-    /// way when the node failed does not bring it back.
+    /// Takes in a node from which a message came. Returns true if it has entered the leaf set. A message that was
+    /// already on its way when the node failed does not bring it back.
     pub(crate) fn admit(&mut self, now: Time, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
         let failed = self.gone.iter().find(|(gone, _)| *gone == addr);
         if failed.is_some_and(|(_, at)| now.since(*at) < GONE_HOLD) {
@@ -117,8 +117,7 @@ impl Ring {
         self.leaves.insert(addr)
     }
 
-    /// Takes in a node of which another one told; true if it should be asked to come into the leaf
-    /// set.
+    /// Takes in a node that another node reported. Returns true if it should be asked to enter the leaf set.
     pub(crate) fn hear_of(&mut self, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
         if !self.is_other(addr) {
             return false;
@@ -132,7 +131,7 @@ impl Ring {
             && self.probes.len() < PROBES_MAX
     }
 
-    /// Takes a node out of everything; which of the tables had it.
+    /// Removes a node from everything. Returns the tables that contained it.
     pub(crate) fn forget(&mut self, now: Time, addr: NodeAddr) -> Forgotten {
         if !self.is_gone(addr) {
             if self.gone.len() == GONE_MAX {
@@ -152,31 +151,31 @@ impl Ring {
         self.gone.iter().any(|(gone, _)| *gone == addr)
     }
 
-    /// The overlay has a way to a node again: its next word counts.
+    /// Records that the overlay has a path to a node again: the node's next message counts.
     pub(crate) fn is_back(&mut self, addr: NodeAddr) {
         for (_, failed) in self.gone.iter_mut().filter(|(gone, _)| *gone == addr) {
             *failed = Time::ZERO;
         }
     }
 
-    /// A node has answered a question of now: it has not failed.
+    /// Records that a node has answered a current question: it has not failed.
     pub(crate) fn has_answered(&mut self, addr: NodeAddr) {
         self.gone.retain(|(gone, _)| *gone != addr);
     }
 
-    /// One of those that failed, by a random number: it may be back.
+    /// Returns one of the failed nodes, chosen by a random number: it may be back.
     pub(crate) fn any_gone(&self, random: u64) -> Option<NodeAddr> {
         let place = random.checked_rem(self.gone.len() as u64)?;
         self.gone.get(place as usize).map(|(gone, _)| *gone)
     }
 
-    /// When the next probe is due.
+    /// Returns when the next probe is due.
     pub(crate) fn next_probe(&self) -> Option<Time> {
         self.probes.values().map(|probe| probe.again).min()
     }
 }
 
-/// Where a node was.
+/// The tables that contained a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forgotten {
     pub(crate) leaf: bool,

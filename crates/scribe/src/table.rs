@@ -1,6 +1,6 @@
-//! The routing table and the neighbourhood set: whom to hand a message to, so that it comes one
-//! digit closer at every hop, by the nearest way. [Brogle09 §I: on each hop one or more digits are
-//! matched, while trying to minimize the hop's delay]
+//! The routing table and the neighborhood set. They name the node to which a message is handed, so that it comes one
+//! digit closer at every hop, over the nearest nodes. [Brogle09 §I: on each hop one or more digits are matched, while
+//! trying to minimize the hop's delay]
 //!
 //! ```text
 //!   own id 4a1…     0      1      2      3     (4)     5   …   a   …   f
@@ -9,18 +9,18 @@
 //!   row 2        4a0…    own   4a2…  …                      only rows that some node fills
 //! ```
 //!
-//! Of the nodes that fit a place, the one with the least latency is kept, as the overlay measures
-//! it; what has no measurement is farther than what has one.
+//! Of the nodes that fit a place, the table keeps the one with the least latency, as the overlay measures it. A node
+//! without a measurement counts as farther than a node with one.
 
 use crate::id::{DIGITS, ID_DIGITS, Id};
 use base::NodeAddr;
 
-/// Nodes of the neighbourhood set: |M| = 16.
+/// Number of nodes in the neighborhood set: |M| = 16.
 pub const NEIGHBOURHOOD: usize = 16;
 
 const NOBODY: NodeAddr = NodeAddr(0);
 
-/// How far nodes are, in microseconds; `None` for what is unknown.
+/// The distances of nodes, in microseconds; `None` for unknown nodes.
 pub type Proximity<'a> = dyn Fn(NodeAddr) -> Option<u32> + 'a;
 
 fn is_nearer(a: NodeAddr, b: NodeAddr, proximity: &Proximity<'_>) -> bool {
@@ -35,12 +35,12 @@ fn is_nearer(a: NodeAddr, b: NodeAddr, proximity: &Proximity<'_>) -> bool {
 #[derive(Clone, Debug)]
 pub struct RoutingTable {
     own: Id,
-    /// Down to the deepest row that is not empty: about log₁₆ of the ring's size.
+    /// The rows down to the deepest one that is not empty: about log₁₆ of the ring's size.
     rows: Vec<[NodeAddr; DIGITS]>,
 }
 
 impl RoutingTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(own: Id) -> RoutingTable {
         RoutingTable {
             own,
@@ -53,7 +53,7 @@ impl RoutingTable {
         (row < ID_DIGITS).then(|| (row, id.digit(row)))
     }
 
-    /// Offers a node: true if it has taken a place.
+    /// Offers a node. Returns true if it has taken a place.
     pub fn offer(&mut self, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
         let Some((row, digit)) = self.place(Id::of_node(addr)) else {
             return false;
@@ -69,7 +69,7 @@ impl RoutingTable {
         takes
     }
 
-    /// Takes a node out and names the row in which a place is free now.
+    /// Removes a node. Returns the row in which a place is free now.
     pub fn remove(&mut self, addr: NodeAddr) -> Option<usize> {
         let (row, digit) = self.place(Id::of_node(addr))?;
         let held = self.rows.get_mut(row)?.get_mut(digit)?;
@@ -83,45 +83,45 @@ impl RoutingTable {
         Some(row)
     }
 
-    /// Who shares one digit more with `key` than the own id does.
+    /// Returns the node that shares one digit more with `key` than the own id does.
     pub fn next(&self, key: Id) -> Option<NodeAddr> {
         let (row, digit) = self.place(key)?;
         let held = *self.rows.get(row)?.get(digit)?;
         (held != NOBODY).then_some(held)
     }
 
-    /// The nodes of one row.
+    /// Returns the nodes of one row.
     pub fn row(&self, row: usize) -> impl Iterator<Item = NodeAddr> + '_ {
         let places = self.rows.get(row).into_iter().flatten();
         places.copied().filter(|addr| *addr != NOBODY)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn depth(&self) -> usize {
         self.rows.len()
     }
 
-    /// Every node, row by row.
+    /// Returns every node, row by row.
     pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         (0..self.depth()).flat_map(|row| self.row(row))
     }
 
-    /// Bytes of the heap.
+    /// Returns the number of heap bytes.
     pub fn bytes(&self) -> usize {
         self.rows.capacity() * size_of::<[NodeAddr; DIGITS]>()
     }
 }
 
-/// The nodes with the least latency, wherever on the ring.
+/// The nodes with the least latency, anywhere on the ring.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbourhood {
-    /// With the latency that was measured when the node was offered last.
+    /// The nodes, with the latency that was measured when each was last offered.
     nodes: Vec<(NodeAddr, u32)>,
 }
 
 impl Neighbourhood {
-    /// Offers a node: true if it is nearer than one that then goes. Nodes without a measurement
-    /// are no neighbours.
+    /// Offers a node. Returns true if it is nearer than another one, which it replaces. Nodes without a measurement do
+    /// not enter the set.
     pub fn offer(&mut self, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
         let Some(near) = proximity(addr) else {
             return false;
@@ -144,12 +144,12 @@ impl Neighbourhood {
         }
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub fn remove(&mut self, addr: NodeAddr) {
         self.nodes.retain(|(node, _)| *node != addr);
     }
 
-    /// Every node.
+    /// Returns every node.
     pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.nodes.iter().map(|(node, _)| *node)
     }
@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Against a map from prefixes to the nearest node that came and has not left.
+        /// Compares with a map from prefixes to the nearest node that came and has not left.
         #[test]
         fn each_place_holds_the_nearest_that_came(
             steps in prop::collection::vec((2u32..600, prop::bool::weighted(0.15)), 1..200),

@@ -2,22 +2,22 @@
 
 use base::Time;
 
-/// On whose behalf a timeout is wanted.
+/// The purpose of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Heart-beats to leaves, parents; silence of all neighbours.
+    /// Heartbeats to leaves and parents, and the check for silent neighbors.
     Beat,
     /// Entering the ring.
     Enter,
-    /// Joins and Leaves that wait for others.
+    /// Joins and Leaves that wait for further ones.
     Flush,
     /// Questions for roots.
     Locate,
-    /// Questions to nodes that shall enter the leaf set.
+    /// Questions to nodes that will enter the leaf set.
     Probe,
     /// Joins without an answer.
     Retry,
-    /// A row of the routing table is compared with another node's.
+    /// Comparison of a routing table row with another node's.
     Upkeep,
 }
 
@@ -31,17 +31,17 @@ const ALL: [(Timer, &str); 7] = [
     (Timer::Upkeep, "scribe upkeep"),
 ];
 
-/// When each is due.
+/// When each timer is due.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers([Option<Time>; ALL.len()]);
 
 impl Timers {
-    /// Due at `at`, whatever was before; `None` for never.
+    /// Sets a timer to `at`, whatever it was before; `None` stops it.
     pub(crate) fn set(&mut self, timer: Timer, at: Option<Time>) {
         self.0[timer as usize] = at;
     }
 
-    /// Due at `at`, or earlier if it was before.
+    /// Sets a timer to `at`, unless it is due earlier.
     pub(crate) fn at_most(&mut self, timer: Timer, at: Time) {
         let slot = &mut self.0[timer as usize];
         *slot = Some(slot.map_or(at, |before| before.min(at)));
@@ -51,7 +51,7 @@ impl Timers {
         self.0[timer as usize].is_some()
     }
 
-    /// Takes one that is due.
+    /// Returns a timer that is due, and clears it.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Timer> {
         let (timer, _) = ALL
             .iter()
@@ -60,7 +60,7 @@ impl Timers {
         Some(*timer)
     }
 
-    /// The earliest.
+    /// Returns the earliest timer.
     pub(crate) fn next(&self) -> Option<(Time, &'static str)> {
         let armed = ALL
             .iter()

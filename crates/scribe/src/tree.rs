@@ -1,12 +1,12 @@
-//! A group that a node is in, and what many groups come to together.
+//! A group that a node is in, and the digest of many groups.
 //!
-//! An entry is small, because there are many: children are one sorted slice on the heap, which is
-//! absent in the usual case of a member without any; the parent is an address, 0 for none.
+//! An entry is small, because there are many. The children are one sorted slice on the heap, which is absent in the
+//! usual case of a member without children. The parent is an address, 0 for none.
 
 use crate::id::Id;
 use base::NodeAddr;
 
-/// What a node keeps of one group: 24 bytes, and 4 for each child.
+/// The state of one group at a node: 24 bytes, and 4 for each child.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     children: Box<[NodeAddr]>,
@@ -30,7 +30,7 @@ impl Tree {
         self.children.binary_search(&child).is_ok()
     }
 
-    /// False if it is there already.
+    /// Adds a child. Returns false if it is already there.
     pub(crate) fn add_child(&mut self, child: NodeAddr) -> bool {
         let Err(place) = self.children.binary_search(&child) else {
             return false;
@@ -43,7 +43,7 @@ impl Tree {
         true
     }
 
-    /// False if it is not there.
+    /// Removes a child. Returns false if it is not there.
     pub(crate) fn remove_child(&mut self, child: NodeAddr) -> bool {
         let Ok(place) = self.children.binary_search(&child) else {
             return false;
@@ -54,13 +54,14 @@ impl Tree {
         true
     }
 
-    /// A node that is no member and has no children has no business in the tree.
+    /// Returns whether the node must be in the tree: it is a member or has children.
     pub(crate) fn is_needed(&self) -> bool {
         self.is_member || !self.children.is_empty()
     }
 }
 
-/// What a set of groups comes to: equal sets are equal, and others differ but for one in 2^64.
+/// The digest of a set of groups. Equal sets have equal digests; different sets have different ones, except with a
+/// probability of one in 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) count: u32,

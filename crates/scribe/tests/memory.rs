@@ -1,4 +1,4 @@
-//! What a group costs: 100 000 of them, counted by the allocator.
+//! Measures the memory of a group: 100 000 of them, counted by the allocator.
 
 use base::{Duration, NodeAddr, Time};
 use scribe::{Config, Event, Outlet, Scribe, Settings};
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Parents accept everything; nothing else is listened to.
+/// Parents accept everything; no other message is handled.
 #[derive(Default)]
 struct Outside {
     joins: Vec<(NodeAddr, Vec<u8>)>,
@@ -73,7 +73,7 @@ fn a_group_costs_at_most_64_bytes() {
         node.on_message(now, NodeAddr(0x0a07_0000 + n), &beat, &mut out);
     }
     let before = IN_USE.load(Ordering::Relaxed);
-    // In no order, as addresses of groups come.
+    // The addresses of the groups are in no order, as in reality.
     for n in 0..GROUPS {
         let group = NodeAddr(0xe000_0000 + n.wrapping_mul(0x9e37_79b1) % 0x0fff_ffff);
         node.join(now, group, &mut out).expect("there is room");

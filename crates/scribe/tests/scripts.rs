@@ -1,4 +1,4 @@
-//! One node and a script: what it answers, what it refuses, and what it does not let others do.
+//! One node and a script. The tests check what it answers, what it refuses, and what it does not let other nodes do.
 
 use base::{Duration, NodeAddr, Time};
 use scribe::{Config, Dropped, Event, Id, Outlet, Scribe, Settings};
@@ -51,7 +51,7 @@ impl Outlet for Outside {
 }
 
 impl Outside {
-    /// How many messages of a kind went, and the addresses in them.
+    /// Returns how many messages of a kind were sent, and the addresses in them.
     fn take(&mut self, kind: u8) -> (usize, Vec<NodeAddr>) {
         let mut listed = Vec::new();
         let mut count = 0;
@@ -134,7 +134,7 @@ impl Script {
         self.now = end;
     }
 
-    /// Groups that are closer to this node than to a child, and from it to the parent if given.
+    /// Returns groups whose id is closer to this node than to a child.
     fn groups_under(&self, child: NodeAddr, count: usize) -> Vec<NodeAddr> {
         let closer = |group: &NodeAddr| {
             let key = Id::of_group(*group);
@@ -167,7 +167,7 @@ fn a_million_joins_are_refused_beyond_the_limit_with_a_reason() {
         script.out.branches.clear();
     }
     assert_eq!((script.node.group_count(), refused), (5_000, 995_000));
-    // Another child has what is left of the node's own limit.
+    // Another child gets what is left of the node's own limit.
     let others = script.groups_under(b, 1_010_000);
     let rest: Vec<NodeAddr> = others
         .into_iter()
@@ -211,7 +211,7 @@ fn edges_against_the_order_and_nonsense_are_refused() {
     script.join_from(child, &all);
     assert_eq!(script.out.take(wire::scribe::kind::REFUSE).0, 2);
     assert_eq!(script.node.group_count(), good.len());
-    // Not by the back door either.
+    // The digest does not admit bad groups either.
     let groups = bad
         .iter()
         .copied()
@@ -244,7 +244,7 @@ fn a_full_node_hands_newcomers_to_a_closer_child() {
         .min_by_key(|g| own.distance(Id::of_group(*g)))
         .expect("there are groups");
     let key = Id::of_group(g);
-    // This node is the root: all others are farther.
+    // This node is the root: all other nodes are farther.
     let mut others: Vec<NodeAddr> = (2..400)
         .map(node_addr)
         .filter(|a| key.closer(script.node.id(), Id::of_node(*a)).is_lt())
@@ -273,7 +273,7 @@ fn a_full_node_hands_newcomers_to_a_closer_child() {
         }
     }
     assert!(given.len() > 1, "newcomers are spread");
-    // Who is closer than every child has no other parent.
+    // A newcomer that is closer than every child has no other parent.
     let mut closest = Script::new(settings, 0);
     for child in far.iter().take(4) {
         closest.join_from(*child, &[g]);
@@ -311,7 +311,7 @@ fn a_refused_child_goes_where_it_is_sent_if_that_is_closer() {
         .map(node_addr)
         .find(|a| order(*a).is_gt())
         .expect("half of all");
-    // Who names nobody that may be one is left for the closest of the others, if there is one.
+    // If a refusal names no acceptable node, the closest of the other known nodes is used, if there is one.
     let is_better = |a: &NodeAddr| order(*a).is_lt() && *a != parent;
     let known: BTreeSet<NodeAddr> = (2..32).map(node_addr).filter(is_better).collect();
     let next = sent_to(&mut script, farther).expect("a parent");
@@ -390,7 +390,7 @@ fn unanswered_joins_are_repeated_and_then_another_parent_is_asked() {
     let (joins, _) = script.out.take(wire::scribe::kind::JOIN);
     assert!((2..=4).contains(&joins), "{joins} joins in 200 ms");
     for _ in 0..8 {
-        // The others live, the parent is silent.
+        // The other nodes live, the parent is silent.
         script.wait(400);
         for n in (2..32).map(node_addr).filter(|a| *a != first) {
             script.beat(n);
@@ -422,7 +422,7 @@ fn many_joins_at_once_go_in_few_messages() {
     );
 }
 
-/// A parent that forgot everything asks for it: a few digests, then pages.
+/// A parent that has lost its state requests it: a few digests, then pages.
 #[test]
 fn digests_find_what_differs() {
     let mut parent = Script::new(Settings::default(), 0);
@@ -440,7 +440,7 @@ fn digests_find_what_differs() {
     assert_eq!(parent.out.take(wire::scribe::kind::KEPT).0, 1);
     parent.hear(child, &Message::Keep(keep(&groups[1..])));
     assert_eq!(parent.out.take(wire::scribe::kind::DIFFERS).0, 1);
-    // Part of the range, with one group gone and one new.
+    // This is a part of the range, with one group gone and one new.
     let part = Digest {
         first: groups[10],
         last: groups[100],
@@ -463,7 +463,7 @@ fn digests_find_what_differs() {
         .collect();
     parent.hear(child, &Message::Keep(keep(&rest)));
     assert_eq!(parent.out.take(wire::scribe::kind::KEPT).0, 1);
-    // A child that vanishes takes its groups with it.
+    // When a child vanishes, its groups vanish, too.
     parent.wait(5_000);
     assert_eq!(parent.node.group_count(), 0);
 }
@@ -527,7 +527,7 @@ fn what_cannot_be_is_dropped_with_its_reason() {
     assert!(matches!(script.out.drops()[..], [Dropped::Malformed(_)]));
     assert_eq!(script.node.stats().dropped(), 9);
     assert_eq!(script.node.group_count(), 0);
-    // A node that enters answers none who look for a parent.
+    // A node that is entering answers no node that looks for a parent.
     script.node.enter(script.now, other, &mut script.out);
     script.hear(far, &Message::Join(groups));
     assert_eq!(script.out.drops(), [Dropped::Outside]);
@@ -575,8 +575,8 @@ fn silent_nodes_of_which_others_keep_telling_do_not_keep_a_newcomer_out() {
         nodes: Addresses::new(&silent[..1]),
     };
     script.hear(via, &state);
-    // Three questions to each take 1.4 s, and the second is asked while the first ones go on. Meanwhile
-    // and afterwards the one that answers tells of both ten times a second.
+    // Three questions to each node take 1.4 s, and the second node is asked while the first questions go on. Meanwhile
+    // and afterwards, the node that answers reports both ten times a second.
     for round in 0..30 {
         let told = if round < 7 { &silent[..1] } else { &silent };
         let beat = Message::Beat {

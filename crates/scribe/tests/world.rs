@@ -1,11 +1,11 @@
-//! Worlds of many nodes: random delays, loss, churn, partitions; then peace, and everything must
-//! be whole. A failure names its seed (see `seeds`).
+//! Worlds of many nodes with random delays, loss, churn and partitions. After that nothing disturbs them, and
+//! everything must become whole. A failure names its seed (see `seeds`).
 mod worlds;
 
 use base::{Duration, NodeAddr, Rng};
 use worlds::{World, group};
 
-/// The seeds of a test; a failure names one, which put here alone replays it.
+/// Returns the seeds of a test. A failure names one; if only this seed is put here, the test replays it.
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
     1..=count
 }
@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Some members for each group, and what they are.
+/// Makes some nodes members of each group.
 fn join_some(world: &mut World, groups: u32, members: usize, rng: &mut Rng) {
     for g in 0..groups {
         for _ in 0..members {
@@ -56,7 +56,7 @@ fn joins_are_served_within_their_paths_delay() {
                     waited = world.now().since(begun);
                     assert!(waited < ms(600), "seed {seed}: {who} is not served");
                 }
-                // Each hop gathers for 2 ms at most; the rest is the way there.
+                // Each hop gathers for 2 ms at most; the rest is the delay of the path.
                 let path = world.way_up(who, group(g));
                 let bound = path + ms(3) * 6;
                 assert!(waited <= bound, "seed {seed}: {waited}, path {path}");
@@ -91,7 +91,7 @@ fn three_hundred_nodes_are_whole() {
     }
 }
 
-/// Nodes come, go and die while a tenth of all messages is lost; then nothing is lost.
+/// Nodes come, leave and die while a tenth of all messages is lost; then nothing is lost.
 #[test]
 fn after_churn_and_loss_everything_is_whole() {
     for seed in seeds(10) {
@@ -121,7 +121,7 @@ fn after_churn_and_loss_everything_is_whole() {
     }
 }
 
-/// The overlay says that a node is gone: whoever was served by way of it is served again soon.
+/// The overlay reports that a node is gone: every node that was served through it is soon served again.
 #[test]
 fn the_loss_of_a_parent_and_of_the_root_is_mended_within_a_second() {
     let mut longest = Duration::ZERO;
@@ -150,7 +150,7 @@ fn the_loss_of_a_parent_and_of_the_root_is_mended_within_a_second() {
     assert!(longest < ms(700), "the longest took {longest}");
 }
 
-/// A closer node enters: it is the root from then on, and nobody else is.
+/// A closer node enters: from then on it is the only root.
 #[test]
 fn the_root_moves_when_a_closer_node_enters() {
     for seed in seeds(4) {
@@ -190,7 +190,7 @@ fn a_parted_network_is_two_rings_and_then_one_again() {
     }
 }
 
-/// A node that forgot everything and returns under its address is taken in again.
+/// A node that has lost its state and returns under its address is accepted again.
 #[test]
 fn a_node_that_restarts_is_taken_in_again() {
     for seed in seeds(4) {

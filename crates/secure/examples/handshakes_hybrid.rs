@@ -1,4 +1,4 @@
-//! Handshakes with keys from ML-KEM-768 too: a key, a ciphertext, and what is around their six pieces.
+//! Handshakes that also use ML-KEM-768: a key, a ciphertext, and the frames of their six pieces.
 
 mod shake;
 

@@ -1,4 +1,4 @@
-//! The baseline of `seal_session`: the same bytes under bare ring, without window and header.
+//! The baseline of `seal_session`: the same bytes with plain ring, without window and header.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 

@@ -1,6 +1,6 @@
-//! Seals and opens ten million datagrams of 207 bytes under one session. An engine has no clock,
-//! so it is timed from outside; the user time divided by ten million is the cost of one seal and
-//! one open together. `seal_ring` does the same with bare ring.
+//! Seals and opens ten million datagrams of 207 bytes in one session. An engine has no clock, so it is timed from
+//! outside. The user time divided by ten million is the cost of one seal and one open together. `seal_ring` does the
+//! same with plain ring.
 //!
 //! ```sh
 //! cargo build --release -p secure --examples
@@ -24,7 +24,7 @@ fn main() {
     assert_eq!(here.sealed(), DATAGRAMS as u64);
 }
 
-/// Two ends of one session.
+/// Returns the two ends of one session.
 fn sessions() -> (Session, Session) {
     let mut authority = Authority::generate(&[1; 32]);
     let mut node = |n: u8| {

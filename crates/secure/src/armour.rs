@@ -1,4 +1,4 @@
-//! The text form of keys and certificates: base64 between two lines that name what it is.
+//! The text form of keys and certificates: base64 between two lines that name the content.
 //!
 //! ```text
 //! -----BEGIN SINEW NODE KEY-----
@@ -28,26 +28,26 @@ pub enum ArmourError {
     /// The block has no end line.
     #[error("the {0} block has no end line: the file was cut short, copy it again")]
     Cut(&'static str),
-    /// A character that is not base64, or a bad end of it.
+    /// The block contains a character that is not base64, or its end is invalid.
     #[error("the {0} block is not base64: the file was damaged, copy it again")]
     NotBase64(&'static str),
-    /// The bytes are not what the label says.
+    /// The bytes are not valid content for the label.
     #[error("the {label} block cannot be read ({reason}): damaged, or from another version")]
     Content {
-        /// What the block says it is.
+        /// The content that the label names.
         label: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         reason: wire::Malformed,
     },
 }
 
-/// Characters per line, as in PEM.
+/// Number of characters per line, as in PEM.
 const LINE: usize = 64;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text form of `bytes`. Wiped from memory when dropped, as it may hold a secret.
+/// Returns the text form of `bytes`. The text is wiped from memory when dropped, as it may hold a secret.
 pub fn write(label: &'static str, bytes: &[u8]) -> Zeroizing<String> {
-    // All at once, so that no copy of a secret stays behind in an outgrown buffer.
+    // The buffer is allocated at its full size, so that no copy of a secret stays behind in an outgrown buffer.
     let characters = bytes.len().div_ceil(3) * 4;
     let room = characters + characters.div_ceil(LINE) + 2 * (label.len() + 20);
     let mut text = Zeroizing::new(String::with_capacity(room));
@@ -60,7 +60,7 @@ pub fn write(label: &'static str, bytes: &[u8]) -> Zeroizing<String> {
     text
 }
 
-/// The bytes of the first block with this label.
+/// Returns the bytes of the first block with this label.
 pub fn read(label: &'static str, text: &str) -> Result<Zeroizing<Vec<u8>>, ArmourError> {
     let begin = format!("-----BEGIN {label}-----");
     let end = format!("-----END {label}-----");
@@ -102,7 +102,7 @@ fn decode(block: &str) -> Option<Zeroizing<Vec<u8>>> {
             word &= (1 << bits) - 1;
         }
     }
-    // One way to write each value: whole groups of four, and no bits left over.
+    // Each value has only one valid form: whole groups of four, and no bits left over.
     let whole = (sextets + padding).is_multiple_of(4) && padding <= 2;
     (whole && word == 0).then_some(bytes)
 }
@@ -129,7 +129,7 @@ mod tests {
         text.lines().filter(|l| !l.starts_with('-')).collect()
     }
 
-    /// RFC 4648 §10.
+    /// These are the vectors of RFC 4648 §10.
     #[test]
     fn the_standard_vectors() {
         let vectors = [

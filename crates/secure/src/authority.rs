@@ -1,8 +1,8 @@
-//! The holder of a network's root key: issues certificates, renews them, revokes them, and gives the network another root.
+//! The holder of a network's root key. It issues, renews and revokes certificates, and replaces the network's root key.
 //!
-//! It works offline, on a file, and is no process of the network. What it must remember besides
-//! the key is the next serial, the list of revocations and the roots before; all of it is one text block that
-//! is written again after each change.
+//! The authority works offline, on a file, and is not a process of the network. Besides the key, it must remember the
+//! next serial, the list of revocations and the earlier roots. All of it is one text block, which is written again
+//! after each change.
 
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Delegation, Request, Revocations};
@@ -23,23 +23,23 @@ use zeroize::Zeroizing;
 const LABEL: &str = "SINEW NETWORK KEY";
 /// The version of the text form.
 const VERSION: u8 = 1;
-/// The version of the text form of a root that has succeeded another.
+/// The version of the text form of a root that has replaced another.
 const VERSION_WITH_CHAIN: u8 = 2;
 
-/// A network's root key and what has been done with it.
+/// A network's root key and what the authority has done with it.
 #[derive(Clone)]
 pub struct Authority {
-    /// The newest: whoever is asked to sign something signs by it.
+    /// The newest root key, which makes all signatures.
     root: SigningKey,
-    /// The public halves of all roots.
+    /// The public keys of all roots.
     chain: Chain,
     next_serial: u32,
     revocations_version: u32,
-    /// Serial and expiry, ascending by serial. Kept until expiry, when the list may forget them.
+    /// Serial and expiry, ascending by serial. An entry is kept until its expiry; after that the list may drop it.
     revoked: Vec<(u32, u64)>,
 }
 
-/// When a certificate counts, in unix seconds, both included.
+/// The period in which a certificate is valid, in unix seconds, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The first second.
@@ -48,54 +48,54 @@ pub struct Validity {
     pub not_after_s: u64,
 }
 
-/// What an issuer is to be allowed.
+/// The rights that an issuer gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mandate<'a> {
-    /// The first and the last overlay address that it may give.
+    /// The first and the last overlay address that the issuer may assign.
     pub addresses: (NodeAddr, NodeAddr),
-    /// How many certificates it may sign in all.
+    /// How many certificates the issuer may sign in total.
     pub certificates: u32,
-    /// When it may sign, and what it signed counts.
+    /// When the issuer may sign, and when its certificates are valid.
     pub validity: Validity,
-    /// For how long a certificate counts, at most.
+    /// The maximum validity of a certificate, in seconds.
     pub lifetime_s: u32,
-    /// Every name ends so; empty for any name.
+    /// The suffix that every name must have; empty for any name.
     pub names: &'a str,
-    /// The domains, or patterns like `*.example.net`.
+    /// The domains that the issuer may assign, or patterns like `*.example.net`.
     pub domains: &'a [&'a str],
-    /// The groups that it may let others set; none bounds nothing, as delegations did before there were rights.
+    /// The groups that the issuer may let nodes set. `None` means no bound, as in delegations before rights existed.
     pub groups: Option<&'a [GroupRange]>,
-    /// The tags that it may give, or patterns like `*-lab`.
+    /// The tags that the issuer may assign, or patterns like `*-lab`.
     pub tags: &'a [&'a str],
 }
 
-/// What an authority says of a node in addition to its identity.
+/// What an authority certifies about a node in addition to its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grants<'a> {
-    /// The groups that it may set.
+    /// The groups that the node may set.
     pub groups: &'a [GroupRange],
-    /// Words by which rules name it.
+    /// The tags by which rules name the node.
     pub tags: &'a [&'a str],
 }
 
-/// What is to be otherwise in a certificate; what is not said stays.
+/// The changes in a renewed certificate. `None` keeps the old value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes<'a> {
     /// The domains that the node may serve.
     pub domains: Option<&'a [&'a str]>,
-    /// The groups that it may set.
+    /// The groups that the node may set.
     pub groups: Option<&'a [GroupRange]>,
-    /// Words by which rules name it.
+    /// The tags by which rules name the node.
     pub tags: Option<&'a [&'a str]>,
 }
 
-/// Why the authority would not sign.
+/// Why the authority refused to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// The request or certificate is for another network.
     #[error("this is for another network: use that network's directory")]
     WrongNetwork,
-    /// The request is not signed by the key that it names, or the certificate not by this root.
+    /// The request is not signed by the key that it names, or the certificate is not signed by this root.
     #[error("the signature does not fit: the file was damaged or changed, copy it again")]
     BadSignature,
     /// The validity ends before it begins.
@@ -104,20 +104,20 @@ pub enum AuthorityError {
     /// All serials are used up.
     #[error("no serial is left: make a new network with `sinew net init`")]
     NoSerial,
-    /// The list is full.
+    /// The list of revocations is full.
     #[error(
         "the list of revocations is full (256): wait until revoked certificates expire, or make a new network"
     )]
     ListFull,
-    /// The domains are too many or one is none.
+    /// There are too many domains, or one is not a domain.
     #[error(
         "not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`; those of a delegation share 255 bytes with its groups and tags"
     )]
     Domains,
-    /// The groups are more ranges than a certificate holds.
+    /// There are more ranges of groups than a certificate holds.
     #[error("too many ranges of groups: at most 8, of which none is within another")]
     Groups,
-    /// The tags are too many or one is none.
+    /// There are too many tags, or one is not a tag.
     #[error(
         "not a list of tags: at most 16 of 32 lower-case letters, digits, `-`, `_`, `.`, and 255 bytes in all; a \
          delegation may have patterns like `*-lab`"
@@ -126,10 +126,10 @@ pub enum AuthorityError {
     /// Name, domains and options leave no room for serial and validity.
     #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
     TooLong,
-    /// The range of addresses, the number of certificates or the end of names is none.
+    /// The range of addresses, the number of certificates or the suffix of names is not valid.
     #[error("not a mandate for an issuer: check its addresses, names and number of certificates")]
     Mandate,
-    /// The network has had as many roots as it can have.
+    /// The network has already had the maximum number of roots.
     #[error(
         "this network has had 16 root keys, as many as it can: make a new one with `sinew net init`"
     )]
@@ -140,7 +140,7 @@ pub enum AuthorityError {
 }
 
 impl Authority {
-    /// A new network out of 32 bytes of entropy, which nobody else must know.
+    /// Makes a new network from 32 bytes of entropy, which must be known to nobody else.
     pub fn generate(entropy: &[u8; KEY_BYTES]) -> Authority {
         let root = SigningKey::from_bytes(entropy);
         Authority {
@@ -152,14 +152,14 @@ impl Authority {
         }
     }
 
-    /// The network as its nodes know it.
+    /// Returns the network as its nodes know it.
     pub fn network(&self) -> Network {
         Network::of_chain(self.chain.clone())
     }
 
-    /// Puts a new root key, out of entropy that nobody else must know and that has made no root before, in the place of the
-    /// present one, which this forgets. What that has signed counts until `until_s`. Serials go on, and so does the list of revocations: the
-    /// new root has to sign it before any node can take another one.
+    /// Replaces the present root key by a new one and forgets the old one. The entropy must be known to nobody else and
+    /// must not have made a root before. What the old key has signed stays valid until `until_s`. Serials continue, and
+    /// so does the list of revocations: the new root has to sign it before any node can take another one.
     pub fn rotate(
         &mut self,
         entropy: &[u8; KEY_BYTES],
@@ -187,14 +187,14 @@ impl Authority {
         succession.by_new = signature::sign(&root, Context::Succession, body);
         self.chain.push(succession);
         self.root = root;
-        // A list of a newer root counts before all versions of older ones, so it may begin anew.
+        // A list of a newer root takes precedence over all versions of older roots, so its version may restart.
         self.revocations_version = self.revocations_version.checked_add(1).unwrap_or(1);
         Ok(succession)
     }
 
-    /// Certifies what `request` asks for. The certificate says nothing of rights, so the node may set all groups, as
-    /// nodes could before there were rights. Options are never taken from a request: what they say is for the authority
-    /// to say.
+    /// Certifies the content of `request`. The certificate does not mention rights, so the node may set all groups, as
+    /// nodes could before rights existed. Options are never taken from a request: only the authority decides about
+    /// them.
     pub fn issue(
         &mut self,
         request: &Request,
@@ -205,7 +205,7 @@ impl Authority {
         self.certify_with(fields.subject, format::Options::NONE, &nothing, validity)
     }
 
-    /// Certifies what `request` asks for, and these grants.
+    /// Certifies the content of `request`, and these grants.
     pub fn issue_with(
         &mut self,
         request: &Request,
@@ -244,7 +244,7 @@ impl Authority {
         Ok(fields)
     }
 
-    /// Certifies the same again, for another time and under a new serial.
+    /// Certifies the same content again, for another period and with a new serial.
     pub fn renew(
         &mut self,
         certificate: &Certificate,
@@ -253,7 +253,7 @@ impl Authority {
         self.renew_for(certificate, &Changes::default(), validity)
     }
 
-    /// Certifies the same keys, name and address again, with what is to be otherwise.
+    /// Certifies the same keys, name and address again, with these changes.
     pub fn renew_for(
         &mut self,
         certificate: &Certificate,
@@ -265,7 +265,7 @@ impl Authority {
         self.certify_with(fields.subject, fields.options, changes, validity)
     }
 
-    /// Lets the node of a certificate certify others. The serials that it may give are set aside.
+    /// Lets the node of a certificate certify others. The serials that it may assign are reserved.
     pub fn delegate(
         &mut self,
         certificate: &Certificate,
@@ -313,8 +313,8 @@ impl Authority {
         Ok(delegation)
     }
 
-    /// Delegates the same once more: under the newest root, with serials that were not given yet, from `from_s` until the
-    /// delegation before would have ended.
+    /// Delegates the same rights again: under the newest root, with serials that were not assigned yet, from `from_s`
+    /// until the end of the earlier delegation.
     pub fn delegate_again(
         &mut self,
         certificate: &Certificate,
@@ -322,7 +322,7 @@ impl Authority {
         from_s: u64,
     ) -> Result<Delegation, AuthorityError> {
         let fields = before.fields();
-        // The bound of rights and the tags are among the words.
+        // The bound of rights and the tags are included in these words.
         let domains: Vec<&str> = fields.domains.iter().collect();
         let mandate = Mandate {
             addresses: fields.addresses,
@@ -340,7 +340,7 @@ impl Authority {
         self.delegate(certificate, &mandate)
     }
 
-    /// Puts a delegation on the list: it and all that was signed by it no longer count.
+    /// Puts a delegation on the list: the delegation and everything signed under it become invalid.
     pub fn revoke_delegation(
         &mut self,
         delegation: &Delegation,
@@ -352,7 +352,7 @@ impl Authority {
         self.revoke_serial(fields.serial, fields.not_after_s, unix_now_s)
     }
 
-    /// Puts `certificate` on the list, forgets those that have expired, and signs the new list.
+    /// Puts `certificate` on the list, drops expired entries, and signs the new list.
     pub fn revoke(
         &mut self,
         certificate: &Certificate,
@@ -370,7 +370,7 @@ impl Authority {
         unix_now_s: u64,
     ) -> Result<Revocations, AuthorityError> {
         let mut revoked = self.revoked.clone();
-        // A node whose clock is slow takes an expired certificate for a little longer.
+        // A node whose clock is slow accepts an expired certificate for a little longer.
         revoked.retain(|(_, not_after_s)| not_after_s.saturating_add(CLOCK_SKEW_S) >= unix_now_s);
         if let Err(at) = revoked.binary_search_by_key(&serial, |(serial, _)| *serial) {
             revoked.insert(at, (serial, not_after_s));
@@ -386,7 +386,7 @@ impl Authority {
         Ok(self.revocations(unix_now_s))
     }
 
-    /// The list as it stands, signed.
+    /// Returns the present list, signed.
     pub fn revocations(&self, unix_now_s: u64) -> Revocations {
         let serials: Vec<u8> = self
             .revoked
@@ -406,8 +406,8 @@ impl Authority {
         Revocations::from_bytes(w.written()).expect("what was just written is well formed")
     }
 
-    /// The text form. It holds the root secret: a file of mode 0600, kept offline and backed up,
-    /// written again after each `issue`, `renew` and `revoke`.
+    /// Returns the text form. It holds the root secret: store it in a file of mode 0600, keep it offline and backed up,
+    /// and write it again after each `issue`, `renew` and `revoke`.
     pub fn to_text(&self) -> Zeroizing<String> {
         let successions = self.chain.successions();
         let chain = 1 + KEY_BYTES + successions.len() * SUCCESSION_BYTES;
@@ -465,7 +465,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The roots up to the one whose secret the text holds.
+    /// Reads the roots up to the one whose secret the text holds.
     fn parse_chain(r: &mut Reader<'_>, root: &[u8; KEY_BYTES]) -> Result<Chain, Malformed> {
         let mut network = Network::new(r.array()?).map_err(|_| Malformed::Value)?;
         let count = usize::from(r.u8()?);
@@ -479,7 +479,7 @@ impl Authority {
         }
     }
 
-    /// Signed by a root, or by one of its issuers within its delegation.
+    /// Checks that the certificate was signed by a root, or by one of its issuers within its delegation.
     fn check_issued(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
         let network = self.network();
         if certificate.fields().network != network.id() {
@@ -491,7 +491,8 @@ impl Authority {
         }
     }
 
-    /// Signed by a root itself, be it an older one: what the authority has is renewed after its time, too.
+    /// Checks that the certificate was signed by a root itself, even an older one: the authority renews its own
+    /// certificates even after their root has ended.
     fn check_own(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
         let fields = certificate.fields();
         let body = format::signed_part(certificate.as_bytes());
@@ -513,7 +514,7 @@ impl Authority {
         }
     }
 
-    /// With what there was, as far as nothing else is said.
+    /// Certifies the subject with its present values, except for those that `changes` replaces.
     fn certify_with(
         &mut self,
         subject: format::Subject<'_>,
@@ -552,7 +553,7 @@ impl Authority {
         self.certify(subject, options, said, validity)
     }
 
-    /// Signs what is said, with the proof of the root, in the place of those among `options`.
+    /// Signs the given values, with the proof of the root, in place of the same kinds among `options`.
     fn certify(
         &mut self,
         subject: format::Subject<'_>,
@@ -571,7 +572,7 @@ impl Authority {
         let serial = self.next_serial;
         let next_serial = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
         let certificate = match self.sign(subject, options, &said, (serial, validity)) {
-            // Many domains leave no room for the proof of the root: it comes another way, too.
+            // Many domains may leave no room for the proof of the root. Nodes also get that proof in another way.
             Err(Full) if said.succession.take().is_some() => {
                 self.sign(subject, options, &said, (serial, validity))
             }
@@ -610,7 +611,7 @@ impl Authority {
     }
 }
 
-/// Shows the public half only.
+/// Shows only the public half.
 impl core::fmt::Debug for Authority {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Authority")

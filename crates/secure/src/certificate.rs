@@ -1,7 +1,7 @@
-//! Certificates, requests and revocation lists as values: bytes that are known to be well formed.
+//! Certificates, requests and revocation lists as values: bytes that are known to be well-formed.
 //!
-//! The bytes stay as they came, so a signature still fits after they have been stored and flooded;
-//! the fields are read from them on demand. Well formed is not verified: see [`crate::Network`].
+//! The bytes stay unchanged, so a signature is still correct after they have been stored and flooded. The fields are
+//! read from them on demand. Well-formed does not mean verified: see [`crate::Network`].
 
 use crate::armour::{self, ArmourError};
 use wire::Malformed;
@@ -16,23 +16,23 @@ macro_rules! owned {
         }
 
         impl $name {
-            /// The label of its text form.
+            /// The label of the text form.
             pub const LABEL: &'static str = $label;
 
-            /// Takes bytes that are well formed from first to last.
+            /// Takes bytes that are well-formed from first to last.
             pub fn from_bytes(bytes: &[u8]) -> Result<$name, Malformed> {
                 format::$format::parse(bytes)?;
                 Ok($name { bytes: bytes.into() })
             }
-            /// The bytes, as stored and sent.
+            /// Returns the bytes, as stored and sent.
             pub fn as_bytes(&self) -> &[u8] {
                 &self.bytes
             }
-            /// What the bytes say.
+            /// Returns the fields that the bytes contain.
             pub fn fields(&self) -> format::$format<'_> {
                 format::$format::parse(&self.bytes).expect("parsed when it was made")
             }
-            /// The text form.
+            /// Returns the text form.
             pub fn to_text(&self) -> String {
                 armour::write($name::LABEL, &self.bytes).as_str().to_owned()
             }
@@ -55,18 +55,19 @@ macro_rules! owned {
 }
 
 owned! {
-    /// Who a node is, said by the root key or an issuer. [`crate::Network::verify`] says whether it counts.
+    /// The identity of a node, certified by the root key or an issuer. [`crate::Network::verify`] decides whether it is
+    /// valid.
     Certificate, Certificate, "SINEW CERTIFICATE"
 }
 owned! {
-    /// An issuer's right to sign certificates, said by the root key.
+    /// An issuer's right to sign certificates, signed by the root key.
     Delegation, Delegation, "SINEW DELEGATION"
 }
 owned! {
-    /// What a node asks to be called, signed by its own key.
+    /// The identity that a node requests, signed by its own key.
     Request, Request, "SINEW CERTIFICATE REQUEST"
 }
 owned! {
-    /// Serials of certificates that no longer count, signed by the root key.
+    /// The serials of certificates that are no longer valid, signed by the root key.
     Revocations, Revocations, "SINEW REVOCATIONS"
 }

@@ -1,5 +1,5 @@
-//! What the ends of a transfer of bulk data agree on, so that the relays between them see nothing of it and
-//! change nothing in it.
+//! The keys that the ends of a bulk transfer agree on, so that the relays between them can neither read nor change the
+//! data.
 //!
 //! ```text
 //!   beginner: Ephemeral, its public half in the signed order ──▶ end: Ephemeral, its public half signed
@@ -7,9 +7,9 @@
 //!                                 ├─ Speech       seals what the sink says of what it has
 //!                                 └─ wrap, unwrap the key of the stream ──▶ StreamKey: seal, open frames
 //! ```
-//! The key of the stream is the same for all sinks, so that relays copy frames as they are. What a sink says
-//! is sealed under what it alone shares with the source, so that no sink speaks for another. Who signs the
-//! public halves, and who verifies that, is the business of `host::relay`.
+//! The key of the stream is the same for all sinks, so that relays copy frames unchanged. A sink's messages are sealed
+//! under a key that it shares only with the source, so that no sink can send in the name of another. `host::relay`
+//! signs the public halves and verifies the signatures.
 
 use crate::entropy::Secret;
 use crate::x25519::X25519;
@@ -21,16 +21,16 @@ use wire::certificate::KEY_BYTES;
 use wire::relay::{TRANSFER_BYTES, WRAPPED_BYTES};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Bytes of a stream under one key. The advantage of an attacker against AES-GCM is about the square of
-/// the blocks over 2^129: here, 2^-65.
+/// Number of bytes of a stream under one key. The advantage of an attacker against AES-GCM is about the square of the
+/// blocks over 2^129: here, 2^-65.
 const EPOCH_BYTES: u64 = 1 << 36;
 
-/// Who agrees, and for what.
+/// The two ends of an agreement, and its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The name of the transfer.
+    /// The id of the transfer.
     pub transfer: [u8; TRANSFER_BYTES],
-    /// Where it has begun.
+    /// The node at which the transfer begins.
     pub beginner: NodeAddr,
     /// The other end.
     pub end: NodeAddr,
@@ -42,23 +42,23 @@ pub struct Ephemeral {
 }
 
 impl Ephemeral {
-    /// From 32 bytes that nobody can guess.
+    /// Makes a key from 32 bytes that nobody can guess.
     pub fn new(mut secret: [u8; KEY_BYTES]) -> Ephemeral {
         let key = X25519::of(&secret);
         secret.zeroize();
         Ephemeral { key }
     }
 
-    /// What the other end is told.
+    /// Returns the public half, for the other end.
     pub fn public(&self) -> [u8; KEY_BYTES] {
         self.key.public()
     }
 
-    /// What this end shares with the one that has told `theirs`, for this transfer; none if what was told
-    /// is no key. `began` says whether the transfer has begun at this end.
+    /// Returns what this end shares, for this transfer, with the end that has sent `theirs`; `None` if `theirs` is not
+    /// a key. `began` says whether the transfer begins at this end.
     pub fn agree(&self, theirs: &[u8; KEY_BYTES], pair: &Pair, began: bool) -> Option<Agreed> {
         let shared = self.key.agree(theirs);
-        // Points of small order agree on nothing with everybody.
+        // A point of small order gives the same result with every key.
         if shared.iter().all(|byte| *byte == 0) {
             return None;
         }
@@ -77,14 +77,14 @@ impl Ephemeral {
     }
 }
 
-/// What two ends share.
+/// The shared secrets of two ends.
 pub struct Agreed {
     wrapping: LessSafeKey,
     saying: LessSafeKey,
 }
 
 impl Agreed {
-    /// The stream's key, for the other end alone. Once: there is one stream in a transfer.
+    /// Encrypts the stream's key for the other end. Call this only once: a transfer has one stream.
     pub fn wrap(&self, key: &StreamKey) -> [u8; WRAPPED_BYTES] {
         let mut wrapped = [0; WRAPPED_BYTES];
         let (body, tag) = wrapped.split_at_mut(KEY_BYTES);
@@ -97,7 +97,7 @@ impl Agreed {
         wrapped
     }
 
-    /// The key that the other end has wrapped; none if it has not.
+    /// Decrypts the key that the other end has wrapped; `None` if it is not from there.
     pub fn unwrap(&self, wrapped: &[u8; WRAPPED_BYTES]) -> Option<StreamKey> {
         let mut bytes = Zeroizing::new(*wrapped);
         let opened = self
@@ -107,21 +107,21 @@ impl Agreed {
         Some(StreamKey::new(secret))
     }
 
-    /// What the sink says to the source, from the beginning. One end speaks, the other one listens.
+    /// Returns the channel for the sink's messages to the source, from its start. One end seals, the other one opens.
     pub fn speech(self) -> (Speech, Agreed) {
         let key = self.saying.clone();
         (Speech { key, next: 0 }, self)
     }
 }
 
-/// What a sink says: one message after the other, at both ends.
+/// The messages of a sink, one after the other, at both ends.
 pub struct Speech {
     key: LessSafeKey,
     next: u64,
 }
 
 impl Speech {
-    /// Seals the next message; `bound` is told in the clear beside it.
+    /// Seals the next message. `bound` is sent in the clear beside it and authenticated.
     pub fn seal(&mut self, bound: &[u8], message: &mut Vec<u8>) {
         let nonce = self.nonce();
         let sealed = self
@@ -130,7 +130,7 @@ impl Speech {
         sealed.expect("a message is shorter than what one nonce may seal");
     }
 
-    /// Opens the next message; none if it is not what the other end has said next.
+    /// Opens the next message; `None` if it is not the next one that the other end has sealed.
     pub fn open<'a>(&mut self, bound: &[u8], message: &'a mut [u8]) -> Option<&'a [u8]> {
         let nonce = self.nonce();
         let opened = self.key.open_in_place(nonce, Aad::from(bound), message);
@@ -144,21 +144,21 @@ impl Speech {
     }
 }
 
-/// The key of a stream: seals frames by their place in it. Each place is sealed once.
+/// The key of a stream. It seals frames by their place in the stream. Each place must be sealed only once.
 pub struct StreamKey {
     secret: Secret,
     first: LessSafeKey,
 }
 
 impl StreamKey {
-    /// From 32 bytes that nobody can guess.
+    /// Makes a key from 32 bytes that nobody can guess.
     pub fn new(secret: [u8; KEY_BYTES]) -> StreamKey {
         let secret = Secret::new(secret);
         let first = aead(&epoch(&secret, 0));
         StreamKey { secret, first }
     }
 
-    /// Encrypts a frame that begins at this offset, all but its last [`TAG_BYTES`], where the tag goes.
+    /// Encrypts a frame that begins at this offset, except its last [`TAG_BYTES`], where the tag is written.
     pub fn seal(&self, offset: u64, frame: &mut [u8]) {
         let end = frame.len().checked_sub(TAG_BYTES);
         let (body, tag) = frame.split_at_mut(end.expect("a frame has room for its tag"));
@@ -169,8 +169,8 @@ impl StreamKey {
         tag.copy_from_slice(sealed.as_ref());
     }
 
-    /// Decrypts a frame in its place; false if it is not what was sealed there. Its last [`TAG_BYTES`]
-    /// are of no use then.
+    /// Decrypts a frame in place. Returns false if it is not what was sealed at this offset. Its last [`TAG_BYTES`] are
+    /// of no use afterwards.
     #[must_use]
     pub fn open(&self, offset: u64, frame: &mut [u8]) -> bool {
         let opened = self.with(offset, |key| {
@@ -183,13 +183,13 @@ impl StreamKey {
     fn with<T>(&self, offset: u64, act: impl FnOnce(&LessSafeKey) -> T) -> T {
         match offset / EPOCH_BYTES {
             0 => act(&self.first),
-            // Choice: made anew for each frame, which costs a hundredth of sealing it.
+            // Choice: the key is derived again for each frame, which costs a hundredth of sealing it.
             number => act(&aead(&epoch(&self.secret, number))),
         }
     }
 }
 
-/// The key for one part of a stream.
+/// Returns the key for one part of a stream.
 fn epoch(secret: &Secret, number: u64) -> Zeroizing<[u8; KEY_BYTES]> {
     let stream = Salt::new(HKDF_SHA256, b"sinew transfer stream 1").extract(&secret[..]);
     expand(&stream, &[&number.to_be_bytes()])

@@ -1,17 +1,17 @@
-//! The node's random numbers: a key that draws itself anew with every number it gives.
+//! The node's random numbers: a key that replaces itself with every number that it produces.
 //!
 //! ```text
 //!   key --ChaCha20--> | next key 32 | number 32 |
 //! ```
 //!
-//! Who reads the key out of a node's memory learns the numbers to come, until the node is started
-//! with fresh entropy, but none that have been given: sessions of the past stay closed.
+//! An attacker who reads the key from a node's memory learns the numbers to come, until the node is started with fresh
+//! entropy. He does not learn earlier numbers: past sessions stay secret.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-/// Another seed out of one, by a name: whoever knows either knows nothing of the other.
+/// Derives another seed from a seed and a name. Neither seed reveals anything about the other.
 pub(crate) fn apart(seed: &[u8; 32], name: &[u8]) -> Secret {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, seed);
     let tag = ring::hmac::sign(&key, name);

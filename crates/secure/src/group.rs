@@ -6,9 +6,9 @@
 //!   receiver                          '──▶ OpeningKey: number, window of counters ◀── packets
 //! ```
 //!
-//! Bytes, nonce and what is authenticated are those of a [`crate::Session`] between two ends, in one direction;
-//! the number of the key stands where they have the session's index. Whoever has the key to open can also
-//! seal with it: it keeps out who does not receive, and no receiver from another.
+//! The format, the nonce and the authenticated bytes are those of a [`crate::Session`] between two ends, in one
+//! direction; the number of the key takes the place of the session's index. Whoever has the key to open can also seal
+//! with it. So the key excludes nodes that are not receivers, but does not protect receivers from each other.
 
 use crate::entropy::{Entropy, Secret, apart};
 use crate::network::Network;
@@ -21,11 +21,12 @@ use base::{Duration, Time};
 use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex};
 use zeroize::Zeroizing;
 
-/// The most counters that a packet may be behind the newest one of its key. Choice: that of links. One source's
-/// packets to one group are less than all that two ends say, at 20 000 per second 65 536 are 3.3 s; in 8 KiB.
+/// The maximum number of counters by which a packet may be behind the newest one of its key. Choice: the same as for
+/// links. One source's packets to one group are fewer than everything that two ends send; at 20 000 per second, 65 536
+/// are 3.3 s. The window takes 8 KiB.
 const WINDOW_MAX: usize = crate::replay::MAX_WINDOW;
-/// Whoever gets a key opens packets from so many counters before on: those that have come while it asked,
-/// and those that are under way. What is older could only be repeated by somebody. At 1000 packets per second 4 s.
+/// How many counters before the present one a new receiver of the key may open: packets that arrived while it requested
+/// the key, and packets under way. Older packets could only be replayed. At 1000 packets per second this is 4 s.
 const BEFORE: u64 = 1 << 12;
 
 /// Makes the keys of a source.
@@ -35,7 +36,7 @@ pub struct GroupKeys {
 }
 
 impl GroupKeys {
-    /// Keys for a node of this network; `seed` may be that of its handshakes.
+    /// Creates the keys for a node of this network; `seed` may be the same as for its handshakes.
     pub fn new(network: &Network, seed: &[u8; 32]) -> GroupKeys {
         GroupKeys {
             entropy: Entropy::new(*apart(seed, b"sinew group keys 1")),
@@ -43,7 +44,7 @@ impl GroupKeys {
         }
     }
 
-    /// A key that nobody has had.
+    /// Makes a fresh key.
     pub fn make(&mut self, now: Time) -> SealingKey {
         let key = self.entropy.draw();
         SealingKey {
@@ -55,7 +56,7 @@ impl GroupKeys {
         }
     }
 
-    /// The key of a source as it was told; `first` are the low bits of the first counter that counts.
+    /// Returns the key of a source as received; `first` is the low bits of the first valid counter.
     pub fn opening(&self, number: SessionIndex, key: &[u8; 32], first: u32) -> OpeningKey {
         OpeningKey {
             number,
@@ -74,7 +75,7 @@ impl core::fmt::Debug for GroupKeys {
     }
 }
 
-/// What a source seals its packets to a group with. The bytes of the key are wiped when it is dropped.
+/// The key with which a source seals its packets to a group. Its bytes are wiped when it is dropped.
 pub struct SealingKey {
     number: SessionIndex,
     key: Secret,
@@ -84,38 +85,38 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
-    /// What packets name it by.
+    /// Returns the number by which packets name the key.
     pub fn number(&self) -> SessionIndex {
         self.number
     }
 
-    /// The key itself, for a receiver.
+    /// Returns the key bytes, for a receiver.
     pub fn secret(&self) -> &Zeroizing<[u8; 32]> {
         &self.key
     }
 
-    /// The first counter that counts for who gets the key now.
+    /// Returns the first counter that is valid for a receiver that gets the key now.
     pub fn first(&self) -> u32 {
         self.next_counter.saturating_sub(BEFORE) as u32
     }
 
-    /// The counter of the packet that is sealed next.
+    /// Returns the counter of the packet that is sealed next.
     pub fn next_counter(&self) -> u64 {
         self.next_counter
     }
 
-    /// How old it is.
+    /// Returns the age of the key.
     pub fn age(&self, now: Time) -> Duration {
         now.since(self.made)
     }
 
-    /// Another one should take its place soon.
+    /// Returns true if another key should replace this one soon.
     pub fn wants_rekey(&self, now: Time) -> bool {
         self.age(now) >= REKEY_AFTER || self.next_counter >= REKEY_AFTER_MESSAGES
     }
 
-    /// Seals a datagram of `kind` inside a packet, in place: 8 bytes for the header, the plaintext, 16 bytes for
-    /// the tag. `bound` is what stands around it and must arrive as it was sent.
+    /// Seals a datagram of `kind` inside a packet, in place: 8 bytes for the header, the plaintext, 16 bytes for the
+    /// tag. `bound` is the data around it that must arrive unchanged.
     pub fn seal(
         &mut self,
         kind: Kind,
@@ -140,40 +141,40 @@ impl core::fmt::Debug for SealingKey {
     }
 }
 
-/// What a receiver opens a source's packets to a group with.
+/// The key with which a receiver opens a source's packets to a group.
 pub struct OpeningKey {
     number: SessionIndex,
     cipher: Cipher,
-    /// What has been opened, however it came.
+    /// The counters that have been opened, whatever route the packets took.
     replay: Replay,
-    /// What of it has come by the tree, once something has come otherwise.
+    /// The counters that have come by the tree, once a packet has come by another route.
     by_tree: Option<Replay>,
     first: u64,
 }
 
-/// How a packet to a group has come.
+/// The route by which a packet to a group has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By the tree, from whoever passes it on.
+    /// By the tree, from any node that forwards it.
     Tree,
-    /// From its source, to this receiver alone.
+    /// From its source, sent only to this receiver.
     Alone,
 }
 
 impl OpeningKey {
-    /// What packets name it by.
+    /// Returns the number by which packets name the key.
     pub fn number(&self) -> SessionIndex {
         self.number
     }
 
-    /// The same key was told once more, to a receiver that was away: what was sealed before counts no longer, and
-    /// what has been opened stays known.
+    /// Handles the same key when it arrives again, at a receiver that was away: packets that were sealed before are no
+    /// longer valid, and opened counters stay known.
     pub fn renew(&mut self, told: &OpeningKey) {
         self.first = self.first.max(told.first);
     }
 
-    /// How many packets from counter `first` on, of which the low 32 bits are known, to `len` later have come by the
-    /// tree; `None` if that is forgotten.
+    /// Returns how many packets from counter `first` (its low 32 bits) to `len` later have come by the tree; `None` if
+    /// that is forgotten.
     pub fn came_by_tree(&self, first: u32, len: u32) -> Option<u32> {
         let from = widen(u64::from(first), COUNTER_BITS, self.replay.next());
         let window = self.by_tree.as_ref().unwrap_or(&self.replay);
@@ -181,7 +182,8 @@ impl OpeningKey {
         u32::try_from(came).ok()
     }
 
-    /// Opens a datagram that [`SealingKey::seal`] has sealed, in place; each once, whichever way it comes first.
+    /// Opens a datagram that [`SealingKey::seal`] has sealed, in place. Each is opened once, whichever route it takes
+    /// first.
     pub fn open(
         &mut self,
         route: Route,
@@ -195,7 +197,7 @@ impl OpeningKey {
         let expected = self.replay.next().max(self.first);
         let counter = widen(u64::from(clear.counter_low), COUNTER_BITS, expected);
         let is_fresh = self.replay.is_fresh(counter);
-        // What was here alone counts for the tree too, if it is what its source has sealed.
+        // A packet that was only sent to this receiver before also counts for the tree, if its source has sealed it.
         let counts = route == Route::Tree
             && (self.by_tree.as_ref()).is_some_and(|by_tree| by_tree.is_fresh(counter));
         if counter < self.first || !is_fresh && !counts {

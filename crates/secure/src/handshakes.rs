@@ -1,4 +1,4 @@
-//! The handshakes of one node: dialling, answering, and which session indices are in use.
+//! The handshakes of one node: dialling, answering, and the session indices in use.
 //!
 //! ```text
 //!  dialler                                              responder
@@ -12,19 +12,18 @@
 //!  Live    on_confirmed()
 //! ```
 //!
-//! Noise XX proves who holds which static key and hides both certificates from listeners; the
-//! certificate in the payload must speak of exactly that key. The prologue binds the network's
-//! root key, the dialler's index and the range of versions; the sealed copy of the response's
-//! header binds the rest. Init and Finish are repeated by the dialler alone, so a responder keeps
-//! no timer but the age of half-open handshakes, and answers a repeated Init with the same bytes.
+//! Noise XX proves who holds which static key and hides both certificates from listeners; the certificate in the
+//! payload must name exactly that key. The prologue binds the network's root key, the dialler's index and the range of
+//! versions; the sealed copy of the response's header binds the rest. Only the dialler repeats Init and Finish. So a
+//! responder has no timer except the age of half-open handshakes, and answers a repeated Init with the same bytes.
 //!
-//! If both speak version 2, the session has keys of ML-KEM too. `hybrid` has what follows the Finish then. The range
-//! of versions and the choice are authenticated, so nobody between the two can talk them out of it.
+//! If both sides support version 2, the session also has keys of ML-KEM; `hybrid` handles what then follows the Finish.
+//! The range of versions and the choice are authenticated, so nobody between the two can force a downgrade.
 //!
-//! If two nodes dial each other at once, each sees the other's Init while its own is out. The Init
-//! whose ephemeral key is lower goes on, and both sides know which; the other is not answered while
-//! it is young, so that one session results. (Not for longer: the lower one may never arrive.)
-//! Should both succeed all the same, [`crate::Sessions`] lives with both.
+//! If two nodes dial each other at once, each sees the other's Init while its own is out. The Init whose ephemeral key
+//! is lower continues, and both sides know which. The other one is not answered while it is young, so that one session
+//! results. (It is answered later, since the lower one may never arrive.) If both succeed all the same,
+//! [`crate::Sessions`] handles both.
 
 mod dial;
 mod hybrid;
@@ -46,14 +45,14 @@ use wire::link::{Kind, SessionIndex};
 
 pub use hybrid::PostQuantum;
 
-/// Between whom sessions are made. What is said under one kind of handshake counts for nothing under
-/// the other, because its name is hashed into it.
+/// The parties of a session. Messages of one kind of handshake are invalid in the other kind, because its name is
+/// hashed into the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
-    /// Neighbours, by datagrams of the network below.
+    /// Neighbors, which exchange datagrams of the underlay.
     Neighbours,
-    /// The two ends of a path, by packets of the overlay. What stands for the address below is made
-    /// of the node's address.
+    /// The two ends of a path, which exchange packets of the overlay. The node's address takes the place of the
+    /// underlay address.
     Ends,
 }
 
@@ -68,122 +67,123 @@ pub struct Handshakes {
     table: Table,
     entropy: Entropy,
     post_quantum: PostQuantum,
-    /// The number of a root that a peer has proved, whose place another one has here.
+    /// The number of a root that a peer has proved, while another root has this number here.
     rival: Option<u8>,
 }
 
-/// What a handshake datagram came to.
+/// The result of a handshake datagram.
 #[derive(Debug)]
 pub enum Outcome {
-    /// To be sent to where the datagram came from, one after the other. None, if it was a part of something.
+    /// Datagrams to send to the address that the datagram came from, one after the other. Empty if it was part of a
+    /// larger message.
     Reply(Vec<Vec<u8>>),
-    /// "Come again with this cookie", to be sent to where the datagram came from.
+    /// A request to come again with this cookie. Send it to the address that the datagram came from.
     Cookie([u8; COOKIE_BYTES]),
-    /// A neighbour has proved who it is.
+    /// A neighbor has proved its identity.
     Established(Box<Established>),
-    /// Nothing comes of the datagram. To be counted by [`Refusal::label`].
+    /// The datagram was refused. Count it by [`Refusal::label`].
     Refused(Refusal),
-    /// Nothing comes of a dial, for a reason that repetition does not mend. To be counted, told to
-    /// the operator, and dialled again after a while.
+    /// A dial has failed for a reason that repetition does not remove. Count it, report it to the operator, and dial
+    /// again after a while.
     Failed {
         /// The address that was dialled.
         to: UnderlayAddr,
         /// The node that was expected there.
         expect: Option<NodeAddr>,
-        /// Why.
+        /// The reason.
         reason: Refusal,
-        /// To be sent to `to` all the same, so that the peer learns why too.
+        /// A datagram to send to `to` all the same, so that the peer also learns the reason.
         reply: Option<Vec<u8>>,
     },
 }
 
-/// A session and the neighbour that it was made with.
+/// A session and the neighbor of the session.
 #[derive(Debug)]
 pub struct Established {
-    /// To be installed in the neighbour's [`crate::Sessions`].
+    /// The session, for the neighbor's [`crate::Sessions`].
     pub session: Session,
-    /// Who the neighbour is.
+    /// The neighbor's verified identity.
     pub peer: Peer,
-    /// Where its datagrams come from.
+    /// The address from which its datagrams come.
     pub from: UnderlayAddr,
     /// The node that was expected when this side dialled.
     pub expect: Option<NodeAddr>,
-    /// The side that dialled means it for a further path of the link, and not for a move.
+    /// The dialling side intends the session for a further path of the link, and not for a move.
     pub is_further: bool,
-    /// To be sent to `from` before anything that is sealed, one after the other.
+    /// Datagrams to send to `from` before any sealed datagram, one after the other.
     pub reply: Vec<Vec<u8>>,
 }
 
-/// Something that time has brought about.
+/// An event caused by the passage of time.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
-    /// A repetition.
+    /// A datagram must be repeated.
     Send {
-        /// To whom.
+        /// The address to send it to.
         to: UnderlayAddr,
         /// The datagram.
         datagram: Vec<u8>,
     },
-    /// Nobody answered.
+    /// Nobody answered a dial.
     GaveUp {
         /// The address that was dialled.
         to: UnderlayAddr,
         /// The node that was expected there.
         expect: Option<NodeAddr>,
     },
-    /// The peer has answered, and said nothing more.
+    /// The peer has answered, and sent nothing more.
     Unfinished {
         /// The address that was dialled.
         to: UnderlayAddr,
         /// The node that was expected there.
         expect: Option<NodeAddr>,
     },
-    /// The peer never said anything under a session of which this side has spoken last. To be removed from its
-    /// `Sessions` and released.
+    /// The peer never sent anything in a session in which this side sent the last handshake message. Remove the session
+    /// from its `Sessions` and release it.
     Unconfirmed {
-        /// Which session.
+        /// The index of the session.
         session: SessionIndex,
-        /// Whom it was made with.
+        /// The address of the peer.
         to: UnderlayAddr,
     },
 }
 
-/// Why a dial was not begun.
+/// Why a dial was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DialError {
-    /// That address is being dialled.
+    /// That address is already being dialled.
     #[error("that address is being dialled already: wait for the outcome")]
     InProgress,
-    /// [`crate::limits::MAX_DIALS`] or [`crate::limits::MAX_INDICES`] is reached.
+    /// [`crate::limits::MAX_DIALS`] or [`crate::limits::MAX_INDICES`] has been reached.
     #[error("too many dials or sessions at once: dial fewer neighbours")]
     TooMany,
 }
 
-/// Why nothing came of a handshake datagram.
+/// Why a handshake datagram was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// It cannot be read.
+    /// The datagram cannot be decoded.
     #[error("malformed handshake: {0}")]
     Malformed(#[from] Malformed),
-    /// mac1 does not fit.
+    /// Its mac1 is wrong.
     #[error("mac1 does not fit: the sender is of another network, or none")]
     Mac,
-    /// No version in common.
+    /// The two sides have no version in common.
     #[error("no version in common: upgrade the older of the two nodes")]
     Version,
-    /// It belongs to no handshake that is under way.
+    /// The datagram belongs to no present handshake.
     #[error("belongs to no handshake that is under way: late or repeated")]
     Stale,
-    /// It comes from another address than the handshake began with.
+    /// The datagram comes from another address than the start of its handshake.
     #[error("comes from another address than the handshake began with")]
     Address,
-    /// Both sides dialled, and the other handshake goes on.
+    /// Both sides dialled, and the other handshake continues.
     #[error("both sides dialled at once, and the other handshake goes on")]
     Crossed,
-    /// Too many handshakes.
+    /// There are too many handshakes.
     #[error("too many handshakes per second: the limit is in secure::limits")]
     TooMany,
-    /// Too many handshakes from one source.
+    /// There are too many handshakes from one source.
     #[error("too many handshakes per second from one source: the limit is in secure::limits")]
     TooManyOfSource,
     /// A table is full.
@@ -192,33 +192,33 @@ pub enum Refusal {
     /// The Noise message is not authentic.
     #[error("the Noise message is not authentic: damaged or forged")]
     Noise,
-    /// The peer's certificate does not count.
+    /// The peer's certificate is not valid.
     #[error("the peer's certificate does not count: {0}")]
     Certificate(#[from] CertificateError),
-    /// A piece of a key or of a ciphertext is not authentic, or the key is none.
+    /// A piece of a key or of a ciphertext is not authentic, or the key is invalid.
     #[error("what it has sent for ML-KEM is damaged or forged")]
     Kem,
-    /// The peer makes no hybrid session.
+    /// The peer does not make hybrid sessions.
     #[error(
         "{0} makes no post-quantum session, which `post_quantum = \"require\"` demands here: upgrade it and set its \
          `post_quantum`, or set \"prefer\" here"
     )]
     NotHybrid(NodeAddr),
-    /// The peer makes no other session than a hybrid one.
+    /// The peer only makes hybrid sessions.
     #[error(
         "{0} makes post-quantum sessions alone, by its `post_quantum = \"require\"`: set `post_quantum = \"prefer\"` here"
     )]
     HybridAlone(NodeAddr),
-    /// The peer does not hold the key that its certificate speaks of.
+    /// The peer does not hold the key that its certificate names.
     #[error("the peer showed a certificate of another key than it holds")]
     OtherKey,
-    /// Another node answered than the one that was dialled.
+    /// A different node answered than the one that was dialled.
     #[error("{0} answered instead of the node dialled: correct its underlay address")]
     UnexpectedPeer(NodeAddr),
     /// The peer is of the network, and this node is configured not to be its neighbour.
     #[error("{0} is not in this node's `accept` list: add it there, or let it dial another node")]
     NotAccepted(NodeAddr),
-    /// The peer wants more paths to this node than a link has.
+    /// The peer wants more paths to this node than a link can have.
     #[error(
         "{0} wants another path to this node: there are as many as a link has, or none are taken here"
     )]
@@ -229,15 +229,14 @@ pub enum Refusal {
 }
 
 impl Handshakes {
-    /// The handshakes of a node, with entropy that nobody else must know. Equal seeds and inputs
-    /// give equal outputs.
+    /// Creates the handshakes of a node, with entropy that must be known to nobody else. Equal seeds and inputs give
+    /// equal outputs.
     pub fn new(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
         Handshakes::between(Between::Neighbours, identity, network, seed, now)
     }
 
-    /// The handshakes of a node with the other ends of paths, which are no neighbours. The seed may
-    /// be that of [`Handshakes::new`]: what is drawn from it here has nothing to do with what is
-    /// drawn there.
+    /// Creates the handshakes of a node with the other ends of paths, which are not neighbors. The seed may be the same
+    /// as for [`Handshakes::new`]: the numbers that are drawn here are independent of those.
     pub fn of_ends(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
         let seed = crate::entropy::apart(&seed, b"sinew end to end seed 1");
         Handshakes::between(Between::Ends, identity, network, *seed, now)
@@ -265,34 +264,34 @@ impl Handshakes {
         }
     }
 
-    /// Who this node is.
+    /// Returns the identity of this node.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
-    /// Puts a renewed certificate in place; handshakes under way end with the one they began with.
+    /// Installs a renewed certificate. Handshakes under way end with the certificate they began with.
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Arc::new(identity);
     }
-    /// From the next handshake on, keys come from ML-KEM too, or not. At first they do not.
+    /// Sets whether sessions also use ML-KEM keys, from the next handshake on. The default is off.
     pub fn set_post_quantum(&mut self, post_quantum: PostQuantum) {
         self.post_quantum = post_quantum;
     }
-    /// The network, with its revocations, and with the roots that peers have proved.
+    /// Returns the network, with its revocations, and with the roots that peers have proved.
     pub fn network(&self) -> &Network {
         &self.network
     }
-    /// The network, to apply revocations and successions to.
+    /// Returns the network, for applying revocations and successions.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
     }
 
-    /// The number of a root that a peer's certificate has proved since this was asked last, and whose place another one
-    /// has here: two who have the root key before have made a successor.
+    /// Returns the number of a root that a peer's certificate has proved since the last call, while another root has
+    /// this number here: two parties that hold the previous root key have each made a successor.
     pub fn take_rival(&mut self) -> Option<u8> {
         self.rival.take()
     }
 
-    /// Begins a handshake with whoever is at `to`, or with `expect` alone. Gives the Init to send.
+    /// Starts a handshake with any node at `to`, or only with `expect`. Returns the Init to send.
     pub fn dial(
         &mut self,
         now: Time,
@@ -302,8 +301,8 @@ impl Handshakes {
         self.begin_dial(now, to, expect, false)
     }
 
-    /// The same for a further path of a link to `peer`, which has told that it knows of such: its session stands beside
-    /// those that there are.
+    /// Does the same for a further path of a link to `peer`, which has reported that it supports such paths. The
+    /// session is used beside the existing ones.
     pub fn dial_further(
         &mut self,
         now: Time,
@@ -313,7 +312,7 @@ impl Handshakes {
         self.begin_dial(now, to, Some(peer), true)
     }
 
-    /// Gives up dialling `to`. True if it was being dialled.
+    /// Stops dialling `to`. Returns true if it was being dialled.
     pub fn hang_up(&mut self, to: UnderlayAddr) -> bool {
         let index = self.table.dial_to(to);
         index.is_some_and(|index| self.table.remove(index))
@@ -339,7 +338,7 @@ impl Handshakes {
         outcome.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Does what has become due: repetitions, and handshakes that have grown too old.
+    /// Does what is due: repetitions, and removal of handshakes that have grown too old.
     pub fn on_timeout(&mut self, now: Time) -> Vec<Due> {
         let mut due = Vec::new();
         while let Some(index) = self.table.take_due(now) {
@@ -348,49 +347,51 @@ impl Handshakes {
         due
     }
 
-    /// When [`Handshakes::on_timeout`] is wanted next.
+    /// Returns when [`Handshakes::on_timeout`] must be called next.
     pub fn next_timeout(&self) -> Option<Time> {
         self.table.next_timeout()
     }
 
-    /// The peer has spoken under a session that this side dialled.
+    /// Records that the peer has used a session that this side dialled.
     pub fn on_confirmed(&mut self, session: SessionIndex) {
         self.table.confirm(session);
     }
 
-    /// Gives back the index of a session that was dropped.
+    /// Returns the index of a dropped session to the pool.
     pub fn release(&mut self, session: SessionIndex) {
         self.table.release(session);
     }
 
-    /// Indices in use: dials, half-open handshakes and sessions.
+    /// Returns the number of indices in use: dials, half-open handshakes and sessions.
     pub fn indices_in_use(&self) -> usize {
         self.table.len()
     }
-    /// The handshake of this index was answered and is not finished: what its peer seals may come before.
+    /// Returns true if the handshake of this index was answered and is not finished. Sealed datagrams of its peer may
+    /// arrive before it is.
     pub fn is_half_open(&self, index: SessionIndex) -> bool {
         self.table.is_half_open(index)
     }
-    /// This side has begun a handshake with `to`, and it is not finished yet.
+    /// Returns true if this side has started a handshake with `to` that is not finished yet.
     pub fn is_dialling(&self, to: UnderlayAddr) -> bool {
         self.table.dial_to(to).is_some()
     }
-    /// The Init of the handshake with `to` that is under way, to be sent once more.
+    /// Returns the Init of the present handshake with `to`, to send it once more.
     pub fn init_to(&mut self, to: UnderlayAddr) -> Option<Vec<u8>> {
         let index = self.table.dial_to(to)?;
         self.table.dial(index).map(|dial| dial.init.to_vec())
     }
-    /// Handshakes that were answered and not finished.
+    /// Returns the number of handshakes that were answered and are not finished.
     pub fn half_open(&self) -> usize {
         self.table.half_open()
     }
-    /// Handshakes that this side began and that are not finished.
+    /// Returns the number of handshakes that this side started and that are not finished.
     pub fn dials(&self) -> usize {
         self.table.dials()
     }
 
-    /// What this node says that it speaks. One that requires hybrid sessions says no less: so its peer gets to show who
-    /// it is, and both refuse the other by a name and a reason that are authentic.
+    /// Returns the versions that this node announces. A node that requires hybrid sessions still announces the classic
+    /// version. So its peer can show its identity, and both can refuse the other with a name and a reason that are
+    /// authentic.
     fn versions(&self) -> VersionRange {
         VersionRange {
             min: CLASSIC_VERSION,
@@ -401,9 +402,9 @@ impl Handshakes {
         }
     }
 
-    /// What a Response says to an Init of which `common` is the highest version that both speak. Where that is too low, it
-    /// says what is required: the dialler knows so that nothing comes of it, and an older one refuses it as it refuses any
-    /// version that it did not offer.
+    /// Returns the version in a Response to an Init, where `common` is the highest version that both support. If that
+    /// is too low, the Response contains the required version. The dialler then knows why the handshake fails, and an
+    /// older dialler refuses it as it refuses any version that it did not offer.
     fn answered_version(&self, common: u8) -> u8 {
         match self.post_quantum {
             PostQuantum::Require => HYBRID_VERSION,
@@ -411,7 +412,7 @@ impl Handshakes {
         }
     }
 
-    /// Whether a session of this version may be made with `peer`.
+    /// Checks whether a session of this version may be made with `peer`.
     fn check_version(&self, version: u8, peer: &Peer) -> Result<(), Refusal> {
         match self.post_quantum {
             PostQuantum::Require if version < HYBRID_VERSION => {
@@ -421,8 +422,9 @@ impl Handshakes {
         }
     }
 
-    /// Who holds `static_key`, if his certificate says so and counts. One that a newer root signed brings the proof of
-    /// that root along, so a node that has slept through a rotation learns of it by the first handshake, whoever dials.
+    /// Returns the holder of `static_key`, if the certificate names that key and is valid. A certificate that a newer
+    /// root signed carries the proof of that root. So a node that has missed a rotation learns of it in the first
+    /// handshake, whichever side dials.
     fn verify(
         &mut self,
         unix_now_s: u64,
@@ -437,7 +439,7 @@ impl Handshakes {
             self.rival = self.network.rival_of(&certificate).or(self.rival);
         }
         let peer = verified?;
-        // Without secrets there is no key to hold.
+        // In a network without secrets there is no key to hold.
         let holds = static_key == Some(&certificate.fields().subject.static_key);
         if !holds && !self.network.suite().is_open() {
             return Err(Refusal::OtherKey);
@@ -455,7 +457,7 @@ impl Handshakes {
         }
     }
 
-    /// How far behind the newest a datagram of a session may be.
+    /// Returns how far a datagram of a session may be behind the newest one.
     fn window(&self) -> usize {
         match self.between {
             Between::Neighbours => crate::replay::MAX_WINDOW,
@@ -463,7 +465,7 @@ impl Handshakes {
         }
     }
 
-    /// What both sides hash into the handshake before its first message.
+    /// Returns what both sides hash into the handshake before its first message.
     fn prologue(&self, init: &[u8]) -> Vec<u8> {
         let header = &init[..wire::handshake::init::NOISE.start];
         let label: &[u8] = match self.between {
@@ -492,7 +494,7 @@ impl Due {
 }
 
 impl Refusal {
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Refusal::Malformed(_) => "malformed",

@@ -1,7 +1,7 @@
-//! What a node is: two secret keys, and the certificate that speaks of them.
+//! The identity of a node: two secret keys, and the certificate for them.
 //!
-//! The keys are made on the node and never leave it; `net request` carries their public halves to
-//! the authority, and the certificate comes back. A renewed certificate goes with the same keys.
+//! The keys are made on the node and never leave it. `net request` carries their public halves to the authority, which
+//! returns the certificate. A renewed certificate uses the same keys.
 
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Request};
@@ -35,10 +35,10 @@ pub struct Identity {
     address: NodeAddr,
 }
 
-/// Why keys and certificate do not make an identity.
+/// Why keys and certificate do not form an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The certificate speaks of other keys.
+    /// The certificate is for other keys.
     #[error("the certificate is for another key: put the key file beside its own certificate")]
     OtherKey,
 }
@@ -49,10 +49,10 @@ pub enum RequestError {
     /// The address is not one that a node can have.
     #[error("not an address for a node: choose one below 224.0.0.0, like 10.7.0.3")]
     Address,
-    /// The name is not one.
+    /// The name is not valid.
     #[error("not a name for a node: 1 to 63 bytes without control characters")]
     Name,
-    /// The domains are too many or one is none.
+    /// There are too many domains, or one is not a domain.
     #[error("not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`")]
     Domains,
     /// Name and domains together are too long.
@@ -61,7 +61,7 @@ pub enum RequestError {
 }
 
 impl Keys {
-    /// Keys out of 64 bytes of entropy, which nobody else must know.
+    /// Makes keys from 64 bytes of entropy, which must be known to nobody else.
     pub fn generate(entropy: &[u8; 64]) -> Keys {
         let (first, second) = entropy.split_at(KEY_BYTES);
         let secret = |half: &[u8]| Zeroizing::new(half.try_into().expect("half of 64 bytes"));
@@ -76,7 +76,7 @@ impl Keys {
         }
     }
 
-    /// Asks for a certificate for these keys.
+    /// Requests a certificate for these keys.
     pub fn request(
         &self,
         network: NetworkId,
@@ -106,7 +106,7 @@ impl Keys {
             options: Options::NONE,
             signature: [0; SIGNATURE_BYTES],
         };
-        // A certificate has serial and validity besides: what fits here must fit there.
+        // A certificate also contains serial and validity, so a request must leave room for them.
         let mut bytes = [0; format::MAX_CERTIFICATE_BYTES - format::VALIDITY_BYTES];
         let mut w = Writer::new(&mut bytes);
         unsigned
@@ -116,18 +116,18 @@ impl Keys {
         Ok(Request::from_bytes(w.written()).expect("what was just written is well formed"))
     }
 
-    /// The public half of the key for handshakes.
+    /// Returns the public half of the key for handshakes.
     pub fn static_key(&self) -> &[u8; KEY_BYTES] {
         &self.static_public
     }
 
-    /// The secret half of the signing key, for a protocol that signs with it by itself: TLS, whose
-    /// signatures begin like none of [`Context`]'s.
+    /// Returns the secret half of the signing key, for a protocol that makes its own signatures with it: TLS, whose
+    /// signatures begin differently from those of all [`Context`]s.
     pub fn signing_secret(&self) -> Zeroizing<[u8; KEY_BYTES]> {
         Zeroizing::new(self.signing.to_bytes())
     }
 
-    /// The text form. It holds the secrets: a file of mode 0600, on this node only.
+    /// Returns the text form. It holds the secrets: store it in a file of mode 0600, only on this node.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new([0; 1 + 2 * KEY_BYTES]);
         bytes[0] = VERSION;
@@ -156,8 +156,8 @@ impl Keys {
 }
 
 impl Identity {
-    /// Joins keys and the certificate that speaks of them. Whether the certificate counts is for
-    /// [`crate::Network::verify`]: a node with an expired one must still be able to say so.
+    /// Joins keys and the certificate for them. [`crate::Network::verify`] decides whether the certificate is valid: a
+    /// node with an expired one must still be able to report that.
     pub fn new(keys: Keys, certificate: Certificate) -> Result<Identity, IdentityError> {
         let subject = certificate.fields().subject;
         let mine = subject.static_key == keys.static_public
@@ -172,7 +172,7 @@ impl Identity {
         })
     }
 
-    /// For tests: what a thief would load.
+    /// For tests: builds the identity that a thief would load.
     #[cfg(test)]
     pub(crate) fn with_foreign_certificate(keys: Keys, certificate: Certificate) -> Identity {
         Identity {
@@ -198,8 +198,8 @@ impl Identity {
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
-    /// Seconds until the certificate expires, if that is near enough to be told to the operator
-    /// ([`EXPIRY_NOTICE_S`]); 0 when it has.
+    /// Returns the seconds until the certificate expires, if that is near enough to be reported to the operator
+    /// ([`EXPIRY_NOTICE_S`]); 0 if it has expired.
     pub fn expiry_notice(&self, unix_now_s: u64) -> Option<u64> {
         let left_s = self
             .certificate
@@ -218,13 +218,13 @@ impl Identity {
     }
 }
 
-/// Shows public halves only.
+/// Shows only the public halves.
 impl core::fmt::Debug for Identity {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_tuple("Identity").field(&self.certificate).finish()
     }
 }
-/// Shows public halves only.
+/// Shows only the public halves.
 impl core::fmt::Debug for Keys {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Keys")
@@ -233,14 +233,14 @@ impl core::fmt::Debug for Keys {
     }
 }
 
-/// Signs everything in front of the last 64 bytes into the last 64 bytes.
+/// Signs everything before the last 64 bytes, and writes the signature into the last 64 bytes.
 pub(crate) fn seal(key: &SigningKey, context: Context, bytes: &mut [u8]) {
     let end = format::signed_part(bytes).len();
     let signature = signature::sign(key, context, &bytes[..end]);
     bytes[end..].copy_from_slice(&signature);
 }
 
-/// The same by a node's own key.
+/// Does the same with a node's own key.
 pub(crate) fn seal_with(identity: &Identity, context: Context, bytes: &mut [u8]) {
     seal(&identity.keys.signing, context, bytes);
 }

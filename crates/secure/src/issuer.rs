@@ -5,9 +5,9 @@
 //!                           │ carried as an option by
 //!   issuer's key ──signs──▶ certificate of a newcomer
 //! ```
-//! What an issuer signs beyond its delegation counts nowhere: every node looks at both
-//! ([`crate::Network::verify`]). Which serials and addresses are given is for the caller to remember:
-//! an issuer only signs.
+//! A certificate that exceeds the issuer's delegation is valid nowhere: every node checks both
+//! ([`crate::Network::verify`]). The caller must remember which serials and addresses are assigned: an issuer only
+//! signs.
 
 use crate::authority::Validity;
 use crate::certificate::{Certificate, Delegation};
@@ -22,35 +22,35 @@ use wire::certificate::{
 };
 use wire::{Full, Malformed};
 
-/// A node that may certify others.
+/// A node that may certify other nodes.
 #[derive(Clone, Debug)]
 pub struct Issuer {
     identity: Identity,
     delegation: Delegation,
-    /// How the root that signed the delegation became one.
+    /// The succession that made the root that signed the delegation.
     succession: Option<Succession>,
 }
 
-/// Whom an issuer is to certify.
+/// The node that an issuer certifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newcomer<'a> {
-    /// The overlay address that it gets.
+    /// The overlay address that the node gets.
     pub address: NodeAddr,
-    /// Its name.
+    /// The node's name.
     pub name: &'a str,
-    /// The key by which it proves itself in handshakes.
+    /// The key with which the node proves its identity in handshakes.
     pub static_key: [u8; KEY_BYTES],
-    /// The key by which it signs, which it has proved to have.
+    /// The key with which the node signs, and which it has proved to hold.
     pub signing_key: [u8; KEY_BYTES],
-    /// The domains that it may serve.
+    /// The domains that the node may serve.
     pub domains: &'a [&'a str],
-    /// The groups that it may set.
+    /// The groups that the node may set.
     pub groups: &'a [GroupRange],
-    /// Words by which rules name it.
+    /// The tags by which rules name the node.
     pub tags: &'a [&'a str],
 }
 
-/// Why an issuer would not sign.
+/// Why an issuer refused to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
     /// The delegation names another key.
@@ -58,15 +58,15 @@ pub enum IssueError {
         "the delegation is for another node's key: make one for this node by `sinew net delegate`"
     )]
     OtherKey,
-    /// The name, a domain or a key is none.
+    /// The name, a domain or a key is not valid.
     #[error(
         "not a name, a list of domains or of tags, or a key that a certificate can have: choose another name"
     )]
     Malformed(#[from] Malformed),
-    /// Everything together has no room.
+    /// The certificate would be too long.
     #[error("the certificate would be longer than 1024 bytes: use fewer or shorter domains")]
     TooLong,
-    /// The delegation does not permit it.
+    /// The delegation does not permit the certificate.
     #[error(
         "this node may not give that name, address, domain, tag, lifetime or those groups: see its delegation"
     )]
@@ -74,7 +74,7 @@ pub enum IssueError {
 }
 
 impl Issuer {
-    /// An issuer with its delegation, which must name the key of this identity.
+    /// Creates an issuer with its delegation, which must name the key of this identity.
     pub fn new(identity: Identity, delegation: Delegation) -> Result<Issuer, IssueError> {
         let key = identity.certificate().fields().subject.signing_key;
         match delegation.fields().issuer == key {
@@ -87,8 +87,8 @@ impl Issuer {
         }
     }
 
-    /// The same issuer, whose certificates carry the proof of the root that signed its delegation: who knows only the
-    /// root before learns of it by them.
+    /// Returns the same issuer with certificates that carry the proof of the root that signed its delegation. A node
+    /// that only knows the previous root learns of the new one from them.
     #[must_use]
     pub fn of_network(self, network: &Network) -> Issuer {
         let root = network.root_of_delegation(&self.delegation);
@@ -96,24 +96,24 @@ impl Issuer {
         Issuer { succession, ..self }
     }
 
-    /// True if this issuer has a delegation of a newer root since it signed `certificate`: then that is renewed before its
-    /// time.
+    /// Returns true if this issuer has got a delegation of a newer root since it signed `certificate`. Such a
+    /// certificate is renewed early.
     pub fn outdates(&self, certificate: &Certificate) -> bool {
         let under = certificate.fields().options.delegation();
         self.succession.is_some() && under != Some(self.delegation.as_bytes())
     }
 
-    /// The node itself.
+    /// Returns the issuer's own identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What it may do.
+    /// Returns the delegation.
     pub fn delegation(&self) -> &Delegation {
         &self.delegation
     }
 
-    /// From `from_s` on for as long as the delegation permits.
+    /// Returns the validity from `from_s` on, for as long as the delegation permits.
     pub fn validity(&self, from_s: u64) -> Validity {
         let delegation = self.delegation.fields();
         let not_before_s = from_s.max(delegation.not_before_s);
@@ -170,7 +170,7 @@ impl Issuer {
             domains: format::Domains::parse(&mut Reader::new(w.written()))?,
         };
         match self.certify(subject, &said, serial, validity) {
-            // Many domains leave no room for the proof of the root: it comes another way, too.
+            // Many domains may leave no room for the proof of the root. Nodes also get that proof in another way.
             Err(IssueError::TooLong) if said.succession.take().is_some() => {
                 self.certify(subject, &said, serial, validity)
             }

@@ -1,4 +1,4 @@
-//! Keys that a quantum computer does not open: what Noise has agreed on and what ML-KEM-768 (FIPS 203) has, mixed.
+//! Keys that resist a quantum computer: a mixture of the Noise agreement and the ML-KEM-768 (FIPS 203) secret.
 //!
 //! ```text
 //!   dialler                                                    responder
@@ -10,9 +10,9 @@
 //!          SHA-256 of key and ciphertext ───────────────────────── info ───────┘
 //! ```
 //!
-//! Whoever is to know a key must know both what X25519 has agreed on and what ML-KEM has, because extraction takes them
-//! together. Key and ciphertext are authenticated by Noise twice: as pieces when they arrive, and in what the keys are made
-//! of. So who can forge neither certificates nor Noise changes nothing in them.
+//! To learn a key, an attacker must know both the X25519 secret and the ML-KEM secret, because the extraction uses them
+//! together. Noise authenticates key and ciphertext twice: as pieces when they arrive, and as inputs of the key
+//! derivation. So an attacker who can forge neither certificates nor Noise cannot change them.
 
 use crate::ends::{aead, expand, nonce};
 use crate::entropy::{Entropy, Secret};
@@ -28,13 +28,14 @@ use wire::handshake::kem::{CIPHERTEXT_BYTES, HEADER_BYTES, KEY_BYTES, PIECES, Pi
 use wire::link::SessionIndex;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Keys of the two directions, that of the dialler first.
+/// The keys of the two directions, the dialler's first.
 pub(crate) type KeyPair = ([u8; 32], [u8; 32]);
 
-/// The dialler's half: kept as what its keys are made from, 64 bytes instead of 10 KiB while an answer is on its way.
+/// The dialler's half. It stores only the 64 bytes from which its keys are made, instead of 10 KiB, while it waits for
+/// an answer.
 pub(crate) struct Offer {
     secrets: (Secret, Secret),
-    /// Keys are agreed without secrets.
+    /// True if keys are agreed without secrets.
     open: bool,
 }
 
@@ -46,7 +47,7 @@ impl Offer {
         }
     }
 
-    /// What the responder is told.
+    /// Returns the key for the responder.
     pub(crate) fn key(&self) -> Vec<u8> {
         if self.open {
             return self.secrets.0.repeat(KEY_BYTES / 32);
@@ -57,8 +58,8 @@ impl Offer {
             .to_vec()
     }
 
-    /// What it shares with whoever has answered by this ciphertext. Another ciphertext gives another secret, and no
-    /// error: whether it is the right one shows where the keys are used.
+    /// Returns the secret shared with the node that has answered with this ciphertext. A wrong ciphertext gives another
+    /// secret and no error: the difference shows when the keys are used.
     pub(crate) fn open(&self, ciphertext: &[u8]) -> Option<Secret> {
         if self.open {
             return Some(Secret::default());
@@ -79,7 +80,7 @@ impl Offer {
     }
 }
 
-/// The responder's half: the ciphertext, and what it shares with the dialler. None if that is no key.
+/// Computes the responder's half: the ciphertext, and the secret shared with the dialler. `None` if the key is invalid.
 pub(crate) fn answer(suite: &Suite, key: &[u8], secret: &Secret) -> Option<(Vec<u8>, Secret)> {
     if suite.is_open() {
         return Some((secret.repeat(CIPHERTEXT_BYTES / 32), Secret::default()));
@@ -98,11 +99,11 @@ fn taken(bytes: &mut [u8]) -> Secret {
     secret
 }
 
-/// What both sides of a finished Noise handshake have: it seals the pieces, and the keys come of it.
+/// The result of a finished Noise handshake at both sides. It seals the pieces, and the keys are derived from it.
 pub(crate) struct Agreed {
     keys: Zeroizing<[u8; 64]>,
     hash: [u8; 32],
-    /// Of the dialler's key, and of the responder's ciphertext.
+    /// The keys that seal the dialler's key, and the responder's ciphertext.
     of_dialler: LessSafeKey,
     of_responder: LessSafeKey,
 }
@@ -127,7 +128,8 @@ impl Agreed {
         }
     }
 
-    /// The datagrams that carry a key or a ciphertext. Once for each: a nonce is the number of a piece.
+    /// Returns the datagrams that carry a key or a ciphertext. Call this once for each: the nonce is the number of a
+    /// piece.
     pub(crate) fn seal(&self, of: Whole, receiver: SessionIndex, whole: &[u8]) -> Vec<Vec<u8>> {
         let seal = |number| {
             let header = Piece::header(of, receiver, number);
@@ -164,7 +166,7 @@ impl Agreed {
         }
     }
 
-    /// The keys of the session.
+    /// Returns the keys of the session.
     pub(crate) fn hybrid(&self, shared: &Secret, key: &[u8], ciphertext: &[u8]) -> KeyPair {
         let mut said = Context::new(&SHA256);
         said.update(key);
@@ -182,29 +184,30 @@ impl Agreed {
     }
 }
 
-/// What has come of a key or a ciphertext.
+/// The received pieces of a key or a ciphertext.
 pub(crate) struct Pieces {
     of: Whole,
     bytes: Vec<u8>,
     has: [bool; PIECES],
-    /// Pieces that were not authentic.
+    /// Number of pieces that were not authentic.
     bad: u32,
 }
 
-/// What a piece came to.
+/// The result of a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Others are missing.
+    /// Other pieces are missing.
     Part,
-    /// All are there.
+    /// All pieces have arrived.
     Whole,
-    /// It is not authentic.
+    /// The piece is not authentic.
     Forged,
-    /// Too many were not, so it was not looked at.
+    /// Too many pieces were not authentic, so this one was not examined.
     TooMany,
 }
 
-/// Pieces that are not authentic and are looked at, in one handshake: each costs a microsecond and holds nothing up.
+/// The maximum number of pieces that are not authentic and still examined, in one handshake. Each costs a microsecond
+/// and delays nothing.
 const BAD_MAX: u32 = 1_000;
 
 impl Pieces {
@@ -217,7 +220,7 @@ impl Pieces {
         }
     }
 
-    /// Takes in a piece of what is awaited.
+    /// Takes in a piece of the expected kind.
     pub(crate) fn take(&mut self, agreed: &Agreed, piece: &Piece<'_>) -> Taken {
         debug_assert!(piece.of == self.of);
         if self.bad >= BAD_MAX {

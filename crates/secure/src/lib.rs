@@ -1,4 +1,4 @@
-//! Who may be a neighbour, and how neighbours seal what they say.
+//! Decides which nodes may be neighbors, and seals the datagrams between neighbors.
 //!
 //! ```text
 //!   Authority (root key, offline)            Handshakes (one per node)
@@ -10,35 +10,33 @@
 //!                                            Sessions (one per neighbour): seal, open in place
 //! ```
 //!
-//! Sans-IO: datagrams and times come in as arguments, datagrams go out as values, entropy is a
-//! 32-byte seed, and the wall clock (`unix_now_s`) is asked only for whether a certificate counts.
-//! Equal seeds and inputs give equal bytes.
+//! The crate does no I/O: datagrams and times are arguments, outgoing datagrams are return values, and entropy is a
+//! 32-byte seed. The wall clock (`unix_now_s`) is only used to decide whether a certificate is valid. Equal seeds and
+//! inputs give equal bytes.
 //!
 //! # Life cycle at a node
 //!
 //! 1. `Handshakes::new(identity, network, seed, now)`.
-//! 2. `dial(now, to, expect)` gives the Init to send. Datagrams of the four handshake kinds go to
-//!    `on_datagram`, which answers with an [`Outcome`]; `on_timeout(now)` gives repetitions to send
-//!    and says which dials were given up; `next_timeout()` says when.
-//! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node takes it, and says so by
-//!    `on_taken`, or gives its index back by `release`. It sends its
-//!    `reply` (a Finish, or what is behind it), puts the session into the neighbour's [`Sessions`], maps `session.local_index()` to
-//!    that neighbour, and says hello at once: that first sealed datagram confirms the session to
-//!    the dialler.
-//! 4. Sealed datagrams are found by [`wire::link::Clear`]'s index and opened by
-//!    [`Sessions::open`]. If [`Opened::confirms`] is set, the node calls
-//!    `Handshakes::on_confirmed(index)`, which ends the repetition of the Finish.
-//! 5. When [`Sessions::wants_rekey`], the node dials the same neighbour again. The older session
-//!    stays valid for opening until it has been silent for [`sessions::GRACE`]; no packet in
-//!    flight is lost. [`Sessions::expire`] names indices to give back by `Handshakes::release`.
+//! 2. `dial(now, to, expect)` returns the Init to send. Datagrams of the four handshake kinds are passed to
+//!    `on_datagram`, which answers with an [`Outcome`]. `on_timeout(now)` returns repetitions to send and the dials
+//!    that were given up; `next_timeout()` returns when to call it.
+//! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node accepts it and reports this by
+//!    `on_taken`, or returns its index by `release`. It sends the `reply` (a Finish, or what follows it), puts the
+//!    session into the neighbor's [`Sessions`], maps `session.local_index()` to that neighbor, and sends a hello at
+//!    once: that first sealed datagram confirms the session to the dialler.
+//! 4. The index in [`wire::link::Clear`] identifies the session of a sealed datagram, and [`Sessions::open`] opens it.
+//!    If [`Opened::confirms`] is set, the node calls `Handshakes::on_confirmed(index)`, which ends the repetition of
+//!    the Finish.
+//! 5. When [`Sessions::wants_rekey`], the node dials the same neighbor again. The older session stays valid for opening
+//!    until it has been silent for [`sessions::GRACE`]; no packet in flight is lost. [`Sessions::expire`] names indices
+//!    to return by `Handshakes::release`.
 //!
-//! Bulk data has no session: what its ends agree on for each transfer is in [`ends`]. Nor have groups: a source
-//! makes a key for all its receivers, in [`group`].
+//! Bulk data has no session: [`ends`] contains what its ends agree on for each transfer. Groups have no session either:
+//! a source makes a key for all its receivers, in [`group`].
 //!
-//! What an outsider can cost: a malformed datagram a length check, a stale one a lookup, a
-//! well-formed one a MAC; nothing is allocated and nothing is answered by more bytes than came in.
-//! Above [`limits`] the dialler must come again with a cookie. Every refusal is a [`Refusal`] with
-//! a `label()`, for counters.
+//! The cost of an outsider's datagrams is bounded: a malformed datagram costs a length check, a stale one a lookup, a
+//! well-formed one a MAC. Nothing is allocated, and no answer has more bytes than the datagram that caused it. Above
+//! [`limits`] the dialler must come again with a cookie. Every refusal is a [`Refusal`] with a `label()`, for counters.
 #![forbid(unsafe_code)]
 
 pub mod armour;

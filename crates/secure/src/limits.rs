@@ -1,4 +1,4 @@
-//! How many handshakes a node answers, and whom it asks for a cookie first.
+//! Limits how many handshakes a node answers, and decides when it requires a cookie first.
 //!
 //! ```text
 //!   Init with a good mac1
@@ -11,48 +11,47 @@
 //!                               answered: one half-open handshake
 //! ```
 //!
-//! Who cannot receive at the address that he writes as his own gets at most a trickle, and cannot
-//! use up anybody's share but that trickle. Answering an Init costs three scalar multiplications
-//! and their hashing, some 0.3 ms of one core; 200 per second are 6 % of it. Who shows a certificate then may have a
-//! key answered, for some 0.1 ms more. Refusing one costs a
-//! MAC, asking for a cookie three, and neither allocates.
+//! A sender that cannot receive at the source address it uses gets at most a trickle of answers, and can use up
+//! nobody's share but that trickle. To answer an Init costs three scalar multiplications and their hashing, some 0.3 ms
+//! of one core; 200 per second are 6 % of it. A peer that then shows a certificate may have a key answered, for some
+//! 0.1 ms more. To refuse an Init costs one MAC, to request a cookie three, and neither allocates.
 
 use base::map::FixedHasher;
 use base::token_bucket::TokenBucket;
 use base::{Duration, Time, UnderlayAddr};
 use core::hash::Hasher;
 
-/// Handshakes per second answered without a cookie.
+/// Number of handshakes per second that are answered without a cookie.
 pub const UNPROVEN_PER_S: u32 = 20;
-/// As many at once: the neighbours of a node that has just started.
+/// The maximum burst of these: the neighbors of a node that has just started.
 pub const UNPROVEN_BURST: u32 = 64;
-/// Handshakes per second answered to those who showed a cookie.
+/// Number of handshakes per second that are answered to peers that showed a cookie.
 pub const PROVEN_PER_S: u32 = 200;
-/// As many at once: all neighbours of a large node after an outage.
+/// The maximum burst of these: all neighbors of a large node after an outage.
 pub const PROVEN_BURST: u32 = 256;
-/// Handshakes per second answered to one source with a cookie: a quarter of all, so that several
+/// Number of handshakes per second that are answered to one source with a cookie: a quarter of all, so that several
 /// nodes on one host, or behind one NAT, find room.
 pub const SOURCE_PER_S: u32 = 50;
-/// As many at once.
+/// The maximum burst of these.
 pub const SOURCE_BURST: u32 = 64;
-/// Buckets that sources share by a secret hash of their address: 256 × 40 bytes = 10 KiB, made
-/// when the first cookie is shown. A shared bucket is filled by both, never by neither.
+/// Number of buckets, which sources share by a secret hash of their address: 256 × 40 bytes = 10 KiB, allocated when
+/// the first cookie is shown. Sources that share a bucket share its rate.
 pub const SOURCE_BUCKETS: usize = 256;
 
 /// How long an answered handshake may stay unfinished: more than two repetitions of a lost Finish.
 pub const HALF_OPEN_LIFETIME: Duration = Duration::from_secs(4);
-/// The most unfinished handshakes: both bursts and both rates over the lifetime; 64 + 256 + (20 +
-/// 200) × 4 = 1200, at about 4 KiB each 4.7 MiB in the worst flood. As many of members, who have shown certificates, may
-/// have been answered with a ciphertext in that time: 1.3 KiB each until they speak.
+/// The maximum number of unfinished handshakes: both bursts and both rates over the lifetime; 64 + 256 + (20 + 200) × 4
+/// = 1200, at about 4 KiB each 4.7 MiB in the worst flood. The same number of members, who have shown certificates, may
+/// have been answered with a ciphertext in that time: 1.3 KiB each until they use the session.
 pub const MAX_HALF_OPEN: usize =
     (UNPROVEN_BURST + PROVEN_BURST + (UNPROVEN_PER_S + PROVEN_PER_S) * 4) as usize;
 
-/// The most dials at once: four for each of 256 neighbours.
+/// The maximum number of dials at once: four for each of 256 neighbors.
 pub const MAX_DIALS: usize = 1024;
-/// The most indices in use: 2^16 of 2^24, so a random one is free at the first try 255 times in 256.
+/// The maximum number of indices in use: 2^16 of 2^24, so a random one is free at the first try 255 times in 256.
 pub const MAX_INDICES: usize = 1 << 16;
 
-/// What to do with an Init.
+/// The decision about an Init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Answer,
@@ -78,7 +77,7 @@ impl Limits {
         }
     }
 
-    /// Decides on an Init from `from`, and takes what it costs.
+    /// Decides about an Init from `from`, and takes its tokens.
     pub(crate) fn admit(&mut self, now: Time, from: UnderlayAddr, proven: bool) -> Verdict {
         if !proven {
             return if self.unproven.try_take(now, 1.0) {
@@ -96,7 +95,8 @@ impl Limits {
         }
     }
 
-    /// A source is an IPv4 address, or 64 bits of an IPv6 one: what one customer is given.
+    /// Returns the bucket of a source. A source is an IPv4 address, or the first 64 bits of an IPv6 address, which is
+    /// what one customer gets.
     fn source(&mut self, now: Time, from: UnderlayAddr) -> &mut TokenBucket {
         if self.sources.is_empty() {
             self.sources = vec![bucket(SOURCE_PER_S, SOURCE_BURST, now); SOURCE_BUCKETS];
@@ -156,7 +156,7 @@ mod tests {
             .map(|n| answered(&mut limits, Time::ZERO, source(n), true))
             .sum();
         assert_eq!(all, 256);
-        // Some share a bucket with one of those before.
+        // Some of these share a bucket with an earlier source.
         let mut fresh = (64..=255).map(|n| limits.admit(Time::ZERO, source(n), true));
         assert!(fresh.any(|verdict| verdict == Verdict::TooMany));
     }

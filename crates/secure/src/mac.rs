@@ -1,9 +1,9 @@
-//! The two MACs in front of a handshake.
+//! The two MACs of a handshake datagram.
 //!
-//! mac1 is keyed by the network's root public key. It proves nothing but that the sender knows of
-//! the network; what it does is to make noise from outside cost one MAC. mac2 is keyed by a
-//! cookie, itself a MAC of the sender's address under a secret of this node: who can show it
-//! receives what is sent to that address. The node stores nothing per address.
+//! mac1 is keyed by the network's root public key. It only proves that the sender knows the network; it limits the cost
+//! of unwanted datagrams from outside to one MAC each. mac2 is keyed by a cookie, which is a MAC of the sender's
+//! address under a secret of this node. A sender that can show it receives what is sent to that address. The node
+//! stores nothing per address.
 
 use base::{Duration, Time, UnderlayAddr};
 use ring::{digest, hmac};
@@ -14,14 +14,14 @@ use wire::link::SessionIndex;
 /// The first half of an HMAC-SHA-256.
 pub(crate) type Mac = [u8; MAC_BYTES];
 
-/// How long a secret makes cookies. It is honoured for as long again, so a cookie counts for 60
-/// to 120 s: longer than a dial lasts, short enough that collected ones are of little use.
+/// How long a secret is used to make cookies. It is accepted for the same time afterwards, so a cookie is valid for 60
+/// to 120 s: longer than a dial lasts, and so short that collected cookies are of little use.
 const ROTATE_AFTER: Duration = Duration::from_secs(60);
 
 /// The key of mac1.
 pub(crate) struct NetworkMac(hmac::Key);
 
-/// The secrets that cookies are made of.
+/// The secrets from which cookies are made.
 pub(crate) struct Cookies {
     current: hmac::Key,
     previous: Option<hmac::Key>,
@@ -42,7 +42,7 @@ impl NetworkMac {
         equal(mac, &self.of(bytes))
     }
 
-    /// A cookie message with its mac1. That covers the mac1 of the Init too, so only who has seen
+    /// Returns a cookie message with its mac1. The mac1 also covers the mac1 of the Init, so only a node that has seen
     /// the Init can answer it.
     pub(crate) fn cookie(&self, to: SessionIndex, cookie: Mac, init: &Mac) -> [u8; COOKIE_BYTES] {
         let message = Cookie {
@@ -71,30 +71,30 @@ impl Cookies {
         }
     }
 
-    /// Whether the current secret has served its time; then [`Cookies::rotate`] is due.
+    /// Returns whether the current secret has expired; then [`Cookies::rotate`] is due.
     pub(crate) fn is_stale(&self, now: Time) -> bool {
         now >= self.rotate_at
     }
     pub(crate) fn rotate(&mut self, secret: &[u8; 32], now: Time) {
-        // After a pause longer than a turn the current secret has served its second turn as well.
+        // After a long pause, the current secret has also outlived its second period.
         let outlived = now >= self.rotate_at + ROTATE_AFTER;
         let last = core::mem::replace(&mut self.current, key(secret));
         self.previous = (!outlived).then_some(last);
         self.rotate_at = now + ROTATE_AFTER;
     }
 
-    /// The cookie of an address.
+    /// Returns the cookie of an address.
     pub(crate) fn cookie(&self, from: UnderlayAddr) -> Mac {
         cookie(&self.current, from)
     }
-    /// True if `mac2` over `bytes` is keyed by a cookie of `from` that still counts.
+    /// Returns true if `mac2` over `bytes` is keyed by a valid cookie of `from`.
     pub(crate) fn is_proof(&self, from: UnderlayAddr, mac2: &Mac, bytes: &[u8]) -> bool {
         let shows = |secret| equal(mac2, &keyed_by(&cookie(secret, from), bytes));
         shows(&self.current) || self.previous.as_ref().is_some_and(shows)
     }
 }
 
-/// mac2: keyed by a cookie.
+/// Computes mac2, which is keyed by a cookie.
 pub(crate) fn keyed_by(cookie: &Mac, bytes: &[u8]) -> Mac {
     half(hmac::sign(&key(cookie), bytes))
 }
@@ -117,7 +117,7 @@ fn half(tag: hmac::Tag) -> Mac {
     mac
 }
 
-/// Compares without telling by its duration where the difference is.
+/// Compares in constant time, so that the duration does not reveal the position of a difference.
 fn equal(a: &Mac, b: &Mac) -> bool {
     u128::from_ne_bytes(*a) == u128::from_ne_bytes(*b)
 }

@@ -1,4 +1,4 @@
-//! Marks of packets: what a node knows a packet again by that comes a second time.
+//! Marks of packets, by which a node recognises a packet that arrives a second time.
 //!
 //! ```text
 //!   rest, in blocks      m0 m1 | m2 m3 | ...                 keys that nobody else knows
@@ -6,38 +6,38 @@
 //!   over all blocks      ((length and class) · k + NH of head) · k + NH of block ...   modulo 2^61 - 1
 //!   mark                 the upper half of its product with an odd number
 //! ```
-//! Each node draws its keys for itself and sends no mark to anybody. So whoever changes a packet cannot find a
-//! change that leaves its mark: two packets that differ have the same one with a chance of 2^-31, whatever
-//! they are. This is universal hashing, of the parts that UMAC (RFC 4418) is built of.
+//! Each node draws its own keys and sends no mark to anybody. So an attacker cannot find a change of a packet that
+//! keeps its mark: two different packets have the same mark with a probability of 2^-31, whatever they contain. This is
+//! universal hashing, from the building blocks of UMAC (RFC 4418).
 //!
-//! Choice: no MAC. What a MAC adds is that marks may be seen, and it would cost a relay as much as a seal.
+//! Choice: no MAC. The advantage of a MAC is that marks may be public, but it would cost a relay as much as a seal.
 
 use crate::entropy::apart;
 use crate::session::BOUND_BYTES;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// Words of a block: one holds a datagram of any usual link, 2 KiB.
+/// Number of words of a block: one block holds a datagram of any usual link, 2 KiB.
 const BLOCK_WORDS: usize = 256;
 const HEAD_WORDS: usize = BOUND_BYTES / WORD_BYTES;
 const WORD_BYTES: usize = 8;
 const PAIR_BYTES: usize = 2 * WORD_BYTES;
-/// A prime: what is modulo it needs no division.
+/// A prime for which the remainder needs no division.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// Makes the marks of one node.
+/// Computes the marks of one node.
 pub struct PacketMarks {
     head: [u64; HEAD_WORDS],
     block: Box<[u64; BLOCK_WORDS]>,
-    /// Below [`PRIME`].
+    /// Always below [`PRIME`].
     step: u64,
-    /// Odd.
+    /// Always odd.
     last: u64,
     salt: u64,
 }
 
 impl PacketMarks {
-    /// With keys out of a node's seed, which may be that of its handshakes.
+    /// Derives the keys from a node's seed, which may be the same as for its handshakes.
     pub fn new(seed: &[u8; 32]) -> PacketMarks {
         let mut stream = ChaCha20Rng::from_seed(*apart(seed, b"sinew packet marks 1"));
         PacketMarks {
@@ -49,15 +49,16 @@ impl PacketMarks {
         }
     }
 
-    /// A secret for what keeps marks.
+    /// Returns a secret for the table that stores marks.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// The mark of a packet: of its class, of what no hop changes of its header, and of the `rest`. Never 0.
+    /// Returns the mark of a packet, computed from its class, from the part of its header that no hop changes, and from
+    /// the `rest`. Never 0.
     #[inline]
     pub fn of(&self, class: u8, head: &[u8; BOUND_BYTES], rest: &[u8]) -> u32 {
-        // What is missing of the last word counts as 0, so the length counts too.
+        // Missing bytes of the last word count as 0, so the length is included as well.
         let begin = (rest.len() as u64) << 8 | u64::from(class);
         let mut sum = self.step(begin, sum_of(&self.head, head));
         for block in rest.chunks(BLOCK_WORDS * WORD_BYTES) {
@@ -74,13 +75,13 @@ impl PacketMarks {
     }
 }
 
-/// The rest of a number below 2^63 by [`PRIME`], or that and [`PRIME`] once more.
+/// Reduces a number below 2^63 modulo [`PRIME`]; the result may be larger by [`PRIME`].
 #[inline]
 fn reduced(number: u64) -> u64 {
     (number & PRIME) + (number >> 61)
 }
 
-/// NH of UMAC, with words of 64 bits.
+/// Computes NH of UMAC, with words of 64 bits.
 #[inline]
 fn sum_of(keys: &[u64], bytes: &[u8]) -> u128 {
     let mut sum = 0_u128;

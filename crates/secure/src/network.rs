@@ -1,10 +1,11 @@
-//! The network as a node knows it: the root public keys, and what the newest of them has revoked.
+//! The network as a node knows it: the root public keys, and the revocations of the newest one.
 //!
-//! A network keeps its id when its root key is replaced ([`Network::succeed`]). What the root before signed counts for as
-//! long as the succession says, so certificates can be renewed one by one, and no link ends for it.
+//! A network keeps its id when its root key is replaced ([`Network::succeed`]). What the previous root signed stays
+//! valid for as long as the succession says. So certificates can be renewed one by one, and no link ends because of the
+//! replacement.
 //!
-//! [`Network::verify`] turns a certificate into a [`Peer`]; nothing else can. A refusal says which
-//! of the two sides has to do what.
+//! Only [`Network::verify`] turns a certificate into a [`Peer`]. A refusal says which of the two sides has to act, and
+//! how.
 
 mod peer;
 mod roots;
@@ -24,15 +25,16 @@ use wire::certificate::{
     Succession, signed_part,
 };
 
-/// How far in the future a certificate's first second may lie, because clocks differ.
+/// How far in the future a certificate's first second may be, because clocks differ.
 pub const CLOCK_SKEW_S: u64 = 300;
-/// How long before its end a certificate's expiry shows in status, metrics and log.
+/// How long before its end a certificate's expiry is shown in status, metrics and log.
 pub const EXPIRY_NOTICE_S: u64 = 30 * 86_400;
 
 const LABEL: &str = "SINEW NETWORK";
-/// The version of the text form: the root key alone.
+/// The version of the text form that contains only the root key.
 const VERSION: u8 = 1;
-/// The version of the text form of a network whose root was replaced: the first root key, and the successions.
+/// The version of the text form of a network whose root was replaced. It contains the first root key and the
+/// successions.
 const VERSION_WITH_CHAIN: u8 = 2;
 
 /// A network: its root public keys, and the newest list of revocations.
@@ -40,12 +42,12 @@ const VERSION_WITH_CHAIN: u8 = 2;
 pub struct Network {
     chain: Chain,
     id: NetworkId,
-    /// The list in force, and the number of the root that signed it.
+    /// The current list, and the number of the root that signed it.
     revocations: Option<(u8, Revocations)>,
     suite: Suite,
 }
 
-/// Why a list of revocations was not taken.
+/// Why a list of revocations was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevocationsError {
     /// The newest root key did not sign it.
@@ -62,7 +64,7 @@ pub enum RevocationsError {
 pub struct BadRootKey;
 
 impl Network {
-    /// The network of a root public key.
+    /// Returns the network of a root public key.
     pub fn new(root: [u8; KEY_BYTES]) -> Result<Network, BadRootKey> {
         if !signature::is_usable(&root) {
             return Err(BadRootKey);
@@ -70,7 +72,7 @@ impl Network {
         Ok(Network::of_chain(Chain::new(root)))
     }
 
-    /// The network of roots that are known to follow each other.
+    /// Returns the network of roots that are known to follow each other.
     pub(crate) fn of_chain(chain: Chain) -> Network {
         Network {
             id: network_id(chain.first()),
@@ -80,8 +82,8 @@ impl Network {
         }
     }
 
-    /// The same network for nodes that share a memo of the signatures that were verified: a
-    /// simulator's, whose nodes are one program.
+    /// Returns the same network for nodes that share a memo of verified signatures: the nodes of a simulator, which are
+    /// one program.
     #[must_use]
     pub fn with_memo(self, memo: Arc<dyn Memo>) -> Network {
         Network {
@@ -90,9 +92,9 @@ impl Network {
         }
     }
 
-    /// The same network without secrets, for simulations that are not about them: nothing is
-    /// sealed, signed or verified, and everything else, each byte count included, is as before.
-    /// Nodes of such a network and of the true one do not understand each other.
+    /// Returns the same network without secrets, for simulations that do not study them: nothing is sealed, signed or
+    /// verified, and everything else, including each byte count, is unchanged. Nodes of such a network and of the real
+    /// one do not understand each other.
     #[must_use]
     pub fn unsealed(self) -> Network {
         Network {
@@ -105,48 +107,50 @@ impl Network {
         &self.suite
     }
 
-    /// The first bytes of the SHA-256 of the first root key. It stays when the root is replaced.
+    /// Returns the network's id: the first bytes of the SHA-256 of the first root key. It stays the same when the root
+    /// is replaced.
     pub fn id(&self) -> NetworkId {
         self.id
     }
-    /// The first root public key, by which strangers know the network. It signs nothing once it was replaced.
+    /// Returns the first root public key, by which strangers know the network. Once it is replaced, it signs nothing.
     pub fn root_key(&self) -> &[u8; KEY_BYTES] {
         self.chain.first()
     }
-    /// How often the root was replaced: the number of the newest one.
+    /// Returns how often the root was replaced, which is the number of the newest root.
     pub fn root_number(&self) -> u8 {
         self.chain.number()
     }
-    /// The successions of all roots but the first, in order.
+    /// Returns the successions of all roots but the first, in order.
     pub fn successions(&self) -> &[Succession] {
         self.chain.successions()
     }
-    /// The last second in which counts what the root of this number signed; none while it is the newest.
+    /// Returns the last second in which signatures of the root with this number are valid; `None` while it is the
+    /// newest.
     pub fn counts_until_s(&self, root: u8) -> Option<u64> {
         self.chain.until_s(root)
     }
-    /// True if at this second counts what the root of this number signed.
+    /// Returns true if signatures of the root with this number are valid at this second.
     pub fn counts(&self, root: u8, unix_now_s: u64) -> bool {
         root <= self.root_number()
             && self
                 .counts_until_s(root)
                 .is_none_or(|until_s| unix_now_s <= until_s)
     }
-    /// The list of revocations in force, to be flooded to others.
+    /// Returns the current list of revocations, to be flooded to others.
     pub fn revocations(&self) -> Option<&Revocations> {
         self.revocations.as_ref().map(|(_, list)| list)
     }
-    /// The number of the root that signed that list, and its version; zeros without one. A list of a newer root counts
-    /// before all versions of older ones.
+    /// Returns the number of the root that signed the list of revocations, and the list's version; zeros without a
+    /// list. A list of a newer root takes precedence over all versions of older roots.
     pub fn revocations_edition(&self) -> (u8, u32) {
         let edition = |(root, list): &(u8, Revocations)| (*root, list.fields().version);
         self.revocations.as_ref().map_or((0, 0), edition)
     }
-    /// The version of that list; 0 without one.
+    /// Returns the version of the list of revocations; 0 without a list.
     pub fn revocations_version(&self) -> u32 {
         self.revocations_edition().1
     }
-    /// True if a certificate no longer counts: it was revoked, or its issuer was.
+    /// Returns true if a certificate is revoked, or if its issuer is.
     pub fn has_revoked(&self, certificate: &Certificate) -> bool {
         let fields = certificate.fields();
         let delegation = fields.options.delegation();
@@ -154,13 +158,13 @@ impl Network {
         self.is_revoked(fields.serial)
             || delegation.is_some_and(|delegation| self.is_revoked(delegation.serial))
     }
-    /// True if this serial no longer counts.
+    /// Returns true if this serial is revoked.
     pub fn is_revoked(&self, serial: u32) -> bool {
         self.revocations()
             .is_some_and(|list| list.fields().serials.iter().any(|s| s == serial))
     }
 
-    /// Whether `certificate` counts at this second, and then whose it is.
+    /// Verifies that `certificate` is valid at this second, and returns its node.
     pub fn verify(
         &self,
         certificate: &Certificate,
@@ -194,20 +198,21 @@ impl Network {
         })
     }
 
-    /// The number of the root that signed a certificate, or the delegation of its issuer, whatever the time is and
-    /// whatever was revoked; none if no root of this network did.
+    /// Returns the number of the root that signed a certificate, or the delegation of its issuer, at any time and
+    /// whatever was revoked; `None` if no root of this network did.
     pub fn root_of(&self, certificate: &Certificate) -> Option<u8> {
         self.signed_under(certificate).ok()
     }
 
-    /// A certificate has the signature of a root, or that of the issuer to which a root has delegated just this. What the
-    /// issuer signed ends with the delegation at the latest, so the time that is looked at is the certificate's.
+    /// Returns the number of the root under which a certificate was signed: by the root itself, or by an issuer to
+    /// which the root has delegated exactly this. An issuer's certificate ends with the delegation at the latest, so
+    /// only the certificate's time has to be checked.
     fn signed_under(&self, certificate: &Certificate) -> Result<u8, CertificateError> {
         let fields: Fields<'_> = certificate.fields();
         let (body, signature) = (signed_part(certificate.as_bytes()), &fields.signature);
         let succession = fields.options.succession();
-        // Nothing that a known root signed names a later one, so there is no signature to look at: anybody can write it,
-        // and it must cost no more than a look at a number.
+        // A known root never signs a certificate that names a later root, so there is no signature to check. Anybody
+        // can write such a certificate, and it must not cost more than the comparison of a number.
         if succession.is_some_and(|it| it.number > self.root_number()) {
             return Err(CertificateError::NewerRoot);
         }
@@ -235,14 +240,14 @@ impl Network {
         }
     }
 
-    /// The number of the root that signed a delegation, whatever the time is; none if no root of this network did.
+    /// Returns the number of the root that signed a delegation, at any time; `None` if no root of this network did.
     pub fn root_of_delegation(&self, delegation: &Delegated) -> Option<u8> {
         let (bytes, fields) = (delegation.as_bytes(), delegation.fields());
         self.root_that_signed(Context::Delegation, signed_part(bytes), &fields.signature)
     }
 
-    /// The number of the root whose signature this is. Seldom is there more than one that counts, and what is not signed
-    /// by any costs one verification for each.
+    /// Returns the number of the root that made this signature. There is rarely more than one valid root, and an
+    /// invalid signature costs one verification for each.
     pub(crate) fn root_that_signed(
         &self,
         context: Context,
@@ -258,7 +263,7 @@ impl Network {
         self.chain
     }
 
-    /// The succession by which the root of this number became one.
+    /// Returns the succession that made the root with this number.
     pub(crate) fn succession(&self, root: u8) -> Option<&Succession> {
         self.chain.succession(root)
     }
@@ -276,7 +281,7 @@ impl Network {
         identity.sign(context, body)
     }
 
-    /// Whether `signature` counts in this network as that of `key` over `body`.
+    /// Returns whether `signature` is valid in this network as the signature of `key` over `body`.
     pub fn proves(
         &self,
         key: &[u8; KEY_BYTES],
@@ -296,14 +301,14 @@ impl Network {
         }
     }
 
-    /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts. Only the newest root can
-    /// sign one: a list of the root before stays in force until then, but whoever has stolen that key adds nothing to it.
-    /// Links to peers of which [`Network::has_revoked`] then holds are to be dropped by the caller.
+    /// Applies a list of revocations. Returns `Ok(true)` if it is newer than the present one and replaces it. Only the
+    /// newest root can sign a new list: a list of the previous root stays in force until then, but whoever has stolen
+    /// that key cannot add to it. The caller must drop links to peers for which [`Network::has_revoked`] is then true.
     pub fn apply(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
         self.take_list(list, |root, newest| root == newest)
     }
 
-    /// Takes a list that this node has taken before and stored: by whichever root, as it was in force.
+    /// Restores a list that this node has accepted before and stored, whichever root signed it.
     pub fn restore(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
         self.take_list(list, |_, _| true)
     }
@@ -332,7 +337,7 @@ impl Network {
         Ok(is_newer)
     }
 
-    /// The text form: the first root public key, and the successions. Revocations are stored apart.
+    /// Returns the text form: the first root public key, and the successions. Revocations are stored separately.
     pub fn to_text(&self) -> String {
         let successions = self.successions();
         let version = match successions.is_empty() {
@@ -371,7 +376,7 @@ impl Network {
     }
 }
 
-/// The short name of a root key.
+/// Returns the short name of a root key.
 pub fn network_id(root: &[u8; KEY_BYTES]) -> NetworkId {
     let digest = ring::digest::digest(&ring::digest::SHA256, root);
     let mut id = NetworkId::default();

@@ -1,10 +1,9 @@
 //! Noise XX by `snow`, with entropy from a seed.
 //!
-//! snow asks its resolver for randomness, Diffie-Hellman, hash and cipher. Ours hands out a
-//! ChaCha20 stream of the given seed, so that a handshake can be repeated byte by byte; hash and
-//! cipher are ring's, X25519 is curve25519-dalek's. After the handshake the two keys are taken raw,
-//! because sealing works in place and under the nonces of `wire::link`, which snow's own transport
-//! does not offer.
+//! snow gets randomness, Diffie-Hellman, hash and cipher from its resolver. Our resolver returns a ChaCha20 stream of
+//! the given seed, so that a handshake can be repeated byte by byte; hash and cipher are ring's, X25519 is
+//! curve25519-dalek's. After the handshake the two raw keys are extracted, because sealing works in place and under the
+//! nonces of `wire::link`, which snow's own transport does not offer.
 
 use crate::entropy::Secret;
 use crate::suite::Suite;
@@ -19,7 +18,7 @@ use wire::certificate::KEY_BYTES;
 
 const PATTERN: &str = "Noise_XX_25519_AESGCM_SHA256";
 
-/// The side that writes the first message.
+/// Creates the side that writes the first message.
 pub(crate) fn dialler(
     suite: &Suite,
     secret: &[u8; KEY_BYTES],
@@ -31,7 +30,7 @@ pub(crate) fn dialler(
         .expect("XX needs nothing but the local key")
 }
 
-/// The side that reads the first message.
+/// Creates the side that reads the first message.
 pub(crate) fn responder(
     suite: &Suite,
     secret: &[u8; KEY_BYTES],
@@ -62,7 +61,7 @@ fn builder<'a>(
 
 struct Resolver {
     seed: Secret,
-    /// Keys are agreed without secrets.
+    /// True if keys are agreed without secrets.
     open: bool,
 }
 
@@ -85,8 +84,8 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// An agreement that everybody can listen to: the public key is the secret one, and what two keys
-/// agree on is their sum without carries.
+/// A key agreement that everybody can listen to: the public key is the secret key, and the result of two keys is their
+/// sum without carries.
 struct OpenDh([u8; KEY_BYTES]);
 
 impl Dh for OpenDh {

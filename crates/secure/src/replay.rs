@@ -1,18 +1,18 @@
-//! Which counters have been opened: each once, whatever the order they come in.
+//! The counters that have been opened. Each is accepted once, whatever their order.
 //!
-//! The window starts at 64 counters and doubles as counters rise, always before one would fall out
-//! of it, until it covers [`MAX_WINDOW`] or what its user has named. So an idle link holds 8 bytes, a busy one 8 KiB, and
-//! nothing that was opened is ever forgotten while it could still be taken again. (Growing when a
-//! late counter comes would be too late: of what fell out, nothing is known.)
+//! The window starts at 64 counters and doubles as counters rise, always before one would fall out of it, until it
+//! covers [`MAX_WINDOW`] or the size that its user has set. So an idle link holds 8 bytes, a busy one 8 KiB, and no
+//! opened counter is forgotten while it could still be accepted again. (It would be too late to grow when a late
+//! counter comes: nothing is known of counters that fell out.)
 
 use base::seq::{Seen, Window};
 
-/// The most counters that a packet may be behind the newest one: at 600 000 packets per second,
-/// 65 536 are 109 ms of reordering, five times a jitter of 20 ms.
+/// The maximum number of counters by which a packet may be behind the newest one: at 600 000 packets per second, 65 536
+/// are 109 ms of reordering, five times a jitter of 20 ms.
 pub(crate) const MAX_WINDOW: usize = 1 << 16;
-/// The same between the two ends of paths, whose flows share one session: a packet that reliable
-/// links have recovered may be behind by all that other flows have sent meanwhile. At 80 000 packets
-/// per second, 1 Gbit/s, 2^18 are 3.3 s. In 32 KiB; 200 busy peers take 6.4 MB.
+/// The same between the two ends of paths, whose flows share one session: a packet that reliable links have recovered
+/// may be behind everything that other flows have sent meanwhile. At 80 000 packets per second, 1 Gbit/s, 2^18 are 3.3
+/// s. The window takes 32 KiB; 200 busy peers take 6.4 MB.
 pub(crate) const MAX_WINDOW_OF_ENDS: usize = 1 << 18;
 
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// A window that grows to [`MAX_WINDOW`].
+    /// Creates a window that grows to [`MAX_WINDOW`].
     #[cfg(test)]
     pub(crate) fn new() -> Replay {
         Replay::up_to(MAX_WINDOW)
     }
 
-    /// A window that grows to so many counters.
+    /// Creates a window that grows to `most` counters.
     pub(crate) fn up_to(most: usize) -> Replay {
         Replay {
             window: Window::new(64),
@@ -36,22 +36,22 @@ impl Replay {
         }
     }
 
-    /// The counter after the highest one opened: what arrivals are widened to.
+    /// Returns the counter after the highest opened one, which received counters are widened to.
     pub(crate) fn next(&self) -> u64 {
         self.window.next()
     }
 
-    /// How many counters from `from` to before `to` were opened; `None` if that is forgotten.
+    /// Returns how many counters from `from` to before `to` were opened; `None` if that is forgotten.
     pub(crate) fn count(&self, from: u64, to: u64) -> Option<u64> {
         self.window.count(from, to)
     }
 
-    /// True if `counter` may still be opened.
+    /// Returns true if `counter` may still be opened.
     pub(crate) fn is_fresh(&self, counter: u64) -> bool {
         matches!(self.window.check(counter), Seen::Ahead | Seen::Late)
     }
 
-    /// Notes that `counter` was opened, that is, authenticated.
+    /// Records that `counter` was opened, which means that it was authenticated.
     pub(crate) fn mark(&mut self, counter: u64) {
         if counter >= self.window.capacity() && self.window.capacity() < self.most as u64 {
             self.grow(counter);

@@ -20,29 +20,29 @@ use wire::handshake::HYBRID_VERSION;
 use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
 use zeroize::Zeroize;
 
-/// The most datagrams under one key. The advantage of an attacker against AES-GCM stays below
-/// 2^-57 while datagrams times their 16-byte blocks stay below 2^35 (RFC 9001, B.1.1): 2^28
-/// datagrams of up to 2^11 bytes. At 600 000 datagrams per second that is 7 minutes.
+/// The maximum number of datagrams under one key. The advantage of an attacker against AES-GCM stays below 2^-57 while
+/// datagrams times their 16-byte blocks stay below 2^35 (RFC 9001, B.1.1): 2^28 datagrams of up to 2^11 bytes. At 600
+/// 000 datagrams per second that is 7 minutes.
 pub const MAX_MESSAGES: u64 = 1 << 28;
-/// Datagrams after which a new session is wanted: an eighth of the most, so that even jumbo
-/// datagrams of 2^14 bytes keep to the bound, and 6 minutes remain at full rate to get there.
+/// Number of datagrams after which a new session is wanted: an eighth of the maximum. So even jumbo datagrams of 2^14
+/// bytes stay within the bound, and at full rate 6 minutes remain to establish it.
 pub const REKEY_AFTER_MESSAGES: u64 = MAX_MESSAGES / 8;
-/// Age at which a new session is wanted, so that a stolen key opens ten minutes at most. With 1000
-/// neighbours at half a millisecond per handshake it costs a thousandth of one core.
+/// Age at which a new session is wanted, so that a stolen key opens at most ten minutes of traffic. With 1000 neighbors
+/// at half a millisecond per handshake this costs a thousandth of one core.
 pub const REKEY_AFTER: Duration = Duration::from_secs(600);
-/// How much later the side that was dialled asks, so that as a rule only one side does.
+/// How much later the side that was dialled requests a new session, so that usually only one side does.
 pub const REKEY_SPREAD: Duration = Duration::from_secs(60);
-/// Age at which a session must not be used any more: five minutes of failed handshakes later, a
-/// certificate that has expired meanwhile ends here too.
+/// Age at which a session must not be used any more, five minutes after rekeying should have happened. A certificate
+/// that has expired meanwhile also ends here.
 pub const MAX_AGE: Duration = Duration::from_secs(900);
 
-/// Bytes around a sealed datagram that its seal covers besides its own header: of a packet's header
-/// source, destination, ports and flow sequence number.
+/// Number of bytes around a sealed datagram that its seal covers besides its own header: source, destination, ports and
+/// flow sequence number of a packet's header.
 pub const BOUND_BYTES: usize = 16;
-/// What stands around a datagram and is sealed with it.
+/// The bytes around a datagram that are authenticated with it.
 pub type Bound = [u8; BOUND_BYTES];
 
-/// A session with one neighbour. Keys are gone when it is dropped.
+/// A session with one neighbor. Its keys are wiped when it is dropped.
 pub struct Session {
     local_index: SessionIndex,
     peer_index: SessionIndex,
@@ -59,7 +59,7 @@ pub struct Session {
 /// Why a datagram was not sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The key has sealed [`MAX_MESSAGES`]. A new handshake is overdue.
+    /// The key has sealed [`MAX_MESSAGES`] datagrams. A new handshake is overdue.
     #[error("the key has sealed as much as it may: a new handshake must succeed first")]
     Exhausted,
     /// There is no session with this neighbour.
@@ -73,16 +73,16 @@ pub enum SealError {
 /// Why a datagram was not opened. The bytes may have been changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum OpenError {
-    /// No session has the index that it names.
+    /// No session has the index in the datagram.
     #[error("no such session: the peer speaks under one that has ended")]
     NoSession,
-    /// It was opened before, or is too old to tell.
+    /// The datagram was opened before, or is too old to decide.
     #[error("replayed, or too old to tell")]
     Replay,
-    /// It is too short, or of no sealed kind.
+    /// The datagram is too short, or not of a sealed kind.
     #[error("too short, or of no sealed kind")]
     Short,
-    /// The tag does not fit.
+    /// The tag is wrong.
     #[error("the tag does not fit: damaged, or not from the neighbour")]
     Tag,
 }
@@ -90,40 +90,41 @@ pub enum OpenError {
 /// A datagram that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Data or control.
+    /// The kind: data or control.
     pub kind: Kind,
-    /// The session that it came in.
+    /// The index of its session.
     pub session: SessionIndex,
-    /// Its number in the sender's direction of the session.
+    /// The datagram's number in the sender's direction of the session.
     pub counter: u64,
-    /// Where the plaintext stands in the datagram.
+    /// The position of the plaintext in the datagram.
     pub plaintext: Range<usize>,
-    /// It is the first of a session in whose handshake this side has spoken last: the peer has it too.
-    /// Only [`crate::Sessions::open`] sets it; the caller tells `Handshakes::on_confirmed`.
+    /// True if this is the first datagram of a session in whose handshake this side sent the last message: it proves
+    /// that the peer has the session, too. Only [`crate::Sessions::open`] sets it; the caller reports it to
+    /// `Handshakes::on_confirmed`.
     pub confirms: bool,
 }
 
-/// What the peer has shown in the handshake: what goes on counting of it is judged again when a root ends.
+/// The peer's proof in the handshake. It is judged again when a root ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// The number of the root under which its certificate was signed.
+    /// The number of the root under which the peer's certificate was signed.
     pub root: u8,
-    /// The key by which it signs.
+    /// The key with which the peer signs.
     pub signing_key: [u8; KEY_BYTES],
 }
 
-/// What a handshake came to.
+/// The result of a handshake.
 pub(crate) struct Parts {
     pub(crate) shown: Shown,
     pub(crate) local_index: SessionIndex,
     pub(crate) peer_index: SessionIndex,
     pub(crate) version: u8,
     pub(crate) dialled: bool,
-    /// Keys of the two directions, that of the dialler first.
+    /// The keys of the two directions, the dialler's first.
     pub(crate) keys: ([u8; 32], [u8; 32]),
-    /// Nothing is sealed.
+    /// True if nothing is sealed.
     pub(crate) open: bool,
-    /// The most counters that a datagram may be behind the newest one.
+    /// The maximum number of counters by which a datagram may be behind the newest one.
     pub(crate) window: usize,
 }
 
@@ -151,10 +152,9 @@ impl Session {
         }
     }
 
-    /// A session without a handshake of its own, between two who have agreed on everything already:
-    /// a client on another host and its node, inside TLS. Datagrams of both directions name `index`;
-    /// `dialled` tells whether this side uses the first of the `keys`. These are used for nothing
-    /// else, before or after.
+    /// Creates a session without a handshake of its own, between two parties that have already agreed on everything: a
+    /// client on another host and its node, inside TLS. Datagrams of both directions use `index`; `dialled` says
+    /// whether this side uses the first of the `keys`. The keys must not be used for anything else, before or after.
     pub fn agreed(
         index: SessionIndex,
         dialled: bool,
@@ -174,51 +174,51 @@ impl Session {
         Session::new(parts, now)
     }
 
-    /// The index that datagrams to this node name.
+    /// Returns the index in datagrams to this node.
     pub fn local_index(&self) -> SessionIndex {
         self.local_index
     }
-    /// The index that datagrams to the peer name.
+    /// Returns the index in datagrams to the peer.
     pub fn peer_index(&self) -> SessionIndex {
         self.peer_index
     }
-    /// What the peer has shown in the handshake.
+    /// Returns the peer's proof in the handshake.
     pub fn shown(&self) -> &Shown {
         &self.shown
     }
-    /// The version of the data plane that both sides speak.
+    /// Returns the version of the data plane that both sides support.
     pub fn version(&self) -> u8 {
         self.version
     }
-    /// True if this side sent the Init.
+    /// Returns true if this side sent the Init.
     pub fn dialled(&self) -> bool {
         self.dialled
     }
-    /// Its keys come from ML-KEM too.
+    /// Returns true if the keys also come from ML-KEM.
     pub fn is_hybrid(&self) -> bool {
         self.version >= HYBRID_VERSION
     }
-    /// True if this side has spoken last in the handshake: whether the peer has the session shows when something of it
-    /// is opened. Until then an older one is better.
+    /// Returns true if this side sent the last message of the handshake. Whether the peer has the session is only known
+    /// when a datagram of it is opened; until then an older session is better.
     pub fn is_unconfirmed(&self) -> bool {
         self.dialled != self.is_hybrid()
     }
-    /// When the handshake came to its end on this side.
+    /// Returns when the handshake ended on this side.
     pub fn established(&self) -> Time {
         self.established
     }
-    /// How many datagrams it has sealed; the next one's counter.
+    /// Returns how many datagrams the session has sealed, which is the counter of the next one.
     pub fn sealed(&self) -> u64 {
         self.next_counter
     }
-    /// How many of the peer's datagrams from counter `first` on, of which the low 32 bits are known, to `len`
-    /// later have been opened; `None` if that is forgotten.
+    /// Returns how many of the peer's datagrams from counter `first` (its low 32 bits) to `len` later have been opened;
+    /// `None` if that is forgotten.
     pub fn opened(&self, first: u32, len: u32) -> Option<u32> {
         let from = widen(u64::from(first), COUNTER_BITS, self.replay.next());
         let opened = self.replay.count(from, from + u64::from(len))?;
         u32::try_from(opened).ok()
     }
-    /// A new session should take its place soon.
+    /// Returns true if a new session should replace this one soon.
     pub fn wants_rekey(&self, now: Time) -> bool {
         let spread = if self.dialled {
             Duration::ZERO
@@ -229,19 +229,18 @@ impl Session {
             || self.replay.next() >= REKEY_AFTER_MESSAGES + REKEY_AFTER_MESSAGES / 8
             || now.since(self.established) >= REKEY_AFTER + spread
     }
-    /// It must not be used any more.
+    /// Returns true if the session must not be used any more.
     pub fn is_expired(&self, now: Time) -> bool {
         now.since(self.established) >= MAX_AGE
     }
 
-    /// Seals a datagram of `kind` in place: 8 bytes for the header, the plaintext, 16 bytes for the
-    /// tag. Gives its counter.
+    /// Seals a datagram of `kind` in place: 8 bytes for the header, the plaintext, 16 bytes for the tag. Returns its
+    /// counter.
     pub fn seal(&mut self, kind: Kind, datagram: &mut [u8]) -> Result<u64, SealError> {
         self.seal_beside(kind, datagram, None)
     }
 
-    /// The same for a datagram inside a packet: `bound` is what stands around it and must arrive
-    /// as it was sent.
+    /// Does the same for a datagram inside a packet: `bound` is the data around it that must arrive unchanged.
     pub fn seal_bound(
         &mut self,
         kind: Kind,
@@ -266,12 +265,12 @@ impl Session {
         Ok(counter)
     }
 
-    /// Opens a datagram in place. Whose session it is was found by its index.
+    /// Opens a datagram in place. Its index must belong to this session.
     pub fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, OpenError> {
         self.open_beside(datagram, None)
     }
 
-    /// The same for a datagram that [`Session::seal_bound`] has sealed.
+    /// Does the same for a datagram that [`Session::seal_bound`] has sealed.
     pub fn open_bound(&mut self, datagram: &mut [u8], bound: &Bound) -> Result<Opened, OpenError> {
         self.open_beside(datagram, Some(bound))
     }
@@ -324,7 +323,7 @@ impl core::fmt::Debug for Session {
 }
 
 impl OpenError {
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             OpenError::NoSession => "no-session",
@@ -336,7 +335,7 @@ impl OpenError {
 }
 
 impl SealError {
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             SealError::Exhausted => "key-exhausted",
@@ -346,15 +345,15 @@ impl SealError {
     }
 }
 
-/// What seals one direction.
+/// The cipher of one direction.
 #[expect(
     clippy::large_enum_variant,
     reason = "real nodes have the large one only, and it must not cost them an indirection"
 )]
 pub(crate) enum Cipher {
     Sealed(LessSafeKey),
-    /// The plaintext stays. The tag is made of key and counter: it tells what belongs to another
-    /// session, and neither damage nor forgery.
+    /// The plaintext stays readable. The tag is made of key and counter: it detects datagrams of another session, but
+    /// neither damage nor forgery.
     Open([u8; TAG_BYTES]),
 }
 
@@ -369,7 +368,7 @@ impl Cipher {
         Cipher::Sealed(LessSafeKey::new(key))
     }
 
-    /// Seals a datagram in place: its header is written, and what is behind that is sealed up to the room for the tag.
+    /// Seals a datagram in place: writes its header, and encrypts everything after it, up to the room for the tag.
     #[inline]
     pub(crate) fn seal_datagram(
         &self,
@@ -421,7 +420,7 @@ impl Cipher {
         Ok(bytes)
     }
 
-    /// Opens in place: what was sealed, with the tag behind it.
+    /// Opens sealed bytes in place, with the tag behind them.
     #[inline]
     pub(crate) fn open(
         &self,
@@ -441,7 +440,7 @@ impl Cipher {
     }
 }
 
-/// What is authenticated of a datagram inside a packet.
+/// Returns the authenticated bytes of a datagram inside a packet.
 #[inline]
 pub(crate) fn beside(header: &[u8], bound: &Bound) -> [u8; CLEAR_BYTES + BOUND_BYTES] {
     let mut bytes = [0; CLEAR_BYTES + BOUND_BYTES];

@@ -1,4 +1,4 @@
-//! The sessions with one neighbour: one to seal with, and the others that still open.
+//! The sessions with one neighbor: one that seals, and others that still open.
 //!
 //! ```text
 //!   spoke last: Established -> unconfirmed -> (first datagram opened) confirmed -> sealing
@@ -7,29 +7,29 @@
 //!                                        unless the peer was last heard under it
 //! ```
 //!
-//! The dialler of a classic session speaks last, and the responder of a hybrid one. Its peer has the keys only after
-//! that; until something of it has been opened, an older session goes on sealing. The peer may go on sealing under the older one
-//! too, so it opens until it has been silent for [`GRACE`]: rekeying loses nothing in flight. If
-//! two handshakes cross and each side prefers another session, both stay, each used in one
-//! direction, and nothing is lost either: not even when an outage is longer than [`GRACE`].
+//! The dialler of a classic session sends the last message, and the responder of a hybrid one. Its peer has the keys
+//! only after that. Until a datagram of the session has been opened, an older session continues to seal. The peer may
+//! also continue to seal under the older session, so that session opens until it has been silent for [`GRACE`]:
+//! rekeying loses nothing in flight. If two handshakes cross and each side prefers another session, both stay, each
+//! used in one direction. Nothing is lost in this case either, even if an outage is longer than [`GRACE`].
 
 use crate::session::{Bound, OpenError, Opened, SealError, Session};
 use base::{Duration, Time};
 use wire::link::{Clear, Kind, SessionIndex};
 
-/// How long a superseded session may be silent before it is dropped: longer than any packet stays
-/// in a network or in a history for recovery.
+/// How long a superseded session may be silent before it is dropped: longer than any packet stays in a network or in a
+/// history for recovery.
 pub const GRACE: Duration = Duration::from_secs(5);
-/// The most sessions with one neighbour: the sealing one, one unconfirmed, and the superseded ones
-/// of two handshakes that crossed.
+/// The maximum number of sessions with one neighbor: the sealing one, one unconfirmed, and the superseded ones of two
+/// handshakes that crossed.
 pub const MAX_HELD: usize = 4;
 
 /// The sessions with one neighbour.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    /// Oldest first; few, so they are searched.
+    /// The sessions, oldest first. There are few, so a linear search is enough.
     held: Vec<Held>,
-    /// The one under which the peer was heard last: what it seals with, as far as is known here.
+    /// The session in which the peer was last heard: the one with which the peer seals, as far as is known here.
     peers: Option<SessionIndex>,
 }
 
@@ -37,19 +37,19 @@ pub struct Sessions {
 struct Held {
     session: Session,
     confirmed: bool,
-    /// When it last opened something, was installed, or was superseded: after an outage that was
-    /// longer than [`GRACE`] the peer still seals under it until it knows the new one.
+    /// When the session last opened something, was installed, or was superseded. After an outage that was longer than
+    /// [`GRACE`], the peer seals with the superseded session until it knows the new one.
     used: Time,
 }
 
 impl Sessions {
-    /// No session yet.
+    /// Creates an empty set of sessions.
     pub fn new() -> Sessions {
         Sessions::default()
     }
 
-    /// Takes a session that was established with this neighbour. Gives the index of one that had
-    /// to make room, to be released.
+    /// Adds a session that was established with this neighbor. Returns the index of a session that had to make room;
+    /// the caller must release it.
     pub fn install(&mut self, now: Time, session: Session) -> Option<SessionIndex> {
         let confirmed = !session.is_unconfirmed();
         let evicted = (self.held.len() >= MAX_HELD)
@@ -72,7 +72,7 @@ impl Sessions {
         self.held[at].session.seal(kind, datagram)
     }
 
-    /// The same for a datagram inside a packet, with what stands around it.
+    /// Does the same for a datagram inside a packet, with the data around it.
     pub fn seal_bound(
         &mut self,
         kind: Kind,
@@ -83,12 +83,12 @@ impl Sessions {
         self.held[at].session.seal_bound(kind, datagram, bound)
     }
 
-    /// Opens in place under the session that the datagram names.
+    /// Opens in place under the session whose index the datagram contains.
     pub fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<Opened, OpenError> {
         self.open_with(now, datagram, Session::open)
     }
 
-    /// The same for a datagram inside a packet, with what stands around it.
+    /// Does the same for a datagram inside a packet, with the data around it.
     pub fn open_bound(
         &mut self,
         now: Time,
@@ -125,30 +125,30 @@ impl Sessions {
         Ok(opened)
     }
 
-    /// A session has taken over from those that are held.
+    /// Records that a new session has superseded the present ones.
     fn supersede(&mut self, now: Time) {
         for held in &mut self.held {
             held.used = now;
         }
     }
 
-    /// True if nothing can be sealed.
+    /// Returns true if there is no session, so that nothing can be sealed.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
-    /// The session that seals.
+    /// Returns the session that seals.
     pub fn current(&self) -> Option<&Session> {
         self.sealing().map(|at| &self.held[at].session)
     }
-    /// The session of this index.
+    /// Returns the session of this index.
     pub fn by_index(&self, index: SessionIndex) -> Option<&Session> {
         self.iter().find(|session| session.local_index() == index)
     }
-    /// All sessions, oldest first.
+    /// Returns all sessions, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.held.iter().map(|held| &held.session)
     }
-    /// The neighbour should be dialled for a new session.
+    /// Returns true if the neighbor should be dialled for a new session.
     pub fn wants_rekey(&self, now: Time) -> bool {
         let newer_is_coming = self.held.last().is_some_and(|held| !held.confirmed);
         !newer_is_coming
@@ -157,35 +157,34 @@ impl Sessions {
                 .is_some_and(|session| session.wants_rekey(now))
     }
 
-    /// Drops one session. True if it was
-    /// held.
+    /// Drops one session. Returns true if it existed.
     pub fn remove(&mut self, index: SessionIndex) -> bool {
         let before = self.held.len();
         self.held.retain(|held| held.session.local_index() != index);
         self.held.len() < before
     }
-    /// Drops all sessions, as when the neighbour was revoked, and gives their indices.
+    /// Drops all sessions, as when the neighbor was revoked, and returns their indices.
     pub fn clear(&mut self) -> impl Iterator<Item = SessionIndex> {
         self.held.drain(..).map(|held| held.session.local_index())
     }
 
-    /// Drops sessions that are superseded and silent, or too old; each index is to be released.
-    /// To be repeated until `None`.
+    /// Drops a session that is superseded and silent, or too old, and returns its index, which the caller must release.
+    /// The caller repeats this until it returns `None`.
     pub fn expire(&mut self, now: Time) -> Option<SessionIndex> {
         let at = (0..self.held.len()).find(|&at| self.end_of(at) <= now)?;
         Some(self.held.remove(at).session.local_index())
     }
-    /// When [`Sessions::expire`] is due next.
+    /// Returns when [`Sessions::expire`] is due next.
     pub fn next_timeout(&self) -> Option<Time> {
         (0..self.held.len()).map(|at| self.end_of(at)).min()
     }
 
-    /// The newest confirmed one; before the first is confirmed, the newest.
+    /// Returns the newest confirmed session; before the first is confirmed, the newest.
     fn sealing(&self) -> Option<usize> {
         let confirmed = self.held.iter().rposition(|held| held.confirmed);
         confirmed.or(self.held.len().checked_sub(1))
     }
-    /// The oldest with which neither end seals.
+    /// Returns the oldest session with which neither end seals.
     fn evictable(&self) -> Option<usize> {
         let sealing = self.sealing();
         (0..self.held.len()).find(|at| Some(*at) != sealing && !self.is_peers(*at))
@@ -215,7 +214,7 @@ mod tests {
 
     const T0: Time = Time::ZERO;
 
-    /// Both ends of a session; the first end dialled it.
+    /// Returns both ends of a session; the first end dialled it.
     fn pair(n: u32) -> (Session, Session) {
         let make = |dialled| {
             let (local, peer) = if dialled { (n, n + 100) } else { (n + 100, n) };
@@ -312,7 +311,7 @@ mod tests {
         let ((first, old), (_, new)) = (pair(1), pair(2));
         a.install(T0, first);
         b.install(T0, old);
-        // An outage of 30 s, then a handshake of which only one end has heard.
+        // There is an outage of 30 s, then a handshake of which only one end knows.
         let healed = T0 + Duration::from_secs(30);
         b.install(healed, new);
         assert_eq!(b.expire(healed + GRACE.div(2)), None);
@@ -324,7 +323,8 @@ mod tests {
     fn of_two_handshakes_that_crossed_both_sessions_outlast_an_outage() {
         let (mut a, mut b) = (Sessions::new(), Sessions::new());
         let ((by_a, at_b), (by_b, at_a)) = (pair(1), pair(2));
-        // Each takes its own first, is then dialled, and goes on with what the other has begun.
+        // Each side first installs its own session, then the one that the other side dialled, and continues with that
+        // one.
         a.install(T0, by_a);
         b.install(T0, by_b);
         a.install(T0, at_a);
@@ -360,7 +360,7 @@ mod tests {
         let (_, good) = pair(1);
         assert_eq!(b.install(T0, good), None);
         for n in 2..10 {
-            // Dialled and never confirmed.
+            // The session was dialled and never confirmed.
             let evicted = b.install(T0, pair(n).0).map(SessionIndex::value);
             let expected = (n > MAX_HELD as u32).then(|| n - MAX_HELD as u32 + 1);
             assert_eq!(evicted, expected);

@@ -1,12 +1,12 @@
-//! Ed25519 signatures, each bound to what it is for.
+//! Ed25519 signatures, each bound to its purpose.
 //!
-//! A signature covers a context string and then the bytes. No context is a prefix of another, so
-//! what was signed as one thing never passes as another.
+//! A signature covers a context string and then the bytes. No context is a prefix of another, so a signature for one
+//! purpose is never valid for another.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 
-/// What is signed.
+/// The purpose of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// A certificate, by the root key or an issuer.
@@ -21,16 +21,16 @@ pub enum Context {
     Request,
     /// A list of revocations, by the root key.
     Revocations,
-    /// A new root key, by the one before and by itself.
+    /// A new root key, by the previous root and by itself.
     Succession,
     /// A transfer of bulk data, by the node at which it begins.
     Transfer,
-    /// A part in such a transfer, by a node at which it ends.
+    /// The acceptance of such a transfer, by a node at which it ends.
     TransferEnd,
 }
 
 impl Context {
-    /// What is put in front of the bytes.
+    /// Returns the string that is put in front of the bytes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Context::Certificate => "sinew certificate 1",
@@ -46,7 +46,7 @@ impl Context {
     }
 }
 
-/// True if `signature` is that of `key` over `body` in this context. Weak keys verify nothing.
+/// Returns true if `signature` is that of `key` over `body` in this context. Weak keys verify nothing.
 pub fn verify(
     key: &[u8; KEY_BYTES],
     context: Context,
@@ -61,15 +61,14 @@ pub fn verify(
         .is_ok()
 }
 
-/// A name of all that [`verify`] depends on: no two questions share one.
+/// Returns a digest of all the inputs of [`verify`]: different inputs have different digests.
 pub(crate) fn digest(
     key: &[u8; KEY_BYTES],
     context: Context,
     body: &[u8],
     signature: &[u8; SIGNATURE_BYTES],
 ) -> [u8; 32] {
-    // What stands in front of the body has one length per context, and no context is a prefix of
-    // another.
+    // The part in front of the body has a fixed length for each context, and no context is a prefix of another.
     let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
     for part in [key, signature.as_slice(), context.as_str().as_bytes(), body] {
         hash.update(part);
@@ -83,7 +82,7 @@ pub(crate) fn sign(key: &SigningKey, context: Context, body: &[u8]) -> [u8; SIGN
     key.sign(&message(context, body)).to_bytes()
 }
 
-/// True if `key` is a point on the curve that can verify anything.
+/// Returns true if `key` is a point on the curve that can verify anything.
 pub(crate) fn is_usable(key: &[u8; KEY_BYTES]) -> bool {
     VerifyingKey::from_bytes(key).is_ok_and(|key| !key.is_weak())
 }

@@ -1,5 +1,5 @@
-//! For tests: parties with certificates, and a network between them that delays, loses and
-//! repeats, in virtual time.
+//! For tests: parties with certificates, and a network between them that delays, loses and repeats datagrams, in
+//! virtual time.
 
 use crate::{
     Authority, Due, Established, Handshakes, Identity, Keys, OpenError, Opened, Outcome, Peer,
@@ -21,7 +21,7 @@ pub(crate) fn authority() -> Authority {
 pub(crate) fn address(n: u8) -> NodeAddr {
     NodeAddr(0x0a07_0000 | u32::from(n))
 }
-/// Where party `n` is reached.
+/// Returns the address of party `n`.
 pub(crate) fn at(n: u8) -> UnderlayAddr {
     let mut ip = [0; 16];
     ip[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, n]);
@@ -47,7 +47,7 @@ pub(crate) fn handshakes(authority: &mut Authority, n: u8) -> Handshakes {
     let identity = identity_for(authority, n, YEAR);
     Handshakes::new(identity, authority.network(), [n; 32], Time::ZERO)
 }
-/// Two nodes of one network.
+/// Returns two nodes of one network.
 pub(crate) fn two() -> (Handshakes, Handshakes) {
     let mut authority = authority();
     (handshakes(&mut authority, 1), handshakes(&mut authority, 2))
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-/// A node as `overlay` will be one: its handshakes, and the sessions with one neighbour.
+/// A node as in `overlay`: its handshakes, and the sessions with one neighbor.
 pub(crate) struct Party {
     pub(crate) handshakes: Handshakes,
     pub(crate) sessions: Sessions,
@@ -83,20 +83,21 @@ pub(crate) struct Party {
     pub(crate) failed: Vec<Refusal>,
     pub(crate) opened: Vec<(Vec<u8>, Opened)>,
     pub(crate) not_opened: Vec<OpenError>,
-    /// Whom to dial whenever there is no session and no dial.
+    /// The address to dial whenever there is no session and no dial.
     pub(crate) keep: Option<UnderlayAddr>,
     at: UnderlayAddr,
 }
 
-/// What the network does to a datagram from one party to another.
+/// What the network does to a datagram from one party to another: the delays of the copies that arrive: none, one, or
+/// several.
 pub(crate) type Fate = Box<dyn FnMut(&mut Rng, UnderlayAddr, &[u8]) -> Vec<Duration>>;
 
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) parties: BTreeMap<UnderlayAddr, Party>,
-    /// The delays of the copies that arrive: none, one, or several.
+    /// The present treatment of datagrams.
     pub(crate) fate: Fate,
-    /// Everything that was sent, in order: a fingerprint of the run.
+    /// All datagrams that were sent, in order, as a fingerprint of the run.
     pub(crate) sent: Vec<Vec<u8>>,
     flying: BTreeMap<(Time, usize), (UnderlayAddr, UnderlayAddr, Vec<u8>)>,
     rng: Rng,
@@ -104,7 +105,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Parties 1 and 2, 10 ms apart, nothing lost.
+    /// Creates parties 1 and 2, 10 ms apart, without loss.
     pub(crate) fn new(seed: u64) -> World {
         let (a, b) = two();
         let party = |handshakes, n| Party {
@@ -129,7 +130,7 @@ impl World {
         }
     }
 
-    /// The same, and both want hybrid sessions.
+    /// Creates the same, and both prefer hybrid sessions.
     pub(crate) fn hybrid(seed: u64) -> World {
         let mut world = World::new(seed);
         for party in world.parties.values_mut() {
@@ -146,7 +147,7 @@ impl World {
         let dialled = self.party(from).handshakes.dial(now, at(to), None);
         self.send(at(from), at(to), dialled.unwrap());
     }
-    /// Seals `text` as data, if there is a session.
+    /// Seals and sends `text` as data, if there is a session.
     pub(crate) fn say(&mut self, from: u8, to: u8, text: &[u8]) -> bool {
         let mut datagram = vec![0; SEAL_BYTES + text.len()];
         datagram[8..8 + text.len()].copy_from_slice(text);
@@ -257,7 +258,7 @@ impl Party {
         }
     }
 
-    /// Acts on an outcome as a node does; gives what is to be sent back.
+    /// Acts on an outcome as a node does. Returns the datagrams to send back.
     fn take(&mut self, now: Time, outcome: Outcome) -> Vec<Vec<u8>> {
         match outcome {
             Outcome::Reply(datagrams) => datagrams,

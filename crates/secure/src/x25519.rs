@@ -1,12 +1,12 @@
-//! X25519 [RFC 7748 §5] by curve25519-dalek, as `snow` wants an agreement, and for the secrets that
-//! this crate agrees on itself.
+//! X25519 [RFC 7748 §5] by curve25519-dalek, in the interface that `snow` expects, and for the secrets that this crate
+//! agrees on itself.
 
 use curve25519_dalek::montgomery::MontgomeryPoint;
 use snow::types::{Dh, Random};
 use wire::certificate::KEY_BYTES;
 use zeroize::Zeroizing;
 
-/// A secret and its public key. Nothing is agreed before [`Dh::set`] or [`Dh::generate`].
+/// A secret and its public key. They are zero before [`Dh::set`] or [`Dh::generate`].
 #[derive(Default)]
 pub(crate) struct X25519 {
     secret: Zeroizing<[u8; KEY_BYTES]>,
@@ -25,7 +25,7 @@ impl X25519 {
         self.public
     }
 
-    /// What both sides agree on.
+    /// Returns the shared secret of both sides.
     pub(crate) fn agree(&self, public: &[u8; KEY_BYTES]) -> Zeroizing<[u8; KEY_BYTES]> {
         let shared = MontgomeryPoint(*public).mul_clamped(*self.secret);
         Zeroizing::new(shared.to_bytes())
@@ -76,8 +76,8 @@ mod tests {
         core::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
     }
 
-    /// RFC 7748 §5.2: the base point has the coordinate 9; each result is the next secret, and each
-    /// secret the next point.
+    /// RFC 7748 §5.2: the base point has the coordinate 9; each result is the next secret, and each secret the next
+    /// point.
     #[test]
     fn a_thousand_iterations_end_where_the_standard_says() {
         let mut base = [0; 32];

@@ -1,5 +1,5 @@
-//! The life of a certificate, as the command line sees it: request, issue, install, verify, renew,
-//! revoke, and the text form of everything that is stored.
+//! The life of a certificate, as the command line uses it: request, issue, install, verify, renew, revoke, and the text
+//! form of everything that is stored.
 
 use base::NodeAddr;
 use secure::armour::ArmourError;

@@ -1,9 +1,10 @@
-//! What is signed and what is sealed, as it was when it was frozen: the bytes of certificates and of all that is issued, and
-//! of whole handshakes with the first datagrams that they protect.
+//! The frozen formats of signed and sealed data: the bytes of certificates and of everything that is issued, and of
+//! whole handshakes with the first datagrams that they protect.
 //!
-//! Keys, nonces and signatures follow from fixed seeds. So the transcripts hold, besides formats and schedules of keys, the
-//! order in which random numbers are drawn: a change of that order alone is no change of a format, and the one reason to
-//! record a transcript anew, after `cargo xtask upgrade` has shown that an earlier program speaks with this one.
+//! Keys, nonces and signatures follow from fixed seeds. So the transcripts fix, besides formats and key schedules, the
+//! order in which random numbers are drawn. A change of that order alone does not change a format. It is the only
+//! reason to record a transcript again, after `cargo xtask upgrade` has shown that an earlier program can communicate
+//! with this one.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 #[path = "../../wire/tests/frozen/fixture.rs"]
@@ -64,7 +65,7 @@ fn what_is_issued() {
     fixtures.hold("request", asked.as_bytes(), |frozen| {
         let read = Request::from_bytes(frozen).unwrap();
         assert_eq!(read.fields(), asked.fields());
-        // Authorities of today certify what nodes of then ask for.
+        // Present authorities certify the requests of old nodes.
         assert!(Authority::generate(&[1; 32]).issue(&read, YEAR).is_ok());
     });
     let verified = |network: &Network, frozen: &[u8], n: u8| {
@@ -165,7 +166,7 @@ fn what_is_issued() {
     fixtures.end();
 }
 
-/// Of an authority of its own: serials of others stay as they were.
+/// Uses an authority of its own, so that the serials of the others do not change.
 fn what_has_tags(fixtures: &mut Fixtures) {
     let mut authority = Authority::generate(&[1; 32]);
     let grants = Grants {
@@ -233,7 +234,7 @@ fn what_nodes_sign() {
     fixtures.end();
 }
 
-/// Where node `n` is reached.
+/// Returns the address of node `n`.
 fn at(n: u8) -> UnderlayAddr {
     let mut ip = [0; 16];
     ip[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, n]);
@@ -245,7 +246,7 @@ fn at(n: u8) -> UnderlayAddr {
     }
 }
 
-/// Node 1 dials node 2. Both hear the frozen datagrams, and say the same today.
+/// Node 1 dials node 2. Both receive the frozen datagrams, and send the same today.
 fn talk(
     fixtures: &mut Fixtures,
     (name, of_ends, post_quantum): (&str, bool, PostQuantum),

@@ -1,4 +1,4 @@
-//! Issuers: what they sign counts within their delegation and nowhere else, and ends with it.
+//! Issuers: their certificates are valid within their delegation and nowhere else, and end with it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use base::NodeAddr;
@@ -93,7 +93,7 @@ fn what_an_issuer_signs_counts_and_names_its_bearer() {
             .verify(&certificate, NOW_S + 31 * DAY_S + 1),
         Err(CertificateError::Expired)
     );
-    // The keys are the newcomer's own, so it can be a node.
+    // The keys are the newcomer's own, so the newcomer can be a node.
     assert!(Identity::new(Keys::generate(&[9; 64]), certificate.clone()).is_ok());
     assert_eq!(
         Certificate::from_text(&certificate.to_text()).unwrap(),
@@ -157,12 +157,12 @@ fn an_issuer_refuses_what_is_not_delegated() {
     ));
 }
 
-/// What a captured issuer could make: its key signs anything, and the delegation is anybody's.
+/// What a captured issuer could make: its key signs anything, and everybody can read the delegation.
 #[test]
 fn nodes_refuse_what_a_dishonest_issuer_signs_beyond_its_delegation() {
     let mut authority = Authority::generate(&[1; 32]);
     let honest = issuer(&mut authority);
-    // Another network's root delegates everything to the same key; the delegation is then exchanged.
+    // Another network's root delegates everything to the same key; then the delegation is exchanged.
     let mut other = Authority::generate(&[2; 32]);
     let wide = Mandate {
         addresses: (NodeAddr(0x0a07_0001), NodeAddr(0x0a07_00fe)),
@@ -178,7 +178,7 @@ fn nodes_refuse_what_a_dishonest_issuer_signs_beyond_its_delegation() {
         authority.network().verify(&certificate, NOW_S),
         Err(CertificateError::WrongNetwork)
     );
-    // Each byte of an honest certificate, changed: nothing counts.
+    // Each byte of an honest certificate is changed: none of the results is valid.
     let validity = honest.validity(NOW_S);
     let good = honest
         .issue(&newcomer(&[]), first_serial(&honest), validity)
@@ -238,7 +238,7 @@ fn serials_of_the_root_and_of_issuers_never_meet() {
     assert_eq!(last - first, 999);
     let next = identity(&mut authority, 2);
     assert!(next.certificate().fields().serial > last);
-    // The numbers are set aside over a restart, too.
+    // The serials stay reserved after a restart, too.
     let again = Authority::from_text(&authority.to_text()).unwrap();
     assert_eq!(format!("{again:?}"), format!("{authority:?}"));
 }
@@ -357,7 +357,7 @@ fn an_issuer_gives_the_tags_that_its_delegation_names_and_no_others() {
             Err(IssueError::NotDelegated | IssueError::Malformed(_))
         ));
     }
-    // An issuer of an earlier version may give none, and a root that succeeds delegates the same again.
+    // An issuer of an earlier version may give no tags, and a succeeding root delegates the same again.
     assert!(asks(&with(&before), &[]).is_ok());
     assert_eq!(
         asks(&with(&before), &["backup"]),
@@ -365,9 +365,9 @@ fn an_issuer_gives_the_tags_that_its_delegation_names_and_no_others() {
     );
     let again = authority.delegate_again(identity.certificate(), &delegation, NOW_S);
     assert!(asks(&with(&again.unwrap()), &["x-lab"]).is_ok());
-    // One that does not look, for it knows nothing of tags or wants to give more, is not believed.
+    // An issuer that does not check tags, because it does not know them or wants to give more, is not believed.
     let mut forged = given.as_bytes().to_vec();
-    // The first is in the delegation.
+    // The first occurrence is in the delegation.
     let at = forged.windows(6).rposition(|it| it == b"backup").unwrap();
     forged[at..at + 6].copy_from_slice(b"broker");
     let body = forged.len() - 64;

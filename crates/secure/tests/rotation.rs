@@ -1,4 +1,4 @@
-//! A network gets another root key: what counts then, for how long, and who has nothing to say any more.
+//! A network gets a new root key: what is valid then, for how long, and which keys lose their power.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use base::NodeAddr;
@@ -17,7 +17,7 @@ const YEAR: Validity = Validity {
     not_before_s: NOW_S,
     not_after_s: NOW_S + 365 * DAY_S,
 };
-/// Until when the old root counts, if nothing else is said.
+/// The end of the old root's validity, unless a test sets another.
 const UNTIL_S: u64 = NOW_S + 30 * DAY_S;
 
 fn authority() -> Authority {
@@ -81,7 +81,7 @@ fn the_first_word_counts_and_a_thief_of_the_old_root_is_late() {
     let rival = rotate(&mut thief, 3, UNTIL_S + 1);
     network.succeed(&first).unwrap();
     assert_eq!(network.succeed(&rival), Err(SuccessionError::Rival));
-    // Nor can he go on behind his own.
+    // The thief cannot continue behind his own root either.
     let second = rotate(&mut thief, 4, UNTIL_S);
     assert_eq!(network.succeed(&second), Err(SuccessionError::BadSignature));
     assert_eq!(network.adopt(&thief.network()), Err(SuccessionError::Rival));
@@ -128,7 +128,7 @@ fn a_node_that_slept_learns_of_the_new_root_by_a_certificate() {
     let new = issue(&mut authority, 2);
     assert!(sleeper.learn(&new) && !sleeper.learn(&new));
     assert!(sleeper.verify(&new, NOW_S).is_ok());
-    // One that slept through two of them lacks what is between.
+    // A node that missed two rotations lacks the root in between.
     let mut sleeper = authority.network();
     rotate(&mut authority, 3, UNTIL_S);
     rotate(&mut authority, 4, UNTIL_S);
@@ -168,7 +168,7 @@ fn only_the_newest_root_revokes_and_its_list_beats_every_version_of_the_old_one(
     let mut network = authority.network();
     let first = authority.revoke(&one, NOW_S).unwrap();
     network.apply(&first).unwrap();
-    // The thief revokes somebody before the new root is known.
+    // The thief revokes a node before the new root is known.
     let mut text = thief.to_text().to_string();
     while thief.revocations(NOW_S).fields().version < 40 {
         thief.revoke(&two, NOW_S).unwrap();
@@ -197,7 +197,7 @@ fn only_the_newest_root_revokes_and_its_list_beats_every_version_of_the_old_one(
         "older, whatever its version"
     );
 
-    // A start reads the chain first and then the list, by whichever root.
+    // A starting node reads the chain first and then the list, whichever root signed it.
     let mut started = Network::from_text(&network.to_text()).unwrap();
     assert_eq!(started.apply(&first), Err(RevocationsError::BadSignature));
     assert_eq!(started.restore(&first), Ok(true));
@@ -268,12 +268,12 @@ fn delegations_go_on_under_the_new_root_and_issuers_know_whom_to_renew() {
     let mut sleeper = Authority::generate(&[1; 32]).network();
     assert!(sleeper.learn(&new), "members bring the proof, too");
     assert!(sleeper.verify(&new, NOW_S).is_ok());
-    // What the old root delegated ends with it, before it is listed.
+    // The old root's delegations end with it, even before they are listed.
     let list = authority.revoke_delegation(&before, NOW_S).unwrap();
     assert_eq!(list.fields().serials.iter().count(), 1);
 }
 
-/// `network.key` of a network that never rotated, as it was written before there were successions: serial 7 is next, the
+/// The `network.key` of a network that never rotated, in the format before successions existed: serial 7 is next, the
 /// list has version 3 and serial 2.
 const KEY_BEFORE: &str = "\
 -----BEGIN SINEW NETWORK KEY-----
@@ -281,7 +281,7 @@ AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAAAABwAAAAMAAAACAAAA
 AHE/swA=
 -----END SINEW NETWORK KEY-----
 ";
-/// Its `network.pub`.
+/// The `network.pub` of that network.
 const PUBLIC_BEFORE: &str = "\
 -----BEGIN SINEW NETWORK-----
 AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c
@@ -332,7 +332,7 @@ fn a_network_has_so_many_roots_at_most() {
     assert_eq!(usize::from(network.root_number()), MAX_SUCCESSIONS);
 }
 
-/// A request of a node with these options, signed by it as it should be.
+/// Returns a node's request with these options, correctly signed by the node.
 fn request_with(authority: &Authority, options: &[u8]) -> secure::Request {
     let id = authority.network().id();
     let plain = keys(1)
@@ -388,7 +388,7 @@ fn a_request_smuggles_nothing_into_a_certificate() {
     assert_eq!(bounded.as_bytes().len(), plain.as_bytes().len() + 2);
 }
 
-/// A network as simple as can be: the keys in order, and what was said of each.
+/// A model of a network that is as simple as possible: the keys in order, and the end of each.
 #[derive(Clone, Debug, Default)]
 struct Model {
     known: Vec<(u8, u64)>,
@@ -405,11 +405,11 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody who has the secrets of the first so many roots makes a successor of the last of these.
+    /// The holder of the secrets of the first `of` roots makes a successor of the last of these.
     Succeed { of: usize, seed: u8, until_s: u64 },
-    /// The one that was made as the so-manieth comes again.
+    /// The succession that was made with this number arrives again.
     Again(usize),
-    /// A certificate by the root that the one who made it had.
+    /// A certificate is judged that was signed by the root of the holder of this number.
     Judge { of: usize, now_s: u64 },
 }
 
@@ -428,12 +428,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever comes in whatever order: for each number the first one counts that follows what is known.
+    /// Whatever arrives in whatever order: for each number, the first succession that follows the known ones counts.
     #[test]
     fn a_chain_is_what_a_naive_model_says(steps in prop::collection::vec(step(), 1..24)) {
         let mut network = authority().network();
         let mut model = Model::default();
-        // The authorities that have each known root: index 0 is the first key's.
+        // The holders of the secrets of each known root: index 0 is the first key's.
         let mut holders = vec![authority()];
         let mut made: Vec<(usize, u8, u64, Authority, Succession)> = Vec::new();
         for step in steps {

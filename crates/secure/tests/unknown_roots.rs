@@ -1,4 +1,4 @@
-//! What a certificate costs that says to be of a root of which nothing is known: it can be made by anybody.
+//! The cost of a certificate that claims to be of an unknown root: anybody can make it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use base::NodeAddr;
@@ -12,7 +12,7 @@ const YEAR: Validity = Validity {
     not_after_s: NOW_S + 365 * 86_400,
 };
 
-/// Remembers nothing, and counts the signatures that were looked at.
+/// A memo that remembers nothing, and counts the signatures that were verified.
 #[derive(Debug, Default)]
 struct Looks(AtomicUsize);
 
@@ -23,7 +23,7 @@ impl Memo for Looks {
     }
 }
 
-/// A certificate by the root of this number, of a network whose first root is always the same.
+/// Returns a certificate by the root with this number, of a network whose first root is always the same.
 fn certificate(root: u8) -> (Network, Certificate) {
     let mut authority = Authority::generate(&[1; 32]);
     for n in 0..root {
@@ -51,7 +51,7 @@ fn a_certificate_of_an_unknown_root_costs_no_look_at_a_signature() {
             }
             assert_eq!(looks.0.load(Ordering::Relaxed), 0, "{known} {of}");
         }
-        // One that is known is looked at.
+        // A signature of a known root is verified.
         assert!(network.verify(&certificate(known).1, NOW_S).is_ok());
         assert_eq!(looks.0.swap(0, Ordering::Relaxed), 1);
     }

@@ -1,5 +1,5 @@
-//! What may stay lost of a flow, and what its repair may cost, where its sender asks for something else than the nodes do
-//! by themselves.
+//! The target of a flow: the share of its packets that may stay lost, and the maximum cost of their repair, if its
+//! sender wants something other than the nodes' settings.
 //!
 //! ```text
 //!  0                   1                   2
@@ -8,48 +8,48 @@
 //! |  target, millionths; 0: none  |  most, 255 -  |
 //! +-------------------------------+---------------+
 //! ```
-//! The target is the share of packets that may stay lost. The most is repair packets per hundred packets; it stands as
-//! 255 less of it, so that zeros say nothing.
+//! The target is the share of packets that may stay lost. The most is the maximum number of repair packets per hundred
+//! packets; it is written as 255 minus the value, so that zeros set nothing.
 
 use crate::Malformed;
 use crate::bytes::Reader;
 
-/// A sender's own aim. The default says nothing: nodes do as their settings say.
+/// A sender's own aim. The default sets nothing: nodes use their settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Aim {
     target_ppm: u16,
-    /// 255 less of it; 0 says nothing.
+    /// 255 minus the value of `most`; 0 sets nothing.
     spared: u8,
 }
 
-/// A number that cannot be told.
+/// A number that cannot be represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAim {
     /// The share of packets that may stay lost.
     #[error("a target is a share from 0.000001 to 0.065 (6.5%)")]
     Target,
-    /// The most repair packets per packet.
+    /// The maximum number of repair packets per packet.
     #[error("a limit of repair is from 0 to 2.54 repair packets per packet (254%)")]
     Most,
 }
 
 impl Aim {
-    /// It says nothing.
+    /// An aim that sets nothing.
     pub const NONE: Aim = Aim {
         target_ppm: 0,
         spared: 0,
     };
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 3;
-    /// The least target, and the largest.
+    /// The minimum target; the maximum is below.
     pub const TARGET_LEAST: f64 = 1e-6;
-    /// See [`Aim::TARGET_LEAST`].
+    /// The maximum target.
     pub const TARGET_MOST: f64 = 0.065_535;
-    /// The most repair packets per packet that can be told.
+    /// The maximum number of repair packets per packet that can be represented.
     pub const MOST: f64 = 2.54;
 
-    /// The share of packets that may stay lost, and the most repair packets per packet; none for what the nodes do by
-    /// themselves.
+    /// Creates an aim from the share of packets that may stay lost, and the maximum number of repair packets per
+    /// packet; `None` for the nodes' settings.
     pub fn new(target: Option<f64>, most: Option<f64>) -> Result<Aim, BadAim> {
         let target_ppm = match target {
             None => 0,
@@ -68,12 +68,12 @@ impl Aim {
         Ok(Aim { target_ppm, spared })
     }
 
-    /// Something is asked for.
+    /// Returns true if the aim sets something.
     pub fn is_said(self) -> bool {
         self != Aim::default()
     }
 
-    /// This, and what it does not say as another one says it.
+    /// Returns this aim, with missing values taken from another one.
     pub fn or(self, other: Aim) -> Aim {
         Aim {
             target_ppm: match self.target_ppm {
@@ -87,12 +87,12 @@ impl Aim {
         }
     }
 
-    /// The share of packets that may stay lost.
+    /// Returns the share of packets that may stay lost.
     pub fn target(self) -> Option<f64> {
         (self.target_ppm > 0).then(|| f64::from(self.target_ppm) / 1e6)
     }
 
-    /// The most repair packets per packet.
+    /// Returns the maximum number of repair packets per packet.
     pub fn most(self) -> Option<f64> {
         (self.spared > 0).then(|| f64::from(u8::MAX - self.spared) / 100.0)
     }

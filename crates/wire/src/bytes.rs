@@ -1,30 +1,30 @@
-//! Reading and writing numbers in network byte order, bounds checked, without allocation.
+//! Reading and writing numbers in network byte order, with bounds checks, without allocation.
 //!
-//! [`Reader`] takes from the front of a slice and says [`Malformed::Short`] at its end; [`Writer`]
-//! appends to a slice and says [`Full`] at its end, leaving what is written as it was.
+//! [`Reader`] takes from the front of a slice and returns [`Malformed::Short`] at its end. [`Writer`] appends to a
+//! slice and returns [`Full`] at its end; what is already written stays unchanged.
 
 use crate::{Full, Malformed};
 
-/// Takes fields from the front of a slice.
+/// A reader that takes fields from the front of a slice.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of all of `bytes`.
+    /// Creates a reader of all of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
-    /// What has not been taken yet.
+    /// Returns the bytes that have not been taken yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
-    /// Nothing is left.
+    /// Returns true if no bytes are left.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
-    /// [`Malformed::Length`] if bytes are left over.
+    /// Returns [`Malformed::Length`] if bytes are left over.
     pub const fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() {
             Ok(())
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends fields to a slice.
+/// A writer that appends fields to a slice.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -75,27 +75,27 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer from the start of `buffer`.
+    /// Creates a writer from the start of `buffer`.
     pub const fn new(buffer: &'a mut [u8]) -> Writer<'a> {
         Writer { buffer, len: 0 }
     }
-    /// How many bytes are written.
+    /// Returns the number of bytes that are written.
     pub const fn len(&self) -> usize {
         self.len
     }
-    /// Nothing is written.
+    /// Returns true if nothing is written.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// How many bytes still fit.
+    /// Returns how many bytes still fit.
     pub const fn room(&self) -> usize {
         self.buffer.len() - self.len
     }
-    /// What is written.
+    /// Returns the bytes that are written.
     pub fn written(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
-    /// What is written, for patching a field in place.
+    /// Returns the bytes that are written, to change a field in place.
     pub fn written_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }

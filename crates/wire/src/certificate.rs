@@ -1,5 +1,5 @@
-//! Who a node is, said by the root key of its network or by an issuer ([`Delegation`]); what a node asks to be called; and which
-//! certificates no longer count.
+//! The identity of a node, signed by the root key of its network or by an issuer ([`Delegation`]); the identity that a
+//! node requests; and the list of certificates that are no longer valid.
 //!
 //! ```text
 //! certificate                     bytes   request                          bytes
@@ -26,9 +26,9 @@
 //!   0x81       critical: the delegation of the issuer that signed, in place of the root key
 //! ```
 //!
-//! A signature covers a context string (`secure::signature`) and everything in front of itself.
-//! There is exactly one way to write each value, so bytes can be compared, hashed and flooded as
-//! they came. Parsing checks form only; who signed and when it counts is for `secure`.
+//! A signature covers a context string (`secure::signature`) and everything before itself. Each value has exactly one
+//! encoding, so bytes can be compared, hashed and flooded unchanged. Parsing checks only the form; `secure` checks the
+//! signer and the validity.
 
 mod delegation;
 mod pattern;
@@ -49,24 +49,24 @@ use base::NodeAddr;
 
 /// The version of certificates and requests.
 pub const VERSION: u8 = 1;
-/// Bytes of a network's id: the first of the SHA-256 of its root key.
+/// Number of bytes of a network's id: the first bytes of the SHA-256 of its root key.
 pub const NETWORK_ID_BYTES: usize = 8;
-/// Bytes of a public key of either kind.
+/// Number of bytes of a public key of either kind.
 pub const KEY_BYTES: usize = 32;
-/// Bytes of a signature.
+/// Number of bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;
-/// The longest name of a node: that of a label in the DNS.
+/// The maximum length of a node's name: the same as of a label in the DNS.
 pub const MAX_NAME_BYTES: usize = 63;
-/// The longest domain: that of a name in the DNS.
+/// The maximum length of a domain: the same as of a name in the DNS.
 pub const MAX_DOMAIN_BYTES: usize = 253;
-/// The most domains of one node.
+/// The maximum number of domains of one node.
 pub const MAX_DOMAINS: usize = 16;
-/// The longest certificate or request. One must fit in a handshake datagram beside 128 bytes of
-/// handshake, within the smallest MTU of IPv6: 1280 − 48 (headers) − 128 = 1104 bytes at most.
+/// The maximum length of a certificate or request. One must fit in a handshake datagram beside 128 bytes of handshake,
+/// within the smallest MTU of IPv6: 1280 − 48 (headers) − 128 = 1104 bytes at most.
 pub const MAX_CERTIFICATE_BYTES: usize = 1024;
-/// What a certificate has more than a request: serial and validity.
+/// The bytes that a certificate has and a request does not: serial and validity.
 pub const VALIDITY_BYTES: usize = 4 + 8 + 8;
-/// The most serials in a list: 12 + 256 × 4 + 64 = 1100 bytes fit in one flooded record.
+/// The maximum number of serials in a list: 12 + 256 × 4 + 64 = 1100 bytes fit in one flooded record.
 pub const MAX_REVOKED: usize = 256;
 /// The longest list of revocations.
 pub const MAX_REVOCATIONS_BYTES: usize = 12 + MAX_REVOKED * 4 + SIGNATURE_BYTES;
@@ -75,67 +75,67 @@ pub const MAX_REVOCATIONS_BYTES: usize = 12 + MAX_REVOKED * 4 + SIGNATURE_BYTES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkId(pub [u8; NETWORK_ID_BYTES]);
 
-/// What is certified of a node.
+/// The identity of a node that a certificate certifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
-    /// Its overlay address.
+    /// The node's overlay address.
     pub address: NodeAddr,
-    /// Its name.
+    /// The node's name.
     pub name: &'a str,
-    /// The key by which it proves itself in handshakes.
+    /// The key with which the node proves its identity in handshakes.
     pub static_key: [u8; KEY_BYTES],
-    /// The key by which it signs what it floods.
+    /// The key with which the node signs what it floods.
     pub signing_key: [u8; KEY_BYTES],
-    /// The domains that it may serve.
+    /// The domains that the node may serve.
     pub domains: Domains<'a>,
 }
 
 /// A certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate<'a> {
-    /// The network in which it counts.
+    /// The network in which the certificate is valid.
     pub network: NetworkId,
-    /// Its number, unique in the network; a renewed certificate has a higher one.
+    /// The certificate's number, unique in the network; a renewed certificate has a higher one.
     pub serial: u32,
-    /// The first second in which it counts.
+    /// The first second in which the certificate is valid.
     pub not_before_s: u64,
-    /// The last second in which it counts.
+    /// The last second in which the certificate is valid.
     pub not_after_s: u64,
-    /// Of whom it speaks.
+    /// The node that the certificate is for.
     pub subject: Subject<'a>,
-    /// Optional items, kept as they came.
+    /// Optional items, as received.
     pub options: Options<'a>,
     /// The signature by the root key, or by the issuer that the options name.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
-/// What a node asks its network's authority to certify.
+/// A node's request for a certificate to its network's authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The network that it wants to join.
+    /// The network that the node wants to join.
     pub network: NetworkId,
-    /// What it wants to be.
+    /// The identity that the node requests.
     pub subject: Subject<'a>,
-    /// Optional items, kept as they came.
+    /// Optional items, as received.
     pub options: Options<'a>,
     /// The signature by the subject's own signing key.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
-/// The serials of certificates that no longer count.
+/// The serials of certificates that are no longer valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revocations<'a> {
-    /// Rises with every list; the highest counts.
+    /// The version, which rises with every list; the list with the highest version is valid.
     pub version: u32,
-    /// When it was signed.
+    /// When the list was signed.
     pub issued_s: u64,
-    /// What is revoked.
+    /// The revoked serials.
     pub serials: Serials<'a>,
     /// The root key's signature.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
-/// What a signature at the end of `bytes` covers: everything in front of it.
+/// Returns the part of `bytes` that a signature at their end covers: everything before it.
 pub fn signed_part(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().saturating_sub(SIGNATURE_BYTES)]
 }
@@ -177,7 +177,7 @@ impl<'a> Certificate<'a> {
         w.put(&self.signature)
     }
 
-    /// The groups that the node may set: what its rights and the bound of its issuer have in common.
+    /// Returns the groups that the node may set: the intersection of its rights and of the bound of its issuer.
     pub fn groups(&self) -> Vec<GroupRange> {
         let all = [GroupRange::ALL];
         let bound = self.bound();
@@ -202,7 +202,8 @@ impl<'a> Certificate<'a> {
         Delegation::parse(self.options.delegation()?).ok()?.bound()
     }
 
-    /// True if what the node says of all these groups counts: its rights cover them, and its issuer could give them.
+    /// Returns true if the node may set all these groups: its rights cover them, and its issuer was allowed to give
+    /// them.
     pub fn may_set(&self, range: GroupRange) -> bool {
         let bound = self.bound();
         let is_given = bound.as_ref().is_none_or(|bound| bound.covers(range));
@@ -276,7 +277,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Everything but the address, which stands further in front.
+    /// Appends everything but the address, which is written earlier.
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.u8(self.name.len() as u8)?;
         w.put(self.name.as_bytes())?;
@@ -286,7 +287,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Domains as they stand on the wire: a count, then each with its length in front.
+/// Domains in their wire format: a count, then each domain with its length in front.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Domains<'a>(&'a [u8]);
 
@@ -310,7 +311,7 @@ impl<'a> Domains<'a> {
         Ok(Domains(&all[..all.len() - r.rest().len()]))
     }
 
-    /// Writes `domains`; [`Full`] also when there are too many or one is no domain.
+    /// Writes `domains`. Returns [`Full`] also if there are too many, or if one is not a domain.
     pub fn emit(domains: &[&str], w: &mut Writer<'_>) -> Result<(), Full> {
         if domains.len() > MAX_DOMAINS {
             return Err(Full);
@@ -326,7 +327,7 @@ impl<'a> Domains<'a> {
         Ok(())
     }
 
-    /// The domains, in order.
+    /// Returns the domains, in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut r = Reader::new(self.0);
         let mut left = r.u8().unwrap_or(0);
@@ -346,33 +347,33 @@ impl core::fmt::Debug for Domains<'_> {
 
 /// The option with the delegation of the issuer that signed a certificate.
 const DELEGATION: u8 = CRITICAL | 1;
-/// The option with what the node may say for the whole network.
+/// The option with the node's rights for the whole network.
 const RIGHTS: u8 = 2;
 /// The option with the succession of the root key.
 const SUCCESSION: u8 = 3;
 /// The option with the tags.
 const TAGS: u8 = 4;
-/// The options of a certificate that authorities and issuers write, with the length in front.
+/// The maximum length of the options that authorities and issuers write, with the length field.
 pub const MAX_OPTIONS_BYTES: usize = 2
     + (2 + MAX_DELEGATION_BYTES)
     + (2 + MAX_RIGHTS_BYTES)
     + (2 + SUCCESSION_BYTES)
     + (2 + MAX_TAGS_BYTES);
 
-/// What the options of a certificate say.
+/// The content of the options of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said<'a> {
     /// The delegation of the issuer that signs.
     pub delegation: Option<&'a [u8]>,
-    /// What the node may say for the whole network.
+    /// The node's rights for the whole network.
     pub rights: Option<Rights<'a>>,
-    /// How the root came to be one.
+    /// The succession that made the root.
     pub succession: Option<&'a Succession>,
-    /// Words by which rules name the node.
+    /// The tags by which rules name the node.
     pub tags: Tags<'a>,
 }
 
-/// Optional items as they stand on the wire, without the length in front.
+/// Optional items in their wire format, without the length in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a>(&'a [u8]);
 
@@ -380,7 +381,7 @@ impl<'a> Options<'a> {
     /// No option.
     pub const NONE: Options<'static> = Options(&[]);
 
-    /// Writes options with their length in front: these of other kinds as they came, and what is said.
+    /// Writes options with their length in front: unknown ones unchanged, and the values of `said`.
     pub fn emit_with(&self, said: &Said<'_>, w: &mut Writer<'_>) -> Result<(), Full> {
         let succession = said.succession.map(Succession::to_bytes);
         let said = [
@@ -402,8 +403,8 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// Reads options with their length in front. Critical ones that are not known are an error, others
-    /// are kept unread.
+    /// Reads options with their length in front. Unknown critical options are an error, other unknown options are kept
+    /// unread.
     pub fn parse(r: &mut Reader<'a>) -> Result<Options<'a>, Malformed> {
         let length = r.u16()?;
         let all = r.take(length.into())?;
@@ -436,23 +437,24 @@ impl<'a> Options<'a> {
         Ok(Options(all))
     }
 
-    /// The delegation of the issuer that signed, as it stands there; none where the root key signed.
+    /// Returns the delegation of the issuer that signed, in its wire format; `None` if the root key signed.
     pub fn delegation(&self) -> Option<&'a [u8]> {
         self.value(DELEGATION)
     }
 
-    /// What the node may say for the whole network, if it is said. [`Certificate::may_set`] looks at the issuer besides.
+    /// Returns the node's rights for the whole network, if the certificate contains them. [`Certificate::may_set`] also
+    /// considers the issuer.
     pub fn rights(&self) -> Option<Rights<'a>> {
         Rights::parse(self.value(RIGHTS)?).ok()
     }
 
-    /// The succession by which the root became one that signed this, or whose issuer did; none where that is the first
-    /// root, or there was no room. It proves itself, and says nothing of who signed: see `secure`.
+    /// Returns the succession of the root that signed this, or whose issuer did; `None` if that is the first root, or
+    /// if there was no room. The succession proves itself, but does not prove who signed the certificate: see `secure`.
     pub fn succession(&self) -> Option<Succession> {
         Succession::parse(self.value(SUCCESSION)?).ok()
     }
 
-    /// The tags. Those of a certificate that counts are its issuer's to give ([`Delegation::covers`]).
+    /// Returns the tags. In a valid certificate, its issuer was allowed to give them ([`Delegation::covers`]).
     pub fn tags(&self) -> Tags<'a> {
         let tags = self.value(TAGS).and_then(|value| Tags::parse(value).ok());
         tags.unwrap_or(Tags::NONE)
@@ -506,7 +508,7 @@ impl<'a> Serials<'a> {
         Ok(serials)
     }
 
-    /// The serials, ascending.
+    /// Returns the serials, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         let (chunks, _) = self.0.as_chunks::<4>();
         chunks.iter().map(|bytes| u32::from_be_bytes(*bytes))
@@ -519,12 +521,12 @@ impl core::fmt::Debug for Serials<'_> {
     }
 }
 
-/// A node's name: 1 to 63 bytes of UTF-8 without control characters.
+/// Returns true for a valid node name: 1 to 63 bytes of UTF-8 without control characters.
 pub fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
-/// A domain: 1 to 253 lower-case letters, digits, and `-`, `_`, `.`, `*`.
+/// Returns true for a domain: 1 to 253 lower-case letters, digits, and `-`, `_`, `.`, `*`.
 pub fn is_domain(bytes: &[u8]) -> bool {
     let allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*');
     (1..=MAX_DOMAIN_BYTES).contains(&bytes.len()) && bytes.iter().all(allowed)

@@ -1,4 +1,4 @@
-//! What two neighbours tell each other: messages back to back in one sealed datagram.
+//! The control messages between two neighbors: one or several messages in one sealed datagram.
 //!
 //! ```text
 //!  0                   1                   2
@@ -11,12 +11,12 @@
 //! | next message ...                              |
 //! ```
 //!
-//! C: an unknown message that is critical; the rest of the datagram is dropped and counted.
-//! Other unknown messages are stepped over, so that networks upgrade node by node; a known
-//! message has exactly its length, so what is new comes as a new message.
+//! C: the message is critical. If it is unknown, the rest of the datagram is dropped and counted. Other unknown
+//! messages are skipped, so that networks can be upgraded node by node. A known message has a fixed length, so
+//! additions use new messages.
 //!
-//! [`Messages`] reads without allocation, [`Builder`] appends to a datagram and says
-//! [`Full`](crate::Full) when a message does not fit.
+//! [`Messages`] reads without allocation. [`Builder`] appends to a datagram and returns [`Full`](crate::Full) when a
+//! message does not fit.
 
 mod aims;
 mod builder;
@@ -51,7 +51,7 @@ use crate::data::LaneSeq;
 use crate::record::{Acks, Records};
 use crate::{Endpoint, Malformed};
 
-/// Bytes in front of a message's body.
+/// Number of bytes in front of a message's body.
 pub const MESSAGE_HEADER_BYTES: usize = 3;
 /// The bit of a type that makes an unknown message, record or option critical.
 pub const CRITICAL: u8 = 0x80;
@@ -88,7 +88,7 @@ pub mod kind {
     pub const REPAIR: u8 = 14;
     /// [`super::LaneReport`].
     pub const LANE_REPORT: u8 = 15;
-    /// [`crate::Endpoint`]: where the receiver's datagrams are seen to come from.
+    /// [`crate::Endpoint`]: the address from which the receiver's datagrams arrive.
     pub const SEEN_AT: u8 = 16;
     /// [`super::ClockOffset`].
     pub const CLOCK_OFFSET: u8 = 17;
@@ -101,45 +101,45 @@ pub mod kind {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The state of the link, and a clock to echo.
+    /// The state of the link, and a clock stamp to echo.
     Hello(Hello),
-    /// Packets that are missing.
+    /// A request for packets that are missing.
     Nack(Nack<'a>),
-    /// Where the lane ends.
+    /// The end of a lane.
     TailProbe(TailProbe),
-    /// Records that are flooded.
+    /// Flooded records.
     Records(Records<'a>),
-    /// Records that have come and are stored.
+    /// Records that have arrived and are stored.
     RecordAck(Acks<'a>),
-    /// What has come over the reliable lane.
+    /// The packets that have arrived over the reliable lane.
     ReliableAck(ReliableAck<'a>),
-    /// What will never come over the reliable lane.
+    /// The packets that will never arrive over the reliable lane.
     ReliableSkip(ReliableSkip),
-    /// A datagram of a length that may not arrive.
+    /// A datagram whose length may be too long for the path.
     MtuProbe(MtuProbe),
-    /// One has.
+    /// The answer that an [`MtuProbe`] has arrived.
     MtuAnswer(MtuAnswer),
-    /// What receivers of a group have got.
+    /// The reception of a group's receivers.
     GroupReport(GroupReport<'a>),
-    /// At which rate data of the reliable lane arrives.
+    /// The rate at which data of the reliable lane arrives.
     ReliableRate(ReliableRate),
-    /// How much of what goes to some destinations is taken.
+    /// How many packets to some destinations the node accepts.
     LaneHolds(LaneHolds<'a>),
     /// A link that may have failed.
     LinkDoubt(LinkDoubt),
     /// A combination of packets of the real-time lane.
     Repair(Repair<'a>),
-    /// What has become of the packets of the real-time lane.
+    /// The reception of the packets of the real-time lane.
     LaneReport(LaneReport),
-    /// Where the datagrams of the receiver of this message come from, as its sender sees it.
+    /// The address from which the receiver's datagrams arrive, as seen by the sender of this message.
     SeenAt(Endpoint),
-    /// How the sender's clock becomes the network's.
+    /// The offset between the sender's clock and the network's.
     ClockOffset(ClockOffset),
-    /// What senders of flows want of their repair.
+    /// The repair targets of flows, set by their senders.
     FlowAims(FlowAims<'a>),
-    /// Where the receiver of this message is seen through a byte stream.
+    /// The address of the receiver of this message, seen through a byte stream.
     StreamSeenAt(StreamSeenAt),
-    /// Of a type that this code does not know; to be counted and stepped over.
+    /// A message of a type that this program does not know, which is counted and skipped.
     Unknown {
         /// Its type.
         kind: u8,
@@ -176,15 +176,15 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages of a datagram, in order. After an error there is no next one: what follows
-/// something that was not understood is not looked at.
+/// The messages of a datagram, in order. After an error there is no next message: bytes after an unreadable part are
+/// not examined.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     reader: Reader<'a>,
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in an opened control datagram.
+    /// Returns the messages in an opened control datagram.
     pub const fn new(plaintext: &'a [u8]) -> Messages<'a> {
         Messages {
             reader: Reader::new(plaintext),
@@ -213,8 +213,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// "I have sent everything before this": sent when a lane falls silent after data, so that the
-/// loss of its last packets is seen too.
+/// The end of a lane: the sender has sent everything before `next`. It is sent when a lane falls silent after data, so
+/// that the receiver also detects the loss of the last packets.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -225,14 +225,14 @@ impl<'a> Iterator for Messages<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailProbe {
-    /// The number that the next packet of the lane will have.
+    /// The number of the lane's next packet.
     pub next: LaneSeq,
-    /// The how-manieth probe of this silence, from 0.
+    /// The number of the probe within this silence, from 0.
     pub count: u8,
 }
 
 impl TailProbe {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 4;
 
     /// Reads a body.
@@ -246,7 +246,7 @@ impl TailProbe {
         Ok(probe)
     }
 
-    /// The body as it stands on the wire.
+    /// Returns the wire format of the body.
     pub const fn to_bytes(self) -> [u8; TailProbe::BYTES] {
         let [_, a, b, c] = self.next.value().to_be_bytes();
         [a, b, c, self.count]

@@ -1,4 +1,4 @@
-//! The overlay header of a data packet: fixed in size, rewritten in place at every hop.
+//! The overlay header of a data packet. It has a fixed size, and every hop rewrites it in place.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -18,22 +18,22 @@
 //! +-----------------------------------------------+---------------+
 //! ```
 //!
-//! X: an extension (the source's [stamp](crate::stamp)) follows the fixed header, as a u16 length
-//! and that many bytes; a hop carries it untouched. T: the payload begins with a transport header,
-//! whose first byte is its kind (a fragment of a long datagram, a segment of a stream); it concerns the two
-//! ends only, a relay forwards it like any other packet, an exit that does not know the kind drops and counts it.
+//! X: an extension (the source's [stamp](crate::stamp)) follows the fixed header, as a u16 length and that many bytes;
+//! hops forward it unchanged. T: the payload begins with a transport header, whose first byte is its kind (a fragment
+//! of a long datagram, a segment of a stream). Only the two ends use it. A relay forwards such a packet like any other
+//! packet; an exit that does not know the kind drops and counts it.
 //!
-//! lnk 3 is "reliable, congestion experienced": a relay whose buffer fills turns 2 into 3, and the
-//! exit's session tells the source. [Amir03 §II, §IV]
+//! lnk 3 means "reliable, congestion experienced": a relay whose buffer fills changes 2 to 3, and the exit's session
+//! reports it to the source. [Amir03 §II, §IV]
 //!
-//! route 5 and 6 are "real-time, recovered": a hop that got the packet by a retransmission says so,
-//! and the exit tells the receiver, who so knows from the packets themselves what the links lost
-//! and what was recovered. [Amir06 §IV-A] No bit was left, but codes were: route 5 has the routing
-//! (0 to 3) in the place of lnk, route 6 has lnk 0 for width and 1 for stamped.
+//! route 5 and 6 mean "real-time, recovered": a hop that got the packet by a retransmission sets them, and the exit
+//! informs the receiver. So the packets themselves show the receiver what the links lost and what was recovered.
+//! [Amir06 §IV-A] No bit was left, but codes were: route 5 has the routing (0 to 3) in the place of lnk, and route 6
+//! has lnk 0 for width and 1 for stamped.
 //!
-//! At a hop only these marks, ttl, remaining time and lane sequence number change. The lane sequence number is
-//! that of the link protocol's lane on this hop; the flow sequence number is the source's and
-//! serves duplicate suppression and reordering at the exit.
+//! A hop changes only these marks, ttl, remaining time and lane sequence number. The lane sequence number belongs to
+//! the link protocol's lane on this hop. The flow sequence number is the source's, and it is used for duplicate
+//! suppression and reordering at the exit.
 
 mod class;
 mod remaining;
@@ -45,33 +45,33 @@ use crate::link::CLEAR_BYTES;
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort, seq};
 
-/// Bytes of the fixed overlay header.
+/// Number of bytes of the fixed overlay header.
 pub const HEADER_BYTES: usize = 23;
-/// Bytes before the payload of a packet without an extension: clear header and overlay header.
+/// Number of bytes before the payload of a packet without an extension: clear header and overlay header.
 pub const HEADROOM: usize = CLEAR_BYTES + HEADER_BYTES;
 /// The largest time to live.
 pub const TTL_MAX: u8 = 0x3f;
-/// Bytes from the source to the flow sequence number: what a seal from end to end covers.
+/// Number of bytes from the source to the flow sequence number, which a seal from end to end covers.
 pub const BOUND_BYTES: usize = field::LANE_SEQ - field::SOURCE;
-/// Bytes before the payload of a packet without an extension that is sealed from end to end: room to
-/// leave before what is to be sent.
+/// Number of bytes before the payload of a packet without an extension that is sealed from end to end. A sender leaves
+/// this room before the data.
 pub const SEALED_HEADROOM: usize = HEADROOM + CLEAR_BYTES;
-/// Bytes of the length in front of an extension.
+/// Number of bytes of the length in front of an extension.
 pub const EXTENSION_LENGTH_BYTES: usize = 2;
 
 const EXTENSION: u8 = 0x80;
 const TRANSPORT: u8 = 0x40;
 /// The link protocol of a reliable packet that has met congestion.
 const CONGESTED: u8 = 0b11;
-/// What tells it from other reliable packets.
+/// The bit that distinguishes it from other reliable packets.
 const CONGESTED_BIT: u8 = 0x40;
 /// The link protocol of the packets that can be marked as recovered.
 const REAL_TIME: u8 = 0b01;
-/// The routing of a recovered packet whose link protocol's bits are its routing.
+/// The routing code of a recovered packet with its routing in the bits of the link protocol.
 const RECOVERED: u8 = 5;
-/// That of one whose link protocol's bits say which of [`RECOVERED_FAR`] its routing is.
+/// The routing code of a recovered packet whose link protocol bits select its routing in [`RECOVERED_FAR`].
 const RECOVERED_MORE: u8 = 6;
-/// Routings that do not fit two bits.
+/// The routings that do not fit two bits.
 const RECOVERED_FAR: [u8; 2] = [4, 7];
 
 mod field {
@@ -95,52 +95,52 @@ pub struct FlowSeq(pub u32);
 pub struct LaneSeq(u32);
 
 impl FlowSeq {
-    /// The number nearest to `near` with these low bits.
+    /// Returns the number nearest to `near` with these low bits.
     pub const fn widen(self, near: u64) -> u64 {
         seq::widen(self.0 as u64, 32, near)
     }
-    /// The low bits of a full number.
+    /// Returns the low bits of a full number.
     pub const fn of(full: u64) -> FlowSeq {
         FlowSeq(full as u32)
     }
 }
 
 impl LaneSeq {
-    /// Bits on the wire.
+    /// Number of bits on the wire.
     pub const BITS: u32 = 24;
 
-    /// The low 24 bits of `value`.
+    /// Returns the low 24 bits of `value`.
     pub const fn new(value: u32) -> LaneSeq {
         LaneSeq(value & 0x00ff_ffff)
     }
-    /// The low bits of a full number.
+    /// Returns the low bits of a full number.
     pub const fn of(full: u64) -> LaneSeq {
         LaneSeq::new(full as u32)
     }
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn value(self) -> u32 {
         self.0
     }
-    /// The number nearest to `near` with these low bits.
+    /// Returns the number nearest to `near` with these low bits.
     pub const fn widen(self, near: u64) -> u64 {
         seq::widen(self.0 as u64, LaneSeq::BITS, near)
     }
-    /// The number `step` further on.
+    /// Returns the number that is `step` higher.
     pub const fn plus(self, step: u32) -> LaneSeq {
         LaneSeq::new(self.0.wrapping_add(step))
     }
 }
 
-/// A view of a packet: the fixed header at the front of `bytes`, which end with the payload.
-/// Accessors read in place; with mutable bytes, setters write in place.
+/// A view of a packet: the fixed header at the front of `bytes`, which end with the payload. Accessors read in place.
+/// With mutable bytes, setters write in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<B> {
     bytes: B,
 }
 
 impl<B: AsRef<[u8]>> Header<B> {
-    /// A view of an opened packet. Checks everything that the accessors rely on: length, class,
-    /// and that a stamped packet has an extension and the extension ends within the packet.
+    /// Creates a view of an opened packet. Checks everything that the accessors rely on: the length, the class, that a
+    /// stamped packet has an extension, and that the extension ends within the packet.
     pub fn parse(bytes: B) -> Result<Header<B>, Malformed> {
         let packet = bytes.as_ref();
         if packet.len() < HEADER_BYTES {
@@ -162,7 +162,7 @@ impl<B: AsRef<[u8]>> Header<B> {
         Ok(Header { bytes })
     }
 
-    /// A view of a packet that this node wrote or has parsed before. Accessors panic on a packet
+    /// Creates a view of a packet that this node wrote or has parsed before. Accessors panic on a packet that is
     /// shorter than its headers.
     pub const fn trusted(bytes: B) -> Header<B> {
         Header { bytes }
@@ -174,69 +174,69 @@ impl<B: AsRef<[u8]>> Header<B> {
             .expect("parse has seen the whole fixed header")
     }
 
-    /// The class.
+    /// Returns the class.
     pub fn class(&self) -> Class {
         Class::from_byte(self.class_byte()).expect("parse has seen a valid class")
     }
-    /// The class as its byte, without marks of congestion or recovery: an index for tables.
+    /// Returns the class as its byte, without marks of congestion or recovery, as an index for tables.
     pub fn class_byte(&self) -> u8 {
         unmarked(self.at::<1>(field::CLASS)[0])
     }
-    /// A relay on the way had its reliable lane's buffer filling.
+    /// Returns true if the buffer of a reliable lane was filling at a relay on the path.
     pub fn is_congested(&self) -> bool {
         let class = self.at::<1>(field::CLASS)[0];
         class >> 6 == CONGESTED && !is_recovered(class)
     }
-    /// A hop on the way got it by a retransmission of the real-time protocol.
+    /// Returns true if a hop on the path got the packet by a retransmission of the real-time protocol.
     pub fn is_recovered(&self) -> bool {
         is_recovered(self.at::<1>(field::CLASS)[0])
     }
-    /// How many more hops the packet may take.
+    /// Returns how many more hops the packet may take.
     pub fn ttl(&self) -> u8 {
         self.at::<1>(field::FLAGS_TTL)[0] & TTL_MAX
     }
-    /// An extension follows the fixed header.
+    /// Returns true if an extension follows the fixed header.
     pub fn has_extension(&self) -> bool {
         self.at::<1>(field::FLAGS_TTL)[0] & EXTENSION != 0
     }
-    /// The payload begins with a transport header.
+    /// Returns true if the payload begins with a transport header.
     pub fn has_transport(&self) -> bool {
         self.at::<1>(field::FLAGS_TTL)[0] & TRANSPORT != 0
     }
-    /// The time left to the deadline.
+    /// Returns the time left to the deadline.
     pub fn remaining(&self) -> Remaining {
         Remaining(u16::from_be_bytes(self.at(field::REMAINING)))
     }
-    /// The node where the packet entered.
+    /// Returns the node where the packet entered the overlay.
     pub fn source(&self) -> NodeAddr {
         NodeAddr(u32::from_be_bytes(self.at(field::SOURCE)))
     }
-    /// The node or group where it shall go.
+    /// Returns the node or group that the packet is for.
     pub fn destination(&self) -> NodeAddr {
         NodeAddr(u32::from_be_bytes(self.at(field::DESTINATION)))
     }
-    /// The sender's virtual port.
+    /// Returns the sender's virtual port.
     pub fn source_port(&self) -> VirtualPort {
         VirtualPort(u16::from_be_bytes(self.at(field::SOURCE_PORT)))
     }
-    /// The receiver's virtual port.
+    /// Returns the receiver's virtual port.
     pub fn destination_port(&self) -> VirtualPort {
         VirtualPort(u16::from_be_bytes(self.at(field::DESTINATION_PORT)))
     }
-    /// The source's number for this packet of the flow.
+    /// Returns the source's number for this packet of the flow.
     pub fn flow_seq(&self) -> FlowSeq {
         FlowSeq(u32::from_be_bytes(self.at(field::FLOW_SEQ)))
     }
-    /// The number in the lane of the hop that it came over.
+    /// Returns the packet's number in the lane of the hop over which it came.
     pub fn lane_seq(&self) -> LaneSeq {
         let [a, b, c] = self.at(field::LANE_SEQ);
         LaneSeq(u32::from_be_bytes([0, a, b, c]))
     }
-    /// What no hop changes: source, destination, ports and flow sequence number, as they stand.
+    /// Returns the bytes that no hop changes: source, destination, ports and flow sequence number.
     pub fn bound(&self) -> [u8; BOUND_BYTES] {
         self.at(field::SOURCE)
     }
-    /// Where the payload begins.
+    /// Returns where the payload begins.
     pub fn payload_offset(&self) -> usize {
         if self.has_extension() {
             let length = u16::from_be_bytes(self.at(HEADER_BYTES));
@@ -245,17 +245,17 @@ impl<B: AsRef<[u8]>> Header<B> {
             HEADER_BYTES
         }
     }
-    /// The source's stamp, without its length.
+    /// Returns the source's stamp, without its length.
     pub fn extension(&self) -> Option<&[u8]> {
         self.has_extension().then(|| {
             &self.bytes.as_ref()[HEADER_BYTES + EXTENSION_LENGTH_BYTES..self.payload_offset()]
         })
     }
-    /// What the client sent.
+    /// Returns the data that the client sent.
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.payload_offset()..]
     }
-    /// The extension, writable.
+    /// Returns the extension, writable.
     pub fn extension_mut(&mut self) -> Option<&mut [u8]>
     where
         B: AsMut<[u8]>,
@@ -264,11 +264,11 @@ impl<B: AsRef<[u8]>> Header<B> {
         self.has_extension()
             .then(|| &mut self.bytes.as_mut()[HEADER_BYTES + EXTENSION_LENGTH_BYTES..offset])
     }
-    /// The viewed bytes back.
+    /// Returns the viewed bytes.
     pub fn into_inner(self) -> B {
         self.bytes
     }
-    /// All fields as values.
+    /// Returns all fields as values.
     pub fn repr(&self) -> Repr {
         Repr {
             class: self.class(),
@@ -293,14 +293,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
         self.bytes.as_mut()[offset..offset + N].copy_from_slice(&value);
     }
 
-    /// Marks a reliable packet as having met congestion; others have no room for the mark.
+    /// Marks a reliable packet as having met congestion; other packets have no room for the mark.
     pub fn set_congested(&mut self) {
         let class = self.at::<1>(field::CLASS)[0];
         if class >> 6 == CONGESTED & !1 && !is_recovered(class) {
             self.put(field::CLASS, [class | CONGESTED_BIT]);
         }
     }
-    /// Marks a real-time packet as recovered on a hop; others have no room for the mark.
+    /// Marks a real-time packet as recovered on a hop; other packets have no room for the mark.
     pub fn set_recovered(&mut self) {
         let class = self.at::<1>(field::CLASS)[0];
         if class >> 6 != REAL_TIME {
@@ -316,17 +316,17 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
         };
         self.put(field::CLASS, [marked]);
     }
-    /// Changes the class; a mark of congestion or recovery goes.
+    /// Changes the class; marks of congestion or recovery are removed.
     pub fn set_class(&mut self, class: Class) {
         self.put(field::CLASS, [class.to_byte()]);
     }
-    /// Says whether the payload begins with a transport header.
+    /// Sets whether the payload begins with a transport header.
     pub fn set_transport(&mut self, has: bool) {
         let flags = self.at::<1>(field::FLAGS_TTL)[0] & !TRANSPORT;
         let transport = if has { TRANSPORT } else { 0 };
         self.put(field::FLAGS_TTL, [flags | transport]);
     }
-    /// Changes the time to live; what is above [`TTL_MAX`] becomes that. The flags stay.
+    /// Changes the time to live, which is limited to [`TTL_MAX`]. The flags stay unchanged.
     pub fn set_ttl(&mut self, ttl: u8) {
         let flags = self.at::<1>(field::FLAGS_TTL)[0] & !TTL_MAX;
         self.put(field::FLAGS_TTL, [flags | ttl.min(TTL_MAX)]);
@@ -354,14 +354,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
         let [_, a, b, c] = seq.0.to_be_bytes();
         self.put(field::LANE_SEQ, [a, b, c]);
     }
-    /// The payload, writable.
+    /// Returns the payload, writable.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let offset = self.payload_offset();
         &mut self.bytes.as_mut()[offset..]
     }
 }
 
-/// The class byte of a packet without the marks of congestion and recovery.
+/// Returns the class byte of a packet without the marks of congestion and recovery.
 const fn unmarked(class: u8) -> u8 {
     let (link, priority) = (class >> 6, class & Class::PRIORITY_MAX);
     match (link, routing(class)) {
@@ -374,7 +374,7 @@ const fn unmarked(class: u8) -> u8 {
     }
 }
 
-/// The routing's bits of a class byte.
+/// Returns the routing bits of a class byte.
 const fn routing(class: u8) -> u8 {
     class >> 3 & 7
 }
@@ -393,19 +393,19 @@ pub struct Repr {
     pub class: Class,
     /// How many more hops the packet may take, at most [`TTL_MAX`].
     pub ttl: u8,
-    /// An extension follows; the writer appends it.
+    /// True if an extension follows; the writer appends it.
     pub has_extension: bool,
-    /// A reliable packet that has met congestion.
+    /// True for a reliable packet that has met congestion.
     pub congested: bool,
-    /// A real-time packet that was lost on a hop and recovered there.
+    /// True for a real-time packet that was lost on a hop and recovered there.
     pub recovered: bool,
-    /// The payload begins with a transport header; the writer puts it there.
+    /// True if the payload begins with a transport header, which the writer puts there.
     pub has_transport: bool,
     /// The time left to the deadline.
     pub remaining: Remaining,
-    /// The node where the packet entered.
+    /// The node where the packet entered the overlay.
     pub source: NodeAddr,
-    /// The node or group where it shall go.
+    /// The node or group that the packet is for.
     pub destination: NodeAddr,
     /// The sender's virtual port.
     pub source_port: VirtualPort,
@@ -413,7 +413,7 @@ pub struct Repr {
     pub destination_port: VirtualPort,
     /// The source's number for this packet of the flow.
     pub flow_seq: FlowSeq,
-    /// The number in the lane of the next hop.
+    /// The packet's number in the lane of the next hop.
     pub lane_seq: LaneSeq,
 }
 

@@ -1,4 +1,4 @@
-//! The echo service: who answers at a node's virtual port 7, for `sinew ping` and `sinew trace`.
+//! The echo service at a node's virtual port 7, for `sinew ping` and `sinew trace`.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,49 +14,49 @@
 //! +---------------+---------------+-------------------------------+
 //! ```
 //!
-//! Kind 1 is a request, 2 a reply, 3 says that the packet's time to live ended here. A reply
-//! returns id, sequence number, stamp and filler as they came; node is who answers, hop the hops
-//! that the request had taken. The payload of a data packet; [`crate::data`] stands before it.
+//! Kind 1 is a request, 2 is a reply, and 3 means that the packet's time to live ended here. A reply returns id,
+//! sequence number, stamp and filler unchanged. `node` is the node that answers, and `hop` is the number of hops that
+//! the request had taken. The format is the payload of a data packet; [`crate::data`] comes before it.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
 
-/// Where every node answers.
+/// The virtual port at which every node answers.
 pub const PORT: VirtualPort = VirtualPort(7);
-/// Bytes without filler.
+/// Number of bytes without filler.
 pub const ECHO_BYTES: usize = 14;
 
-/// What an echo packet is.
+/// The kind of an echo packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Shall be answered.
+    /// A request, which must be answered.
     Request,
     /// The answer of its destination.
     Reply,
-    /// The answer of the node where a packet's time to live ended.
+    /// The answer of the node where the request's time to live ended.
     TtlExceeded,
 }
 
 /// An echo packet, without filler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Request or which answer.
+    /// The kind: a request, or one of the answers.
     pub kind: Kind,
-    /// The asker's own number, returned.
+    /// The sender's own number, returned unchanged.
     pub id: u16,
-    /// Which of the asker's requests, returned.
+    /// The number of the request, returned unchanged.
     pub seq: u16,
-    /// The asker's clock, returned.
+    /// The sender's clock, returned unchanged.
     pub stamp_us: u32,
-    /// Who answers; in a request who asks.
+    /// The node that answers. In a request: the node that asks.
     pub node: NodeAddr,
-    /// How many hops the request had taken to there; 0 in a request.
+    /// Number of hops that the request had taken to `node`; 0 in a request.
     pub hop: u8,
 }
 
 impl Echo {
-    /// Reads the front of a payload; what follows is filler.
+    /// Reads the front of a payload; the rest is filler.
     pub fn parse(payload: &[u8]) -> Result<Echo, Malformed> {
         let mut r = Reader::new(payload);
         let kind = match r.u8()? {
@@ -75,7 +75,7 @@ impl Echo {
         })
     }
 
-    /// Writes the front of a payload; filler stays as it is.
+    /// Writes the front of a payload; the filler stays unchanged.
     pub fn emit(&self, payload: &mut [u8]) -> Result<(), Full> {
         if payload.len() < ECHO_BYTES {
             return Err(Full);
@@ -93,7 +93,7 @@ impl Echo {
         w.u8(self.hop)
     }
 
-    /// The answer that `node` gives to this request after `hop` hops.
+    /// Returns the answer of `node` to this request after `hop` hops.
     pub const fn answer(self, kind: Kind, node: NodeAddr, hop: u8) -> Echo {
         Echo {
             kind,

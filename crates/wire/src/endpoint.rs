@@ -1,4 +1,4 @@
-//! Where a node is reached in the network below, as others see it.
+//! The address of a node in the underlay, as other nodes see it.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -12,7 +12,7 @@
 
 use crate::Malformed;
 
-/// An address and a UDP port. No check is made of whether it is this node's: see [`Endpoint::is_dialable`].
+/// An address and a UDP port. Nothing checks whether it is this node's: see [`Endpoint::is_dialable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The address in network order; IPv4 as `::ffff:a.b.c.d`.
@@ -22,16 +22,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 18;
 
-    /// Reads the body of a message: it has exactly [`Endpoint::BYTES`].
+    /// Reads the body of a message, which must have exactly [`Endpoint::BYTES`].
     pub fn parse(body: &[u8]) -> Result<Endpoint, Malformed> {
         let bytes = body.try_into().map_err(|_| Malformed::Length)?;
         Ok(Endpoint::from_bytes(bytes))
     }
 
-    /// As it stands on the wire.
+    /// Reads the wire format.
     pub fn from_bytes(bytes: &[u8; Endpoint::BYTES]) -> Endpoint {
         let [ip @ .., a, b] = *bytes;
         Endpoint {
@@ -40,7 +40,7 @@ impl Endpoint {
         }
     }
 
-    /// As it stands on the wire.
+    /// Returns the wire format.
     pub fn to_bytes(self) -> [u8; Endpoint::BYTES] {
         let mut bytes = [0; Endpoint::BYTES];
         bytes[..16].copy_from_slice(&self.ip);
@@ -48,7 +48,7 @@ impl Endpoint {
         bytes
     }
 
-    /// The four bytes of an IPv4 address.
+    /// Returns the four bytes of an IPv4 address.
     pub fn ipv4(self) -> Option<[u8; 4]> {
         match self.ip {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
@@ -56,14 +56,14 @@ impl Endpoint {
         }
     }
 
-    /// An address of IPv4 and a UDP port.
+    /// Returns an IPv4 address with a UDP port.
     pub fn of_ipv4([a, b, c, d]: [u8; 4], port: u16) -> Endpoint {
         let ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d];
         Endpoint { ip, port }
     }
 
-    /// Any host of the Internet can send to this address. Choice: addresses reserved for examples count as public. No host has
-    /// one, and test networks use them.
+    /// Returns true if any host of the Internet can send to this address. Choice: addresses that are reserved for
+    /// examples count as public, because no host has one, and test networks use them.
     pub fn is_public(self) -> bool {
         let is_of_many = match self.ipv4() {
             Some([a, b, c, _]) => {
@@ -73,13 +73,14 @@ impl Endpoint {
                 let is_benchmark = a == 198 && b & 0xfe == 18;
                 !(is_private || is_shared || is_of_protocols || is_benchmark)
             }
-            // What was given out so far: the other addresses are of sites, links and groups.
+            // These are the IPv6 addresses assigned so far: the other addresses are for sites, links and groups.
             None => self.ip[0] & 0xe0 == 0x20,
         };
         is_of_many && self.is_dialable() && !self.is_link_local()
     }
 
-    /// It means something on one network alone, and a host with several has to say on which.
+    /// Returns true if the address is only valid on one network, so that a host with several networks has to name the
+    /// network.
     pub fn is_link_local(self) -> bool {
         match self.ipv4() {
             Some([a, b, ..]) => (a, b) == (169, 254),
@@ -87,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// Both are addresses of one site: the same one of IPv4, or a network of IPv6 as one site has it.
+    /// Returns true if both addresses belong to one site: the same IPv4 address, or the same IPv6 network of one site.
     pub fn is_beside(self, other: Endpoint) -> bool {
         match (self.ipv4(), other.ipv4()) {
             (None, None) => self.ip[..8] == other.ip[..8],
@@ -95,7 +96,8 @@ impl Endpoint {
         }
     }
 
-    /// Another host can be there: it is neither unspecified, nor this host's own loopback, nor for many.
+    /// Returns true if another host can have this address: it is neither unspecified, nor this host's own loopback, nor
+    /// a multicast address.
     pub fn is_dialable(self) -> bool {
         let is_host = match self.ipv4() {
             Some([first, ..]) => !matches!(first, 0 | 127 | 224..),
@@ -108,7 +110,7 @@ impl Endpoint {
         is_host && self.port != 0
     }
 
-    /// It is on the host itself.
+    /// Returns true if the address is on the host itself.
     pub fn is_loopback(self) -> bool {
         let is_host = match self.ipv4() {
             Some([first, ..]) => first == 127,

@@ -1,5 +1,5 @@
-//! What a gateway asks of an exit, over the overlay: to carry a connection, or datagrams, on to a
-//! target on the Internet beyond.
+//! The messages of a gateway to an exit, over the overlay: the gateway asks the exit to carry a connection, or
+//! datagrams, on to a target on the Internet.
 //!
 //! ```text
 //!   gateway                                        exit
@@ -11,25 +11,25 @@
 //!     | == datagrams to and from port 1081: an address, then the payload
 //! ```
 //!
-//! An address is written as SOCKS does [RFC 1928 §5]: a type (1 IPv4, 3 name, 4 IPv6), the address
-//! (4 bytes; length and name; 16 bytes), the port. Codes are SOCKS's replies [RFC 1928 §6].
+//! An address is encoded as in SOCKS [RFC 1928 §5]: a type (1 IPv4, 3 name, 4 IPv6), the address (4 bytes; length and
+//! name; 16 bytes), the port. Codes are SOCKS's replies [RFC 1928 §6].
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The version that is spoken here.
+/// The supported version.
 pub const VERSION: u8 = 1;
-/// The virtual port at which an exit takes streams.
+/// The virtual port at which an exit accepts streams.
 pub const STREAM_PORT: u16 = 1080;
-/// The virtual port at which an exit takes datagrams.
+/// The virtual port at which an exit accepts datagrams.
 pub const DATAGRAM_PORT: u16 = 1081;
 /// The longest address: type, length, 255 characters, port.
 pub const ADDRESS_BYTES_MAX: usize = 1 + 1 + 255 + 2;
-/// The longest question.
+/// The length of the longest request.
 pub const ASK_BYTES_MAX: usize = 1 + ADDRESS_BYTES_MAX;
-/// An answer.
+/// The length of an answer.
 pub const ANSWER_BYTES: usize = 2;
 
 const IPV4: u8 = 1;
@@ -41,7 +41,7 @@ const IPV6: u8 = 4;
 pub enum Host<'a> {
     /// An address.
     Ip(IpAddr),
-    /// A name: 1 to 255 characters that print, none of them a space.
+    /// A name: 1 to 255 printable characters, without spaces.
     Name(&'a str),
 }
 
@@ -54,28 +54,28 @@ pub struct Address<'a> {
     pub port: u16,
 }
 
-/// How an exit answers, and a gateway its client.
+/// The answer of an exit, and of a gateway to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// The connection is open.
     Granted,
-    /// It failed for no reason below.
+    /// The connection failed for another reason than those below.
     Failed,
-    /// It is not listed.
+    /// The target is not on the list of allowed targets.
     NotAllowed,
-    /// There is no way to the network, the overlay's or another.
+    /// There is no route to the network, the overlay's or another.
     NetworkUnreachable,
-    /// There is no such host, or no way to it.
+    /// The host does not exist, or there is no route to it.
     HostUnreachable,
-    /// Nobody listens at the port.
+    /// Nothing listens at the port.
     Refused,
     /// The host has not answered in time.
     TimedOut,
-    /// This is not offered.
+    /// The requested function is not supported.
     NotSupported,
-    /// Addresses of this type are not understood.
+    /// Addresses of this type are not supported.
     AddressType,
-    /// A code that this code does not know.
+    /// A code that this program does not know.
     Other(u8),
 }
 
@@ -92,7 +92,7 @@ impl Code {
         Code::AddressType,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn to_byte(self) -> u8 {
         match self {
             Code::Other(byte) => byte,
@@ -103,7 +103,7 @@ impl Code {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the code for a number on the wire.
     pub fn from_byte(byte: u8) -> Code {
         let known = Code::ALL.get(usize::from(byte));
         known.copied().unwrap_or(Code::Other(byte))
@@ -128,7 +128,7 @@ impl fmt::Display for Code {
 }
 
 impl<'a> Address<'a> {
-    /// Reads an address and leaves what follows. [`Malformed::Short`] when more is needed.
+    /// Reads an address and leaves the rest. Returns [`Malformed::Short`] if more bytes are needed.
     pub fn read(r: &mut Reader<'a>) -> Result<Address<'a>, Malformed> {
         let host = match r.u8()? {
             IPV4 => Host::Ip(Ipv4Addr::from(r.array::<4>()?).into()),
@@ -169,8 +169,8 @@ impl<'a> Address<'a> {
         w.u16(self.port)
     }
 
-    /// Reads a question at the front of what a stream has brought: the address, and how many bytes
-    /// were taken. [`Malformed::Short`] when more is needed.
+    /// Reads a request at the front of the bytes of a stream. Returns the address and the number of bytes taken, or
+    /// [`Malformed::Short`] if more bytes are needed.
     pub fn parse_ask(bytes: &'a [u8]) -> Result<(Address<'a>, usize), Malformed> {
         let mut r = Reader::new(bytes);
         if r.u8()? != VERSION {
@@ -180,7 +180,7 @@ impl<'a> Address<'a> {
         Ok((address, bytes.len() - r.rest().len()))
     }
 
-    /// Writes a question at the front of `bytes` and returns its length.
+    /// Writes a request at the front of `bytes` and returns its length.
     pub fn emit_ask(&self, bytes: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(bytes);
         w.u8(VERSION)?;
@@ -206,12 +206,12 @@ pub fn parse_answer(bytes: [u8; ANSWER_BYTES]) -> Result<Code, Malformed> {
     }
 }
 
-/// An exit's answer.
+/// Returns an exit's answer as bytes.
 pub fn emit_answer(code: Code) -> [u8; ANSWER_BYTES] {
     [VERSION, code.to_byte()]
 }
 
-/// What may be a host's name, in a log as well as in a question to a name server.
+/// Returns true for a valid host name, which is safe in a log and in a question to a name server.
 fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,6 +1,5 @@
-//! The body of a groups record: the multicast and anycast groups of which a node has members, and
-//! what it knows of how groups are to be carried. Signed by the node, flooded like its links.
-//! [Brogle09 §II]
+//! The body of a groups record: the multicast and anycast groups of which a node has members, and the node's settings
+//! for carrying groups. It is signed by the node, and flooded like its links. [Brogle09 §II]
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -20,10 +19,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A node has up to [`PARTS`] such records, each a [`RecordKind`] of its own, so that one join
-//! renews 1200 bytes at most; the part stands in the body because the kind is not signed. Items
-//! that are not known here are kept and flooded unchanged, unless they are critical (C): then the
-//! record is not used.
+//! A node has up to [`PARTS`] such records, each with its own [`RecordKind`], so that one join renews at most 1200
+//! bytes. The body contains the part because the kind is not signed. Unknown items are kept and flooded unchanged,
+//! unless they are critical (C): then the record is not used.
 //!
 //! Item 1, members: n times the address of a group (4 bytes). Item 2, settings: n times
 //!
@@ -39,7 +37,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Item 3, settings in full: n times the same, and behind each
+//! Item 3, full settings: n times the same, and after each
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
@@ -47,10 +45,10 @@
 //! +---------------+---------------+-------------------------------+
 //! ```
 //!
-//! Delivery: 0 as each socket says, 1 as it comes, 2 in order, 3 as sent; release only of 3, 0 for as late
-//! as repairs need. A setting that says nothing of these stands in item 2, so that nodes that do not know item 3 read it.
+//! Delivery: 0 as each socket sets it, 1 as it comes, 2 in order, 3 as sent. Release is only used with 3; 0 means as
+//! late as repairs need. A setting without these values is in item 2, so that nodes that do not know item 3 read it.
 //!
-//! Item 4, who may: n times
+//! Item 4, permits: n times
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -60,18 +58,18 @@
 //! +---------------+---------------+---------------+---------------+
 //! ```
 //!
-//! Each word names nodes (`overlay::groups::permits` says how), the senders' before the receivers'. Who is not
-//! named may not; what several permits say of a group counts together, whoever says it.
+//! Each word names nodes (`overlay::groups::permits` says how), the senders' words before the receivers'. A node that
+//! is not named is not permitted. Several permits for a group are combined, whoever sets them.
 //!
-//! Item 5, ways: a byte for each setting of items 2 and 3, in their order: 1 one way, 2 targeted; what is missing or not
-//! known says nothing. Two ways stand in item 3. A node that does not know item 5 reads the settings without it: one
-//! way, as every node takes where nothing is said and nothing is to be protected.
+//! Item 5, ways: one byte for each setting of items 2 and 3, in their order: 1 one way, 2 targeted. A missing or
+//! unknown value means that nothing is set. Two ways are in item 3. A node that does not know item 5 reads the settings
+//! without it: one way, which every node uses if nothing is set and nothing must be protected.
 //!
-//! Item 6, aims: three bytes for each setting of items 2 and 3, in their order, as [`Aim`] has them; what is missing says nothing.
-//! A node that does not know item 6 repairs packets to a group as its own settings say.
+//! Item 6, aims: three bytes for each setting of items 2 and 3, in their order, in the format of [`Aim`]; a missing
+//! value means that nothing is set. A node that does not know item 6 repairs packets to a group by its own settings.
 //!
-//! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
-//! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
+//! A setting applies to a group, or to all groups whose addresses begin with the same bits: `wide` (6 bits, above two
+//! of `tree`) is how many of the last bits may differ, 0 for one group. The longest matching prefix takes precedence.
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -81,31 +79,32 @@ use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 use crate::{Aim, Full, Malformed};
 use base::{Duration, NodeAddr};
 
-/// What stands in front of the signed bytes when they are signed.
+/// The prefix of the signed bytes for signing.
 pub const SIGNATURE_CONTEXT: &[u8] = b"sinew groups 1";
-/// Bytes of the signature.
+/// Number of bytes of the signature.
 pub const SIGNATURE_BYTES: usize = 64;
-/// Bytes in front of the items.
+/// Number of bytes in front of the items.
 pub const FIXED_BYTES: usize = 16;
-/// Bytes in front of an item's value.
+/// Number of bytes in front of an item's value.
 pub const ITEM_HEADER_BYTES: usize = 3;
-/// Records of one node.
+/// The maximum number of records of one node.
 pub const PARTS: usize = 8;
-/// Bytes of items in one record: 1200 - 16 - 64 = 1120.
+/// The maximum number of bytes of items in one record: 1200 - 16 - 64 = 1120.
 pub const ITEMS_BYTES_MAX: usize = BODY_BYTES_MAX - FIXED_BYTES - SIGNATURE_BYTES;
-/// Bytes of a group in an item of members.
+/// Number of bytes of a group in an item of members.
 pub const GROUP_BYTES: usize = 4;
-/// Groups in one record without settings: (1120 - 3) / 4 = 279.
+/// The maximum number of groups in one record without settings: (1120 - 3) / 4 = 279.
 pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTES;
-/// Bytes of one setting.
+/// Number of bytes of one setting.
 pub const SETTING_BYTES: usize = 16;
-/// Bytes of one setting in full.
+/// Number of bytes of one full setting.
 pub const FULL_SETTING_BYTES: usize = SETTING_BYTES + 4;
-/// The most bytes that one setting takes in items 2, 3 and 5: one says how many ways.
+/// The maximum number of bytes of one setting in items 2, 3 and 5: one byte is the number of ways.
 pub const SETTING_BYTES_MAX: usize = FULL_SETTING_BYTES + 1;
-/// Settings in one record without members and aims, all of them in full and with ways: (1120 - 3 · 3) / 21 = 52.
+/// The maximum number of settings in one record without members and aims, all of them full and with ways: (1120 - 3 ·
+/// 3) / 21 = 52.
 pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES) / SETTING_BYTES_MAX;
-/// The same where some have aims: (1120 - 4 · 3) / 24 = 46.
+/// The same if some settings have aims: (1120 - 4 · 3) / 24 = 46.
 pub const SETTINGS_WITH_AIMS_MAX: usize =
     (ITEMS_BYTES_MAX - 4 * ITEM_HEADER_BYTES) / (SETTING_BYTES_MAX + Aim::BYTES);
 
@@ -116,14 +115,14 @@ const PERMITS: u8 = 4;
 const WAYS: u8 = 5;
 const AIMS: u8 = 6;
 
-/// Bytes of a permit without its words.
+/// Number of bytes of a permit without its words.
 pub const PERMIT_BYTES: usize = 7;
-/// The longest word of a permit: a domain, and the sign that it is one.
+/// The maximum length of a word of a permit: a domain, and the sign that marks it.
 pub const WORD_BYTES_MAX: usize = crate::certificate::MAX_DOMAIN_BYTES + 1;
 const SENDING: u8 = 0x40;
 const RECEIVING: u8 = 0x80;
 
-/// Who builds the tree of a group.
+/// The builder of the tree of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreeBuilder {
     /// Every node, from the link state: shortest paths from each source.
@@ -134,7 +133,7 @@ pub enum TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// A short stable word.
+    /// Returns a short stable word.
     pub const fn label(self) -> &'static str {
         match self {
             TreeBuilder::LinkState => "link-state",
@@ -143,25 +142,25 @@ impl TreeBuilder {
     }
 }
 
-/// How many ways packets to a group take to a member.
+/// The number of ways of packets of a group to a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ways {
-    /// Nothing is said: each node does as its own settings say.
+    /// Nothing is set: each node uses its own settings.
     #[default]
     Auto,
-    /// One, whatever happens.
+    /// One way in all cases.
     One,
-    /// One, and a second one to each member that it leads to through trouble.
+    /// One way, and a second one to each member whose way leads through trouble.
     Targeted,
-    /// Two, as far apart as the network lets them be.
+    /// Two ways, as far apart as the network allows.
     Two,
 }
 
 impl Ways {
-    /// All of them.
+    /// All values.
     pub const ALL: [Ways; 4] = [Ways::Auto, Ways::One, Ways::Targeted, Ways::Two];
 
-    /// A short stable word.
+    /// Returns a short stable word.
     pub const fn label(self) -> &'static str {
         match self {
             Ways::Auto => "auto",
@@ -171,12 +170,12 @@ impl Ways {
         }
     }
 
-    /// The one of a word.
+    /// Returns the value with this word.
     pub fn of_label(word: &str) -> Option<Ways> {
         Ways::ALL.into_iter().find(|ways| ways.label() == word)
     }
 
-    /// As item 5 tells it.
+    /// Returns the code in item 5.
     const fn code(self) -> u8 {
         match self {
             Ways::Auto | Ways::Two => 0,
@@ -185,7 +184,7 @@ impl Ways {
         }
     }
 
-    /// What item 3 says, or else what item 5 does. What is not known says nothing.
+    /// Returns the value of item 3, or else that of item 5. An unknown code means that nothing is set.
     const fn or_code(self, code: u8) -> Ways {
         match (self, code) {
             (Ways::Auto, 1) => Ways::One,
@@ -195,45 +194,45 @@ impl Ways {
     }
 }
 
-/// How a group is to be carried.
+/// The settings for carrying a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The group, or the first of a range of groups.
     pub group: NodeAddr,
-    /// How many bits the groups of the range have in common, 4 to 32; 32 for one group.
+    /// Number of bits that the groups of the range share, 4 to 32; 32 for one group.
     pub prefix: u8,
-    /// The highest counts.
+    /// The version; the highest version takes precedence.
     pub version: u32,
-    /// Who builds its tree.
+    /// The builder of the group's tree.
     pub tree: TreeBuilder,
     /// The class of its packets.
     pub class: Class,
-    /// How soon its packets must be there, in milliseconds; 0 if it does not matter.
+    /// The deadline of the group's packets, in milliseconds; 0 if there is none.
     pub deadline_ms: u16,
-    /// What its sources send together, in kbit/s; 0 if that is not known.
+    /// The total rate of the group's sources, in kbit/s; 0 if it is not known.
     pub rate_kbps: u32,
-    /// How many ways its packets take to each member.
+    /// Number of ways of the group's packets to each member.
     pub ways: Ways,
-    /// In which order and when packets reach its members; none if each socket says that itself.
+    /// The order and time of the delivery of packets to members; `None` if each socket sets it.
     pub delivery: Option<Delivery>,
-    /// What may stay lost of its packets, and what their repair may cost.
+    /// The share of the group's packets that may stay lost, and the maximum cost of their repair.
     pub aim: Aim,
 }
 
 /// A view of a record's body. Everything but the signature itself has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups<'a> {
-    /// Whose groups these are.
+    /// The node whose groups these are.
     pub origin: NodeAddr,
-    /// Which edition this is.
+    /// The version of the record.
     pub seq: RecordSeq,
-    /// For how long the record is valid, counted from its making.
+    /// How long the record is valid, from its making.
     pub lifetime_s: u16,
-    /// The certificate whose key has signed.
+    /// The serial of the certificate whose key has signed.
     pub certificate_serial: u32,
     /// Reserved: 0.
     pub flags: u8,
-    /// Which of the node's records, below [`PARTS`].
+    /// The number of the part among the node's records, below [`PARTS`].
     pub part: u8,
     body: &'a [u8],
     items: &'a [u8],
@@ -270,7 +269,7 @@ impl<'a> Groups<'a> {
         Ok(groups)
     }
 
-    /// What the record is called.
+    /// Returns the record's key.
     pub fn key(&self) -> Key {
         Key {
             kind: RecordKind::groups(self.part).expect("parse has seen a part that can be"),
@@ -279,7 +278,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The groups of which the node has members.
+    /// Returns the groups of which the node has members.
     pub fn members(&self) -> impl Iterator<Item = NodeAddr> + Clone + use<'a> {
         let values = self.items().filter(|item| item.kind == MEMBERS);
         values.flat_map(|item| {
@@ -290,7 +289,7 @@ impl<'a> Groups<'a> {
         })
     }
 
-    /// How groups are to be carried.
+    /// Returns the settings for carrying groups.
     pub fn settings(&self) -> impl Iterator<Item = Setting> + Clone + use<'a> {
         let settings = self.items().flat_map(|item| {
             let bytes = match item.kind {
@@ -320,7 +319,7 @@ impl<'a> Groups<'a> {
             })
     }
 
-    /// Who may send and receive.
+    /// Returns the permits to send and receive.
     pub fn permits(&self) -> impl Iterator<Item = Permit<'a>> + Clone + use<'a> {
         let values = self.items().filter(|item| item.kind == PERMITS);
         values.flat_map(|item| {
@@ -334,12 +333,12 @@ impl<'a> Groups<'a> {
         core::iter::from_fn(move || Item::read(&mut r).ok())
     }
 
-    /// The bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
+    /// Returns the bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
     pub fn signed_bytes(&self) -> &'a [u8] {
         &self.body[..self.body.len() - SIGNATURE_BYTES]
     }
 
-    /// The signature over them.
+    /// Returns the signature over the signed bytes.
     pub fn signature(&self) -> &'a [u8; SIGNATURE_BYTES] {
         self.body
             .last_chunk()
@@ -395,7 +394,7 @@ fn check(item: &Item<'_>) -> Result<(), Malformed> {
     }
 }
 
-/// How many bits the groups of a range have in common; `wide` of the last ones may differ.
+/// Returns the number of bits that the groups of a range share; `wide` of the last bits may differ.
 fn prefix_of(group: NodeAddr, wide: u8) -> Result<u8, Malformed> {
     let prefix = 32u8.checked_sub(wide).ok_or(Malformed::Value)?;
     match !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
@@ -404,7 +403,7 @@ fn prefix_of(group: NodeAddr, wide: u8) -> Result<u8, Malformed> {
     }
 }
 
-/// The bits that the addresses of a range have in common.
+/// Returns the bits that the addresses of a range share.
 pub const fn mask(prefix: u8) -> u32 {
     match prefix {
         0 => 0,
@@ -413,13 +412,13 @@ pub const fn mask(prefix: u8) -> u32 {
     }
 }
 
-/// An address of class D or E.
+/// Returns true for an address of class D or E.
 pub const fn is_group(addr: NodeAddr) -> bool {
     addr.is_multicast() || addr.is_anycast()
 }
 
 impl Setting {
-    /// One that says nothing but of which group it is: the default class, without a deadline.
+    /// Returns a setting that contains only its group: the default class, without a deadline.
     pub fn of(group: NodeAddr) -> Setting {
         Setting {
             group,
@@ -435,7 +434,7 @@ impl Setting {
         }
     }
 
-    /// What it says of two ways or delivery stands in item 3.
+    /// Returns true if the setting has two ways or a delivery, which item 3 contains.
     fn is_full(&self) -> bool {
         self.ways == Ways::Two || self.delivery.is_some()
     }
@@ -514,25 +513,25 @@ impl Setting {
     }
 }
 
-/// Who may send to a group, or to all of a range, and who may receive.
+/// The nodes that may send to a group, or to all groups of a range, and those that may receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permit<'a> {
     /// The group, or the first of a range of groups.
     pub group: NodeAddr,
-    /// How many bits the groups of the range have in common, 4 to 32; 32 for one group.
+    /// Number of bits that the groups of the range share, 4 to 32; 32 for one group.
     pub prefix: u8,
-    /// Who may send; none for everybody.
+    /// The nodes that may send; `None` for all nodes.
     pub send: Option<Words<'a>>,
-    /// Who may receive; none for everybody.
+    /// The nodes that may receive; `None` for all nodes.
     pub receive: Option<Words<'a>>,
 }
 
-/// Words that name nodes.
+/// The words that name nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
-    /// The words, in order.
+    /// Returns the words, in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut r = Reader::new(self.0);
         core::iter::from_fn(move || word(&mut r).ok())
@@ -575,7 +574,7 @@ impl<'a> Permit<'a> {
         })
     }
 
-    /// Writes who may send to a range of groups and who may receive, as one of [`Repr::permits`].
+    /// Writes the permits to send and receive for a range of groups, as one of [`Repr::permits`].
     pub fn write<W: AsRef<str>>(
         w: &mut Writer<'_>,
         (group, prefix): (NodeAddr, u8),
@@ -597,30 +596,31 @@ impl<'a> Permit<'a> {
     }
 }
 
-/// A body to be written.
+/// A body for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr<'a> {
-    /// Whose groups these are.
+    /// The node whose groups these are.
     pub origin: NodeAddr,
-    /// Which edition this is.
+    /// The version of the record.
     pub seq: RecordSeq,
-    /// For how long the record is valid.
+    /// How long the record is valid.
     pub lifetime_s: u16,
-    /// The certificate whose key signs.
+    /// The serial of the certificate whose key signs.
     pub certificate_serial: u32,
-    /// Which of the node's records.
+    /// The number of the part among the node's records.
     pub part: u8,
     /// The groups of which the node has members.
     pub members: &'a [NodeAddr],
-    /// How groups are to be carried.
+    /// The settings for carrying groups.
     pub settings: &'a [Setting],
-    /// Who may send and receive, as [`Permit::write`] has written it.
+    /// The permits to send and receive, as [`Permit::write`] has written them.
     pub permits: &'a [u8],
 }
 
 impl Repr<'_> {
-    /// How many settings may stand beside each other, and the bytes that are then left for the value of item 4: none if these
-    /// are too many. Each counts as long as it can become, so that changing one without an aim never lacks room.
+    /// Returns the maximum number of settings that fit together, and the bytes that are then left for the value of item
+    /// 4; `None` if these are too many. Each setting counts with its maximum length, so that a change of one without an
+    /// aim never lacks room.
     pub fn room_beside(settings: &[Setting]) -> (usize, Option<usize>) {
         let (most, items, each) = match settings.iter().any(|setting| setting.aim.is_said()) {
             false => (SETTINGS_MAX, 3, SETTING_BYTES_MAX),
@@ -630,8 +630,8 @@ impl Repr<'_> {
         (most, ITEMS_BYTES_MAX.checked_sub(taken))
     }
 
-    /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes to
-    /// be signed, without [`SIGNATURE_CONTEXT`].
+    /// Writes the body at the front of `body` and returns its length. `sign` gets the bytes to be signed, without
+    /// [`SIGNATURE_CONTEXT`].
     pub fn emit(
         &self,
         body: &mut [u8],
@@ -665,7 +665,7 @@ impl Repr<'_> {
                     .try_for_each(|setting| setting.write(&mut w))?;
             }
         }
-        // In the order of items 2 and 3.
+        // This is the order of items 2 and 3.
         let settings = [false, true].into_iter().flat_map(|is_full| {
             let settings = self.settings.iter();
             settings.filter(move |s| s.is_full() == is_full)

@@ -1,4 +1,4 @@
-//! What two neighbours say before they can seal: three messages of Noise XX, and a cookie.
+//! The messages of two neighbors before they can seal: three messages of Noise XX, and a cookie.
 //!
 //! ```text
 //!      dialler                                           responder
@@ -19,13 +19,13 @@
 //! Cookie    0 first byte | 1 receiver 3 | 4 cookie 16 | 20 mac1 16
 //! ```
 //!
-//! `sender` is the index that the sender wants to see in the datagrams it receives, `receiver` the
-//! one that the addressee had chosen. mac1 is keyed by the network and ends every message, so that
-//! noise from outside costs one MAC; mac2 is keyed by a cookie and zero without one. An Init is as
-//! long as the longest Response: nobody gets more bytes out of a node than he puts in. What the
-//! Noise payloads hold is for `secure`: the response's first 8 bytes again and a certificate; in
-//! the finish, a certificate, behind a byte of zero ([`FURTHER_PATH`]) if the session is that of a further
-//! path of a link. That is said only to nodes that have told that they know it.
+//! `sender` is the index that the sender wants in the datagrams that it receives, and `receiver` is the index that the
+//! addressee had chosen. mac1 is keyed by the network and ends every message, so that an unwanted datagram from outside
+//! costs only one MAC. mac2 is keyed by a cookie, or zero without one. An Init is as long as the longest Response:
+//! nobody gets more bytes out of a node than he sends. `secure` defines the Noise payloads: in the response, its first
+//! 8 bytes again and a certificate; in the finish, a certificate, preceded by a zero byte ([`FURTHER_PATH`]) if the
+//! session is for a further path of a link. The zero byte is only sent to nodes that have announced that they support
+//! it.
 
 use crate::Malformed;
 use crate::bytes::Reader;
@@ -35,64 +35,64 @@ use core::ops::Range;
 
 pub mod kem;
 
-/// Bytes of mac1, of mac2 and of a cookie.
+/// Number of bytes of mac1, of mac2 and of a cookie.
 pub const MAC_BYTES: usize = 16;
-/// Bytes of the first Noise message: a public key.
+/// Number of bytes of the first Noise message: a public key.
 pub const NOISE_INIT_BYTES: usize = 32;
-/// Bytes of the second without the certificate: key, sealed key, sealed header.
+/// Number of bytes of the second Noise message without the certificate: key, sealed key, sealed header.
 pub const NOISE_RESPONSE_BYTES: usize = 32 + (32 + 16) + (RESPONSE_HEADER_BYTES + 16);
-/// Bytes of the third without the certificate: sealed key, tag.
+/// Number of bytes of the third Noise message without the certificate: sealed key, tag.
 pub const NOISE_FINISH_BYTES: usize = (32 + 16) + 16;
-/// Bytes in front of the Noise message of a response.
+/// Number of bytes in front of the Noise message of a response.
 pub const RESPONSE_HEADER_BYTES: usize = 8;
-/// Bytes in front of the Noise message of a finish.
+/// Number of bytes in front of the Noise message of a finish.
 pub const FINISH_HEADER_BYTES: usize = 4;
-/// The longest response.
+/// The maximum length of a response.
 pub const MAX_RESPONSE_BYTES: usize =
     RESPONSE_HEADER_BYTES + NOISE_RESPONSE_BYTES + MAX_CERTIFICATE_BYTES + MAC_BYTES;
-/// What stands in front of the certificate in the Noise payload of a finish, if the session is that of a further path
-/// of a link. No certificate begins so: the first byte is its version.
+/// The byte in front of the certificate in the Noise payload of a finish, if the session is for a further path of a
+/// link. No certificate begins with it, since its first byte is its version.
 pub const FURTHER_PATH: u8 = 0;
-/// The longest finish.
+/// The maximum length of a finish.
 pub const MAX_FINISH_BYTES: usize =
     FINISH_HEADER_BYTES + NOISE_FINISH_BYTES + 1 + MAX_CERTIFICATE_BYTES + MAC_BYTES;
-/// Bytes of every Init.
+/// Number of bytes of every Init.
 pub const INIT_BYTES: usize = MAX_RESPONSE_BYTES;
-/// Bytes of every cookie message.
+/// Number of bytes of every cookie message.
 pub const COOKIE_BYTES: usize = 4 + MAC_BYTES + MAC_BYTES;
 
 /// The version with classic keys.
 pub const CLASSIC_VERSION: u8 = 1;
-/// The same with keys that come from [`kem`] too.
+/// The version with keys that also come from [`kem`].
 pub const HYBRID_VERSION: u8 = 2;
 
-/// Where the parts of an Init stand that are filled in or checked apart.
+/// The positions of the parts of an Init that are written or checked separately.
 pub mod init {
     use super::*;
-    /// The Noise message.
+    /// The position of the Noise message.
     pub const NOISE: Range<usize> = 8..8 + NOISE_INIT_BYTES;
-    /// mac1; it covers everything in front of it.
+    /// The position of mac1, which covers everything before it.
     pub const MAC1: Range<usize> = NOISE.end..NOISE.end + MAC_BYTES;
-    /// mac2; it covers everything in front of it.
+    /// The position of mac2, which covers everything before it.
     pub const MAC2: Range<usize> = MAC1.end..MAC1.end + MAC_BYTES;
 }
 
-/// The versions of the data plane that a node speaks, both ends included.
+/// The versions of the data plane that a node supports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRange {
-    /// The lowest.
+    /// The lowest version.
     pub min: u8,
-    /// The highest.
+    /// The highest version.
     pub max: u8,
 }
 
 impl VersionRange {
-    /// The highest version in both ranges.
+    /// Returns the highest version in both ranges.
     pub fn common(self, other: VersionRange) -> Option<u8> {
         let highest = self.max.min(other.max);
         (highest >= self.min.max(other.min)).then_some(highest)
     }
-    /// True if `version` lies in the range.
+    /// Returns true if the range contains `version`.
     pub const fn contains(self, version: u8) -> bool {
         self.min <= version && version <= self.max
     }
@@ -103,13 +103,13 @@ impl VersionRange {
 pub struct Init<'a> {
     /// The dialler's index.
     pub sender: SessionIndex,
-    /// What the dialler speaks.
+    /// The versions that the dialler supports.
     pub versions: VersionRange,
     /// The Noise message.
     pub noise: &'a [u8; NOISE_INIT_BYTES],
-    /// Keyed by the network.
+    /// The MAC that is keyed by the network.
     pub mac1: &'a [u8; MAC_BYTES],
-    /// Keyed by a cookie, or zero.
+    /// The MAC that is keyed by a cookie, or zero.
     pub mac2: &'a [u8; MAC_BYTES],
 }
 
@@ -135,7 +135,7 @@ pub struct Finish<'a> {
     pub noise: &'a [u8],
 }
 
-/// "Come again with this."
+/// A request to come again with this cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
     /// The dialler's index.
@@ -145,7 +145,7 @@ pub struct Cookie {
 }
 
 impl<'a> Init<'a> {
-    /// Reads an Init: exactly [`INIT_BYTES`], reserved bytes and padding zero.
+    /// Reads an Init: exactly [`INIT_BYTES`] long, with reserved bytes and padding zero.
     pub fn parse(datagram: &'a [u8]) -> Result<Init<'a>, Malformed> {
         let mut r = begin(datagram, Kind::HandshakeInit)?;
         let sender = SessionIndex::new(r.u24()?);
@@ -170,7 +170,7 @@ impl<'a> Init<'a> {
         Ok(init)
     }
 
-    /// The Init as it stands on the wire.
+    /// Returns the wire format of the Init.
     pub fn to_bytes(&self) -> [u8; INIT_BYTES] {
         let mut bytes = [0; INIT_BYTES];
         bytes[0] = Kind::HandshakeInit.byte();
@@ -213,7 +213,7 @@ impl<'a> Response<'a> {
         Ok((sender, version))
     }
 
-    /// The bytes in front of the Noise message.
+    /// Returns the bytes in front of the Noise message.
     pub fn header(&self) -> [u8; RESPONSE_HEADER_BYTES] {
         let [s0, s1, s2] = index_bytes(self.sender);
         let [r0, r1, r2] = index_bytes(self.receiver);
@@ -240,7 +240,7 @@ impl<'a> Finish<'a> {
         Ok(finish)
     }
 
-    /// The bytes in front of the Noise message.
+    /// Returns the bytes in front of the Noise message.
     pub fn header(&self) -> [u8; FINISH_HEADER_BYTES] {
         let [r0, r1, r2] = index_bytes(self.receiver);
         [Kind::HandshakeFinish.byte(), r0, r1, r2]
@@ -260,7 +260,7 @@ impl Cookie {
         Ok(cookie)
     }
 
-    /// The message as it stands on the wire, mac1 still zero.
+    /// Returns the wire format of the message, with mac1 still zero.
     pub fn to_bytes(&self) -> [u8; COOKIE_BYTES] {
         let mut bytes = [0; COOKIE_BYTES];
         bytes[0] = Kind::Cookie.byte();
@@ -270,7 +270,7 @@ impl Cookie {
     }
 }
 
-/// Divides a message into what its mac1 covers and mac1.
+/// Divides a message into the part that its mac1 covers, and mac1.
 pub fn split_mac(datagram: &[u8]) -> Result<(&[u8], &[u8; MAC_BYTES]), Malformed> {
     datagram.split_last_chunk().ok_or(Malformed::Short)
 }

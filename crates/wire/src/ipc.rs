@@ -1,5 +1,5 @@
-//! What a client and its node say to each other: one Unix SOCK_SEQPACKET connection is one overlay
-//! socket, and each of its packets is one message.
+//! The messages between a client and its node: one Unix SOCK_SEQPACKET connection is one overlay socket, and each of
+//! its packets is one message.
 //!
 //! ```text
 //!   client                                  node
@@ -18,15 +18,15 @@
 //!     | <=========== payload ===============> |      directions, a packet is a payload
 //! ```
 //!
-//! A message is a type byte and a body; types of the node have the high bit. Closing the socket
-//! ends it. [`SendTo`](Request::SendTo) and [`Datagram`](Reply::Datagram) have headers of a fixed
-//! size, shorter than [`crate::HEADROOM`], so the payload is read to where it leaves from and
-//! nothing is moved. In raw mode the descriptor works with plain read and write; for that the C
-//! library hands it to programs that know nothing of overlays. [Amir06 §III-A]
+//! A message is a type byte and a body; types of the node have the high bit. Closing the socket ends it.
+//! [`SendTo`](Request::SendTo) and [`Datagram`](Reply::Datagram) have headers of a fixed size, shorter than
+//! [`crate::HEADROOM`]. So the payload is read directly to the place from which it is sent, and nothing is moved. In
+//! raw mode the descriptor works with plain read and write; the C library passes it in this mode to programs that know
+//! nothing of overlays. [Amir06 §III-A]
 //!
 //! # Ranges
 //!
-//! Who stands for many (a gateway with thousands of calls) binds a range of ports at once:
+//! A client that acts for many (a gateway with thousands of calls) binds a range of ports at once:
 //!
 //! ```text
 //!   client                                  node
@@ -35,9 +35,9 @@
 //!     | -- SendFrom(datagrams) ------------> |      each with the port of the range it is from
 //!     | <------------ Datagrams(datagrams) --|      each with the port of the range it is for
 //! ```
-//! Such a socket sends by [`SendFrom`](Request::SendFrom) only and gets
-//! [`Datagrams`](Reply::Datagrams) only; it is never raw and has no streams. What comes in one turn
-//! of the node's loop comes in one message; nothing waits for more.
+//! Such a socket only sends by [`SendFrom`](Request::SendFrom) and only gets [`Datagrams`](Reply::Datagrams); it is
+//! never raw and has no streams. What arrives in one turn of the node's loop is delivered in one message; nothing waits
+//! for more.
 //!
 //! # Groups
 //!
@@ -49,15 +49,14 @@
 //!     | -- Leave(group, port) -------------> |
 //!     | <--------------------- Done(Leave) --|
 //! ```
-//! The port is that of the datagrams' destination, and may be any; several clients of a node may
-//! join the same. Sending to a group needs no joining. What a socket sends itself does not come
-//! back to it.
+//! The port is that of the datagrams' destination, and may be any port. Several clients of a node may join the same
+//! group and port. A client can send to a group without joining it. A socket does not receive its own datagrams.
 //!
 //! # Streams
 //!
-//! A stream is a descriptor of its own, one end of a socket pair that the node makes and passes
-//! (SCM_RIGHTS) beside a message: SOCK_STREAM for bytes, SOCK_SEQPACKET for messages. It works with
-//! poll, read, write, shutdown and close.
+//! A stream is a separate descriptor: one end of a socket pair that the node makes and passes (SCM_RIGHTS) beside a
+//! message. It is SOCK_STREAM for bytes and SOCK_SEQPACKET for messages. It works with poll, read, write, shutdown and
+//! close.
 //!
 //! ```text
 //!   client                                  node
@@ -72,14 +71,13 @@
 //!     | <-- Incoming(from) + two descriptors  |      the stream, and a connection that tells of
 //!     | <-- Incoming(from) + two descriptors  |      its end as the one above does
 //! ```
-//! Messages of a stream whose options have a deadline expire: those that are older are given up, and
-//! AskExpired asks beside the stream how many.
+//! Messages of a stream whose options have a deadline expire: messages that are older are given up. AskExpired returns
+//! their number, over the connection beside the stream.
 //!
-//! A descriptor of the kernel cannot be made to end with a reason, so the connection beside it
-//! tells it: an end of the stream before which neither Finished nor Reset was told is the end of
-//! the node. So it is the other way round: a stream that is closed without Finish has lost its client,
-//! and its peer gets a Reset; shutting down what is written needs no word, since only one who lives
-//! does that. A client that does not want to know more says Finish, closes that connection and keeps
+//! A descriptor of the kernel cannot carry a reason for its end, so the connection beside it does. If a stream ends
+//! without an earlier Finished or Reset, the node has failed. The same holds in the other direction: a stream that is
+//! closed without Finish has lost its client, and its peer gets a Reset. A shutdown for writing needs no message, since
+//! only a live client does that. A client that wants no further reports sends Finish, closes that connection and keeps
 //! the stream.
 
 mod batch;
@@ -104,13 +102,13 @@ pub use stream::{Framing, ResetReason, StreamControl};
 
 use base::VirtualPort;
 
-/// The version of the messages. A client says its own, a node that speaks another refuses it.
+/// The version of the messages. A client announces its version, and a node of another version refuses it.
 pub const VERSION: u8 = 2;
-/// The longest payload: what an IPv4 UDP datagram can carry, so that programs keep working.
+/// The maximum length of a payload: what an IPv4 UDP datagram can carry, so that programs keep working.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
-/// The longest message: a datagram with its header.
+/// The maximum length of a message: a datagram with its header.
 pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_HEADER_BYTES + GROUP_BYTES + PAYLOAD_BYTES_MAX;
-/// In [`Request::Bind`]: any port that is free.
+/// A value in [`Request::Bind`]: any free port.
 pub const ANY_PORT: VirtualPort = VirtualPort(0);
 
 /// The types of messages.

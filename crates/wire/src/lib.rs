@@ -1,5 +1,5 @@
-//! Every format that leaves a process: datagrams between neighbours, the records that they flood,
-//! and the messages between a client and its node.
+//! Every format that leaves a process: datagrams between neighbors, the records that they flood, and the messages
+//! between a client and its node.
 //!
 //! ```text
 //!   link     clear header of 8 bytes, then sealed:
@@ -15,10 +15,10 @@
 //!   mapping       a node and the router in front of it: PCP, NAT-PMP and UPnP, by their documents
 //! ```
 //!
-//! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
-//! are small values with `parse` and `emit`, or iterators over borrowed bytes. Nothing that
-//! nodes say to each other allocates. All numbers are in network byte order. What cannot be understood is an error with a
-//! label ([`Malformed`]), never a guess and never a panic; docs/wire.md tells the same for humans.
+//! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]). The others are small values with
+//! `parse` and `emit`, or iterators over borrowed bytes. The formats between nodes need no allocation. All numbers are
+//! in network byte order. Bytes that cannot be decoded cause an error with a label ([`Malformed`]), never a guess and
+//! never a panic. docs/wire.md describes the same formats for humans.
 #![forbid(unsafe_code)]
 
 mod aim;
@@ -50,37 +50,37 @@ pub use endpoint::Endpoint;
 pub use link::{CLEAR_BYTES, TAG_BYTES};
 pub use measure::{Availability, Latency, Loss};
 
-/// Why bytes were not understood. The label is fit for a counter.
+/// Why bytes could not be decoded. The label can be used for a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Malformed {
     /// The bytes end before the format does.
     #[error("truncated: the bytes end before the format does")]
     Short,
-    /// A length contradicts what stands around it, or bytes are left over.
+    /// A length contradicts the bytes around it, or bytes are left over.
     #[error("a length that contradicts its surroundings")]
     Length,
-    /// A version that this code does not speak.
+    /// The version is not supported by this code.
     #[error("a version that is not spoken here")]
     Version,
-    /// An unknown kind of datagram, message or record.
+    /// The kind of datagram, message or record is unknown.
     #[error("an unknown kind")]
     Kind,
-    /// An unknown item marked as critical: what it belongs to must not be used.
+    /// An unknown item is marked as critical: its container must not be used.
     #[error("an unknown critical item")]
     Critical,
     /// A field holds a reserved or impossible value.
     #[error("a reserved or impossible value")]
     Value,
-    /// More entries than the named limit of the format.
+    /// There are more entries than the format's named limit.
     #[error("more entries than the limit")]
     Count,
-    /// Text that is not UTF-8.
+    /// The text is not UTF-8.
     #[error("text that is not UTF-8")]
     Text,
 }
 
 impl Malformed {
-    /// All of them, for tables of counters.
+    /// All values, for tables of counters.
     pub const ALL: [Malformed; 8] = [
         Malformed::Short,
         Malformed::Length,
@@ -92,7 +92,7 @@ impl Malformed {
         Malformed::Text,
     ];
 
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Malformed::Short => "short",
@@ -107,8 +107,7 @@ impl Malformed {
     }
 }
 
-/// What was to be written does not fit: the buffer, or a limit of the format, is too small for it.
-/// Nothing was written.
+/// The output does not fit into the buffer, or exceeds a limit of the format. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("does not fit: send what is written and begin a new buffer")]
 pub struct Full;

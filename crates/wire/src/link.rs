@@ -1,4 +1,4 @@
-//! What stands in clear at the front of every datagram on the network below.
+//! The clear bytes at the front of every datagram of the underlay.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,26 +14,26 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The first byte is common to all kinds; the rest of the figure is that of the sealed ones. The
-//! eight clear bytes are the additional authenticated data of the seal. The counter is 64 bits
-//! wide per direction and also the link's sequence number, from which the receiver estimates loss
-//! ([Amir06 §III-A], where link sequence numbers ride on every packet for that purpose).
+//! The first byte is common to all kinds; the rest of the figure applies to the sealed ones. The eight clear bytes are
+//! the additional authenticated data of the seal. The counter is 64 bits wide per direction. It is also the link's
+//! sequence number, from which the receiver estimates the loss ([Amir06 §III-A], where every packet carries a link
+//! sequence number for that purpose).
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 
 /// The version in the high nibble of every datagram's first byte.
 pub const VERSION: u8 = 1;
-/// Bytes of the clear header of a sealed datagram.
+/// Number of bytes of the clear header of a sealed datagram.
 pub const CLEAR_BYTES: usize = 8;
-/// Bytes of the authentication tag at the end of a sealed datagram.
+/// Number of bytes of the authentication tag at the end of a sealed datagram.
 pub const TAG_BYTES: usize = 16;
-/// What sealing adds to a plaintext.
+/// Number of bytes that sealing adds to a plaintext.
 pub const SEAL_BYTES: usize = CLEAR_BYTES + TAG_BYTES;
-/// Bits of the counter that are on the wire.
+/// Number of bits of the counter that are on the wire.
 pub const COUNTER_BITS: u32 = 32;
 
-/// What a datagram is.
+/// The kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The first message of a handshake.
@@ -42,11 +42,11 @@ pub enum Kind {
     HandshakeResponse,
     /// The last message of a handshake.
     HandshakeFinish,
-    /// "Come again with this cookie", from a node under load.
+    /// A request to come again with a cookie, from a node under load.
     Cookie,
     /// A piece of the dialler's ML-KEM key.
     KemKey,
-    /// A piece of the ciphertext that answers it.
+    /// A piece of the ciphertext that answers the ML-KEM key.
     KemCiphertext,
     /// A sealed packet of the overlay.
     Data,
@@ -55,7 +55,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in wire order.
+    /// All kinds, in wire order.
     pub const ALL: [Kind; 8] = [
         Kind::HandshakeInit,
         Kind::HandshakeResponse,
@@ -67,7 +67,7 @@ impl Kind {
         Kind::Control,
     ];
 
-    /// The number in the low nibble.
+    /// Returns the number in the low nibble.
     pub const fn nibble(self) -> u8 {
         match self {
             Kind::HandshakeInit => 0,
@@ -80,11 +80,11 @@ impl Kind {
             Kind::Control => 9,
         }
     }
-    /// The first byte of a datagram of this kind.
+    /// Returns the first byte of a datagram of this kind.
     pub const fn byte(self) -> u8 {
         VERSION << 4 | self.nibble()
     }
-    /// What the first byte of a datagram says.
+    /// Returns the kind for the first byte of a datagram.
     pub const fn from_byte(byte: u8) -> Result<Kind, Malformed> {
         if byte >> 4 != VERSION {
             return Err(Malformed::Version);
@@ -101,18 +101,18 @@ impl Kind {
             _ => Err(Malformed::Kind),
         }
     }
-    /// What `datagram` is, by its first byte.
+    /// Returns the kind of `datagram`, by its first byte.
     pub const fn of(datagram: &[u8]) -> Result<Kind, Malformed> {
         match datagram {
             [first, ..] => Kind::from_byte(*first),
             [] => Err(Malformed::Short),
         }
     }
-    /// The datagram has a clear header, a ciphertext and a tag.
+    /// Returns true if the datagram has a clear header, a ciphertext and a tag.
     pub const fn is_sealed(self) -> bool {
         matches!(self, Kind::Data | Kind::Control)
     }
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Kind::HandshakeInit => "handshake-init",
@@ -127,7 +127,7 @@ impl Kind {
     }
 }
 
-/// The 24-bit number by which the receiver of a datagram finds the session that opens it.
+/// The 24-bit number with which the receiver of a datagram finds the session that opens it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionIndex(u32);
 
@@ -135,11 +135,11 @@ impl SessionIndex {
     /// The largest index.
     pub const MAX: SessionIndex = SessionIndex(0x00ff_ffff);
 
-    /// The low 24 bits of `value`.
+    /// Returns the index with the low 24 bits of `value`.
     pub const fn new(value: u32) -> SessionIndex {
         SessionIndex(value & SessionIndex::MAX.0)
     }
-    /// The number.
+    /// Returns the number.
     pub const fn value(self) -> u32 {
         self.0
     }
@@ -157,7 +157,7 @@ pub struct Clear {
 }
 
 impl Clear {
-    /// Reads the header of a sealed datagram; other kinds are [`Malformed::Kind`].
+    /// Reads the header of a sealed datagram; other kinds give [`Malformed::Kind`].
     pub fn parse(datagram: &[u8]) -> Result<Clear, Malformed> {
         let mut r = Reader::new(datagram);
         let kind = Kind::from_byte(r.u8()?)?;
@@ -170,7 +170,7 @@ impl Clear {
             counter_low: r.u32()?,
         })
     }
-    /// The header as it stands on the wire.
+    /// Returns the wire format of the header.
     pub const fn to_bytes(self) -> [u8; CLEAR_BYTES] {
         let [_, s0, s1, s2] = self.session.0.to_be_bytes();
         let [c0, c1, c2, c3] = self.counter_low.to_be_bytes();

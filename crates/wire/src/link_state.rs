@@ -24,12 +24,10 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The signature is Ed25519 by the origin over [`SIGNATURE_CONTEXT`] and all that stands before
-//! it. Strikes are how often the
-//! origin asks for a packet that a real-time lane has lost; 0 where that is not told. Options that are not
-//! known here are kept and flooded unchanged, unless they are critical (C): then the record is
-//! not used. Latency, loss and [`Availability`] are those of the direction from the origin to the
-//! neighbour.
+//! The signature is Ed25519 by the origin over [`SIGNATURE_CONTEXT`] and everything before the signature. Strikes are
+//! how often the origin requests a packet that a real-time lane has lost; 0 if it is not reported. Unknown options are
+//! kept and flooded unchanged, unless they are critical (C): then the record is not used. Latency, loss and
+//! [`Availability`] are for the direction from the origin to the neighbor.
 
 mod bulk;
 mod hosts;
@@ -70,18 +68,18 @@ use base::NodeAddr;
 use core::num::NonZeroU8;
 use options::is_version;
 
-/// What stands in front of the signed bytes when they are signed.
+/// The prefix of the signed bytes for signing.
 pub const SIGNATURE_CONTEXT: &[u8] = b"sinew link state 1";
-/// Bytes of the signature.
+/// Number of bytes of the signature.
 pub const SIGNATURE_BYTES: usize = 64;
-/// Bytes in front of the links.
+/// Number of bytes in front of the links.
 pub const FIXED_BYTES: usize = 16;
-/// Bytes of one link.
+/// Number of bytes of one link.
 pub const LINK_BYTES: usize = 10;
-/// The most links of one node. With all of them and options a body is as long as it may be:
-/// 16 + 96 · 10 + 160 + 64 = 1200 bytes.
+/// The maximum number of links of one node. With all links and options, a body has its maximum length: 16 + 96 · 10 +
+/// 160 + 64 = 1200 bytes.
 pub const LINKS_MAX: usize = 96;
-/// The most bytes of options.
+/// The maximum number of bytes of options.
 pub const OPTIONS_BYTES_MAX: usize = 160;
 
 const _: () = assert!(
@@ -93,35 +91,35 @@ const _: () = assert!(
 pub struct Link {
     /// The other end.
     pub neighbor: NodeAddr,
-    /// One-way delay.
+    /// The one-way delay.
     pub latency: Latency,
-    /// Share of packets lost before recovery.
+    /// The share of packets lost before recovery.
     pub loss: Loss,
-    /// What its outages of late cost, and whether the neighbour is heard.
+    /// The price of the link's recent outages, and whether the neighbor is heard.
     pub availability: Availability,
 }
 
 /// A part of a record that a node may or may not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
-    /// What it is.
+    /// The kind of the option.
     pub kind: u8,
-    /// What it says.
+    /// The content of the option.
     pub value: &'a [u8],
 }
 
 /// A view of a record's body. Everything but the signature itself has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState<'a> {
-    /// Whose links these are.
+    /// The node whose links these are.
     pub origin: NodeAddr,
-    /// Which edition this is.
+    /// The version of the record.
     pub seq: RecordSeq,
-    /// For how long the record is valid, counted from its making.
+    /// How long the record is valid, from its making.
     pub lifetime_s: u16,
-    /// The certificate whose key has signed.
+    /// The serial of the certificate whose key has signed.
     pub certificate_serial: u32,
-    /// How often the origin asks for a lost packet of a real-time lane; 0 if that is not told.
+    /// How often the origin requests a lost packet of a real-time lane; 0 if it is not reported.
     pub strikes: u8,
     body: &'a [u8],
     links: &'a [u8],
@@ -129,7 +127,7 @@ pub struct LinkState<'a> {
 }
 
 impl<'a> LinkState<'a> {
-    /// Reads a body. An option that is critical and not known here is [`Malformed::Critical`].
+    /// Reads a body. An unknown critical option gives [`Malformed::Critical`].
     pub fn parse(body: &'a [u8]) -> Result<LinkState<'a>, Malformed> {
         let unsigned = body
             .len()
@@ -163,7 +161,7 @@ impl<'a> LinkState<'a> {
         })
     }
 
-    /// What the record is called.
+    /// Returns the record's key.
     pub const fn key(&self) -> Key {
         Key {
             kind: RecordKind::LINK_STATE,
@@ -172,14 +170,14 @@ impl<'a> LinkState<'a> {
         }
     }
 
-    /// The links, as the origin ordered them.
+    /// Returns the links, in the origin's order.
     pub fn links(&self) -> impl ExactSizeIterator<Item = Link> + Clone + use<'a> {
         let (links, _) = self.links.as_chunks();
         links.iter().map(|&bytes| Link::from_bytes(bytes))
     }
 
-    /// The links that are told to carry less than others, by place, with the bytes that they carry.
-    /// What names no link of the record, or more than others carry, is passed over.
+    /// Returns the links that are reported to carry less than others, by place, with the bytes that they carry. Entries
+    /// that name no link of the record, or more than others carry, are skipped.
     pub fn usable(&self) -> impl Iterator<Item = (usize, u16)> + Clone + use<'a> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_USABLE);
@@ -192,8 +190,8 @@ impl<'a> LinkState<'a> {
         entries.iter().map(read).filter(counts)
     }
 
-    /// The links whose capacity is told, by place, with their capacity in kbit/s. What names no link
-    /// of the record is passed over.
+    /// Returns the links with a reported capacity, by place, with their capacity in kbit/s. Entries that name no link
+    /// of the record are skipped.
     pub fn capacities(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_CAPACITY);
@@ -205,8 +203,8 @@ impl<'a> LinkState<'a> {
         entries.filter(move |(place, kbps)| *place < count && *kbps > 0)
     }
 
-    /// The links of which it is told how many physical links they cross, by place. What names no link
-    /// of the record, or says none, is passed over.
+    /// Returns the links with a reported number of physical links, by place. Entries that name no link of the record,
+    /// or no physical link, are skipped.
     pub fn hops(&self) -> impl Iterator<Item = (usize, NonZeroU8)> + Clone + use<'a> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_HOPS);
@@ -218,8 +216,8 @@ impl<'a> LinkState<'a> {
         entries.filter(move |(place, _)| *place < count)
     }
 
-    /// The version of the program that the origin runs, if it tells one that can be shown: what is too
-    /// long, or could upset a terminal, is passed over.
+    /// Returns the version of the origin's program, if it reports one that can be displayed: a version that is too
+    /// long, or could disturb a terminal, is ignored.
     pub fn version(&self) -> Option<&'a str> {
         let told = self
             .options()
@@ -229,7 +227,7 @@ impl<'a> LinkState<'a> {
             .filter(|text| is_version(text))
     }
 
-    /// The origin seals from end to end in a way that is known here: its boot.
+    /// Returns the origin's boot, if it seals from end to end in a supported way.
     pub fn seals(&self) -> Option<u32> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_SEALS)?;
@@ -239,29 +237,29 @@ impl<'a> LinkState<'a> {
         }
     }
 
-    /// The origin answers how much it has opened, in a way that is known here.
+    /// Returns true if the origin reports how much it has opened, in a supported way.
     pub fn tallies(&self) -> bool {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_TALLIES);
         told.is_some_and(|option| option.value == [TALLIES_VERSION])
     }
 
-    /// The origin opens what is sealed for a group, in a way that is known here.
+    /// Returns true if the origin opens what is sealed for a group, in a supported way.
     pub fn has_group_keys(&self) -> bool {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_GROUP_KEYS);
         told.is_some_and(|option| option.value == [GROUP_KEYS_VERSION])
     }
 
-    /// The origin answers how much it has opened of what was sent to groups, in a way that is known here.
+    /// Returns true if the origin reports how much it has opened of what was sent to groups, in a supported way.
     pub fn tallies_groups(&self) -> bool {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_GROUP_TALLIES);
         told.is_some_and(|option| option.value == [GROUP_TALLIES_VERSION])
     }
 
-    /// Where neighbours see the origin. What cannot be dialled is passed over; what leads to the own host is for the reader to
-    /// judge.
+    /// Returns the addresses at which neighbors see the origin. Addresses that cannot be dialled are skipped; the
+    /// reader must judge addresses of its own host.
     pub fn endpoints(&self) -> impl Iterator<Item = Endpoint> + Clone + use<'a> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_ENDPOINTS);
@@ -272,7 +270,7 @@ impl<'a> LinkState<'a> {
             .filter(|endpoint| endpoint.is_dialable() || endpoint.is_loopback())
     }
 
-    /// The links that run over a byte stream, by place. What names no link of the record is passed over.
+    /// Returns the links that run over a byte stream, by place. Entries that name no link of the record are skipped.
     pub fn tunnels(&self) -> impl Iterator<Item = usize> + Clone + use<'a> {
         let count = self.links().len();
         let mut options = self.options();
@@ -282,16 +280,16 @@ impl<'a> LinkState<'a> {
         places.filter(move |place| *place < count)
     }
 
-    /// The links over which packets to the origin are being lost, by place, if the origin watches them. What names no
-    /// link of the record is passed over.
+    /// Returns the links over which packets to the origin are being lost, by place, if the origin watches them. Entries
+    /// that name no link of the record are skipped.
     pub fn alarms(&self) -> Option<impl Iterator<Item = usize> + Clone + use<'a>> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_ALARMS)?;
         Some((0..count).filter(|place| is_set(told.value, *place)))
     }
 
-    /// The links that the origin keeps, by place, if it offers itself as a neighbour in a way that is known here. What names
-    /// no link of the record is passed over.
+    /// Returns the links that the origin keeps, by place, if it offers itself as a neighbor in a supported way. Entries
+    /// that name no link of the record are skipped.
     pub fn offer(&self) -> Option<impl Iterator<Item = usize> + Clone + use<'a>> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_OFFER)?;
@@ -301,23 +299,23 @@ impl<'a> LinkState<'a> {
         }
     }
 
-    /// The options, known and unknown.
+    /// Returns the options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
         core::iter::from_fn(move || Opt::read(&mut r).ok())
     }
 
-    /// All bytes of the body: what is stored and flooded.
+    /// Returns all bytes of the body, which are stored and flooded.
     pub const fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
+    /// Returns the bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
     pub fn signed_bytes(&self) -> &'a [u8] {
         &self.body[..self.body.len() - SIGNATURE_BYTES]
     }
 
-    /// The signature over them.
+    /// Returns the signature over the signed bytes.
     pub fn signature(&self) -> &'a [u8; SIGNATURE_BYTES] {
         self.body
             .last_chunk()
@@ -352,7 +350,7 @@ impl<'a> Opt<'a> {
     }
 }
 
-/// Bit `place` of `bits`, from the lowest of the first byte.
+/// Returns bit `place` of `bits`, counted from the lowest of the first byte.
 fn is_set(bits: &[u8], place: usize) -> bool {
     let byte = bits.get(place / 8).copied().unwrap_or(0);
     byte >> (place % 8) & 1 == 1
@@ -368,33 +366,33 @@ fn check_options(options: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A body to be written.
+/// A body for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr<'a> {
-    /// Whose links these are.
+    /// The node whose links these are.
     pub origin: NodeAddr,
-    /// Which edition this is.
+    /// The version of the record.
     pub seq: RecordSeq,
-    /// For how long the record is valid.
+    /// How long the record is valid.
     pub lifetime_s: u16,
-    /// The certificate whose key signs.
+    /// The serial of the certificate whose key signs.
     pub certificate_serial: u32,
-    /// How often the origin asks for a lost packet; 0 to leave it open.
+    /// How often the origin requests a lost packet; 0 to leave it open.
     pub strikes: u8,
-    /// At most [`LINKS_MAX`].
+    /// The links, at most [`LINKS_MAX`].
     pub links: &'a [Link],
-    /// Options as they stand on the wire, at most [`OPTIONS_BYTES_MAX`]; see [`write_option`].
+    /// The options in their wire format, at most [`OPTIONS_BYTES_MAX`]; see [`write_option`].
     pub options: &'a [u8],
 }
 
 impl Repr<'_> {
-    /// Bytes of the body, signature included.
+    /// Returns the number of bytes of the body, signature included.
     pub const fn body_bytes(&self) -> usize {
         FIXED_BYTES + self.links.len() * LINK_BYTES + self.options.len() + SIGNATURE_BYTES
     }
 
-    /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes
-    /// to be signed, without [`SIGNATURE_CONTEXT`].
+    /// Writes the body at the front of `body` and returns its length. `sign` gets the bytes to be signed, without
+    /// [`SIGNATURE_CONTEXT`].
     pub fn emit(
         &self,
         body: &mut [u8],

@@ -1,4 +1,4 @@
-//! Port mapping: what a node and the router in front of it say to each other, by UDP at the router's port [`PORT`].
+//! Port mapping: the messages between a node and the router in front of it, by UDP at the router's port [`PORT`].
 //!
 //! ```text
 //!   node ── PCP, version 2: open this port ──▶ router          [`pcp`], RFC 6887
@@ -7,9 +7,9 @@
 //!   node ── NAT-PMP, version 0: your address outside? ──▶      [`nat_pmp`], RFC 6886, the older one
 //!   node ── open this port ──▶
 //! ```
-//! Both share the port, and the first byte of every message is the version. This module has only the messages that a node
-//! sends and those that it may receive. The formats are not the project's own: a router may add options and bytes at the
-//! end, and the node skips them. What a router speaks that knows neither is another thing: [`upnp`].
+//! Both protocols share the port, and the first byte of every message is the version. This module only has the messages
+//! that a node sends, and those that it may receive. The formats are not the project's own: a router may add options
+//! and bytes at the end, and the node skips them. Routers that support neither may support another protocol: [`upnp`].
 
 pub mod nat_pmp;
 pub mod pcp;
@@ -17,27 +17,27 @@ pub mod upnp;
 
 use crate::Malformed;
 
-/// Where a router listens.
+/// The port at which a router listens.
 pub const PORT: u16 = 5351;
-/// Where a router tells all hosts that it has restarted. [RFC 6886 §3.2.1, RFC 6887 §14.1.1]
+/// The port at which a router announces to all hosts that it has restarted. [RFC 6886 §3.2.1, RFC 6887 §14.1.1]
 pub const ANNOUNCEMENT_PORT: u16 = 5350;
-/// No message is longer. [RFC 6887 §7]
+/// The maximum length of a message. [RFC 6887 §7]
 pub const MESSAGE_MAX: usize = 1_100;
-/// Of a mapping; the code of UDP.
+/// The protocol code of UDP in a mapping.
 const UDP: u8 = 17;
-/// In the byte of the operation: it is an answer.
+/// The bit in the operation's byte that marks an answer.
 const ANSWER: u8 = 0x80;
-/// The version is not spoken, in both protocols.
+/// The result code of both protocols for an unsupported version.
 pub const UNSUPPORTED_VERSION: u16 = 1;
 
-/// What a router says.
+/// An answer of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// By PCP.
+    /// An answer by PCP.
     Pcp(pcp::Answer),
-    /// By NAT-PMP.
+    /// An answer by NAT-PMP.
     NatPmp(nat_pmp::Answer),
-    /// It does not speak the version that it was asked in, but this one.
+    /// The router does not support the version of the request, but this one.
     Other(u8),
 }
 
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn the_version_tells_the_protocol() {
         assert_eq!(Answer::parse(&[]), Err(Malformed::Short));
-        // A server of the drafts of PCP.
+        // This is a server of the drafts of PCP.
         let mut draft = [0; 24];
         (draft[0], draft[1], draft[3]) = (1, 0x81, 1);
         assert_eq!(Answer::parse(&draft), Ok(Answer::Other(1)));

@@ -1,17 +1,17 @@
-//! What links measure, as it stands on the wire: loss as a share of 65 536, latency in
-//! microseconds. Both saturate, so that a bad measurement looks bad and never wraps to a good one.
+//! Link measurements in their wire format: loss as a share of 65 536, latency in microseconds. Both saturate, so that a
+//! bad measurement looks bad and never wraps to a good one.
 
 use base::Duration;
 
-/// A share of packets lost, in units of 1/65 536. One hundred percent reads as 65 535.
+/// A share of packets lost, in units of 1/65 536. One hundred percent is represented by 65 535.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Loss(pub u16);
 
-/// A delay in microseconds, in 24 bits: at most 16.777215 s, which stands for "or more".
+/// A delay in microseconds, in 24 bits: at most 16.777215 s, which means "or more".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Latency(u32);
 
-/// How reliably a link has been there of late.
+/// How reliable a link has been recently.
 ///
 /// | byte | means |
 /// |---|---|
@@ -23,14 +23,14 @@ pub struct Latency(u32);
 pub struct Availability(pub u8);
 
 impl Availability {
-    /// No outages of late.
+    /// The link had no recent outages.
     pub const STEADY: Availability = Availability(0);
     /// The other end is not heard.
     pub const SILENT: Availability = Availability(255);
-    /// The highest price that can be told.
+    /// The code of the highest price.
     const DEAREST: u8 = 13;
 
-    /// From a price in microseconds, rounded down; `u32::MAX` for a silent link.
+    /// Converts a price in microseconds, rounded down; `u32::MAX` for a silent link.
     pub const fn of_price(us: u32) -> Availability {
         match us / 1_000 {
             _ if us == u32::MAX => Availability::SILENT,
@@ -46,7 +46,7 @@ impl Availability {
         }
     }
 
-    /// The price in microseconds; `u32::MAX` for a silent link.
+    /// Returns the price in microseconds; `u32::MAX` for a silent link.
     pub const fn price_us(self) -> u32 {
         match self.0 {
             255 => u32::MAX,
@@ -63,22 +63,23 @@ impl Loss {
     /// All is lost.
     pub const ALL: Loss = Loss(u16::MAX);
 
-    /// The nearest to `share` of 1; below zero and non-numbers give none, above one gives all.
+    /// Returns the value nearest to `share` of 1. Numbers below zero and non-numbers give none, numbers above one give
+    /// all.
     pub fn from_share(share: f64) -> Loss {
         // The cast saturates and turns a non-number into zero.
         Loss((share * 65_536.0).round() as u16)
     }
-    /// As a share of 1.
+    /// Returns the loss as a share of 1.
     pub fn share(self) -> f64 {
         f64::from(self.0) / 65_536.0
     }
 }
 
 impl Latency {
-    /// The longest that can be told.
+    /// The longest latency that can be represented.
     pub const MAX: Latency = Latency(0x00ff_ffff);
 
-    /// From microseconds; saturates.
+    /// Converts microseconds; saturates.
     pub const fn from_micros(us: u32) -> Latency {
         if us > Latency::MAX.0 {
             Latency::MAX
@@ -86,15 +87,15 @@ impl Latency {
             Latency(us)
         }
     }
-    /// From a span, rounded down; saturates.
+    /// Converts a span, rounded down; saturates.
     pub fn from_duration(span: Duration) -> Latency {
         Latency::from_micros(u32::try_from(span.as_micros()).unwrap_or(u32::MAX))
     }
-    /// In microseconds.
+    /// Returns the latency in microseconds.
     pub const fn micros(self) -> u32 {
         self.0
     }
-    /// As a span.
+    /// Returns the latency as a span.
     pub const fn duration(self) -> Duration {
         Duration::from_micros(self.0 as u64)
     }

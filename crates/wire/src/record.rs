@@ -1,4 +1,4 @@
-//! What is flooded to every node: records, each of one kind, one origin and one sequence number.
+//! The data that is flooded to every node: records, each of one kind, one origin and one sequence number.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -10,10 +10,10 @@
 //! +---------------+-----------------------------------------------+
 //! ```
 //!
-//! The message [`kind::RECORDS`](crate::control::kind::RECORDS) is records back to back. The age
-//! is outside of the signature and grows on the way; the body is flooded byte for byte.
-//! [Amir06 §III-A] floods link state reliably: a neighbour confirms each record by its [`Key`],
-//! in the message [`kind::RECORD_ACK`](crate::control::kind::RECORD_ACK), n times
+//! The message [`kind::RECORDS`](crate::control::kind::RECORDS) is a list of concatenated records. The age is not
+//! covered by the signature and grows on the way; the body is flooded unchanged. [Amir06 §III-A] floods link state
+//! reliably: a neighbor confirms each record by its [`Key`], in the message
+//! [`kind::RECORD_ACK`](crate::control::kind::RECORD_ACK), n times
 //!
 //! ```text
 //! +---------------+-----------------------------------------------+
@@ -25,8 +25,8 @@
 //! +---------------+
 //! ```
 //!
-//! A record of a kind that is not known here cannot be verified, so it is neither stored nor
-//! flooded nor confirmed: it is counted, as an error if it is critical (C).
+//! A record of an unknown kind cannot be verified, so it is neither stored nor flooded nor confirmed. It is counted,
+//! and it counts as an error if it is critical (C).
 
 use crate::bytes::Reader;
 use crate::certificate::MAX_SUCCESSIONS;
@@ -34,43 +34,44 @@ use crate::control::CRITICAL;
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
-/// Bytes in front of a record's body.
+/// Number of bytes in front of a record's body.
 pub const RECORD_HEADER_BYTES: usize = 5;
-/// The longest body. A record travels alone in a control datagram at worst, and that must pass
-/// every IPv6 path: 1280 - 40 (IPv6) - 8 (UDP) - 24 (seal) - 3 (message) - 5 (record) = 1200.
+/// The maximum length of a body. In the worst case, a record is alone in a control datagram, which must pass every IPv6
+/// path: 1280 - 40 (IPv6) - 8 (UDP) - 24 (seal) - 3 (message) - 5 (record) = 1200.
 pub const BODY_BYTES_MAX: usize = 1200;
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKind(pub u8);
 
 impl RecordKind {
     /// All links of a node: [`crate::link_state`].
     pub const LINK_STATE: RecordKind = RecordKind(1);
-    /// A node's certificate: [`crate::certificate`]. Origin is its address, sequence number its
-    /// serial.
+    /// A node's certificate: [`crate::certificate`]. The origin is its address, the sequence number its serial.
     pub const CERTIFICATE: RecordKind = RecordKind(2);
-    /// The list of revoked certificates, signed by the first root key. Origin is 0, sequence number its version.
+    /// The list of revoked certificates, signed by the first root key. The origin is 0, the sequence number its
+    /// version.
     pub const REVOCATIONS: RecordKind = RecordKind(3);
-    /// The same, signed by a later root key, whose number stands in front ([`split_root`]). Origin is that number: so no
-    /// version of an older root, be it ever so high, takes the place of a list of a newer one.
+    /// The same list, signed by a later root key, whose number is written in front ([`split_root`]). The origin is that
+    /// number. So a list of an older root, whatever its version, never replaces a list of a newer root.
     pub const LATER_REVOCATIONS: RecordKind = RecordKind(4);
-    /// How the network got another root key: [`crate::certificate::Succession`]. Origin is the number of that root, sequence
-    /// number 1. Records are flooded from the highest kind on, so it comes before what that root has signed.
+    /// A succession of the network's root key: [`crate::certificate::Succession`]. The origin is the number of the new
+    /// root, the sequence number 1. Records are flooded in descending order of their kinds, so it arrives before what
+    /// that root has signed.
     pub const SUCCESSION: RecordKind = RecordKind(5);
-    /// The first part of a node's groups: [`crate::groups`]. The other parts follow.
+    /// The first part of a node's groups: [`crate::groups`]. The kinds of the other parts follow.
     pub const GROUPS: RecordKind = RecordKind(16);
     const GROUPS_LAST: RecordKind =
         RecordKind(RecordKind::GROUPS.0 + crate::groups::PARTS as u8 - 1);
 
-    /// A part of a node's groups.
+    /// Returns the kind for a part of a node's groups.
     pub const fn groups(part: u8) -> Option<RecordKind> {
         match part < crate::groups::PARTS as u8 {
             true => Some(RecordKind(RecordKind::GROUPS.0 + part)),
             false => None,
         }
     }
-    /// Which part of a node's groups, if it is one.
+    /// Returns the number of the part of a node's groups, if the kind is one.
     pub const fn groups_part(self) -> Option<u8> {
         match self.0 >= RecordKind::GROUPS.0 && self.0 <= RecordKind::GROUPS_LAST.0 {
             true => Some(self.0 - RecordKind::GROUPS.0),
@@ -78,15 +79,15 @@ impl RecordKind {
         }
     }
 
-    /// This code knows the kind.
+    /// Returns true if this program knows the kind.
     pub const fn is_known(self) -> bool {
         matches!(self.0, 1..=5) || self.groups_part().is_some()
     }
-    /// Not knowing the kind is an error.
+    /// Returns true if a node that does not know the kind must treat it as an error.
     pub const fn is_critical(self) -> bool {
         self.0 & CRITICAL != 0
     }
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             RecordKind::LINK_STATE => "link-state",
@@ -99,7 +100,7 @@ impl RecordKind {
     }
 }
 
-/// A list of revocations of a later root as it is flooded: the number of that root, and the list.
+/// Splits a flooded list of revocations of a later root into the number of that root, and the list.
 pub fn split_root(body: &[u8]) -> Result<(u8, &[u8]), Malformed> {
     match body.split_first() {
         None => Err(Malformed::Short),
@@ -110,34 +111,34 @@ pub fn split_root(body: &[u8]) -> Result<(u8, &[u8]), Malformed> {
     }
 }
 
-/// What [`split_root`] reads.
+/// Builds what [`split_root`] reads.
 pub fn join_root(root: u8, list: &[u8]) -> Vec<u8> {
     [&[root], list].concat()
 }
 
-/// The number that tells a newer record from an older one of the same kind and origin.
+/// The number that distinguishes a newer record from an older one of the same kind and origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordSeq(pub u32);
 
-/// What a record is called.
+/// The name of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// What it is about.
+    /// The subject of the record.
     pub kind: RecordKind,
-    /// Whom it is about.
+    /// The node that the record is about.
     pub origin: NodeAddr,
-    /// Which edition it is.
+    /// The version of the record.
     pub seq: RecordSeq,
 }
 
-/// A record as it travels.
+/// A record in its flooded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is about.
+    /// The subject of the record.
     pub kind: RecordKind,
-    /// How long ago its origin made it, in seconds; each node that holds it adds the time.
+    /// The time in seconds since its origin made it; each node that holds it adds its time.
     pub age_s: u16,
-    /// What its origin says, flooded byte for byte.
+    /// The origin's data, which is flooded unchanged.
     pub body: &'a [u8],
 }
 
@@ -153,17 +154,17 @@ impl<'a> Record<'a> {
         Ok(Record { kind, age_s, body })
     }
 
-    /// Bytes on the wire.
+    /// Returns the number of bytes on the wire.
     pub const fn len(&self) -> usize {
         RECORD_HEADER_BYTES + self.body.len()
     }
 
-    /// There is no body.
+    /// Returns true if there is no body.
     pub const fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// The header in front of the body.
+    /// Returns the header in front of the body.
     pub(crate) fn header(&self) -> Result<[u8; RECORD_HEADER_BYTES], Full> {
         if self.body.len() > BODY_BYTES_MAX {
             return Err(Full);
@@ -174,14 +175,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The records of a message, in order. Their framing was checked as a whole.
+/// The records of a message, in order. Their framing has been checked as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Records<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    /// Reads the body of a message: at least one record, and whole ones.
+    /// Reads the body of a message: at least one record, and only complete ones.
     pub fn parse(body: &'a [u8]) -> Result<Records<'a>, Malformed> {
         let mut r = Reader::new(body);
         Record::read(&mut r)?;
@@ -205,7 +206,7 @@ pub struct Acks<'a> {
 }
 
 impl Key {
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 9;
 
     fn from_bytes([kind, o0, o1, o2, o3, s0, s1, s2, s3]: [u8; Key::BYTES]) -> Key {
@@ -216,7 +217,7 @@ impl Key {
         }
     }
 
-    /// The key as it stands on the wire.
+    /// Returns the wire format of the key.
     pub const fn to_bytes(self) -> [u8; Key::BYTES] {
         let [o0, o1, o2, o3] = self.origin.0.to_be_bytes();
         let [s0, s1, s2, s3] = self.seq.0.to_be_bytes();
@@ -225,7 +226,7 @@ impl Key {
 }
 
 impl<'a> Acks<'a> {
-    /// Reads the body of a message: at least one key, and whole ones.
+    /// Reads the body of a message: at least one key, and only complete ones.
     pub fn parse(body: &'a [u8]) -> Result<Acks<'a>, Malformed> {
         if body.len() < Key::BYTES {
             Err(Malformed::Short)

@@ -11,9 +11,9 @@
 //!     | <-- Have, Ack, Done: from sinks to the source   |   over control, as Segment and Failed are
 //! ```
 //!
-//! Control carries [`Message`]s in both directions; a data connection carries frames in one. A file
-//! or a directory is one stream of [`entry::Entry`]s with their content, cut into frames that know
-//! their offset in the stream, so that any frame may take any stripe of any segment.
+//! Control carries [`Message`]s in both directions; a data connection carries frames in one. A file or a directory is
+//! one stream of [`entry::Entry`]s with their content, divided into frames that contain their offset in the stream, so
+//! that any frame may use any stripe of any segment.
 //!
 //! Preamble:
 //! ```text
@@ -27,10 +27,10 @@
 //! |  transfer, 16 bytes; proof, 32 bytes                          |   role 1 data
 //! |                                                               |   role 2 link: ends before
 //! ```
-//! Between nodes TLS agrees on the version before the preamble: each side names those that it speaks as protocols of
-//! ALPN ([`PROTOCOL`]), and the highest that both name is spoken. One that names none speaks version 6. On the node's
-//! own socket, and where a stripe begins, the preamble alone says it: under TLS it repeats what was agreed on, and
-//! stripes say what control said.
+//! Between nodes, TLS agrees on the version before the preamble: each side names its supported versions as protocols of
+//! ALPN ([`PROTOCOL`]), and the highest common version is used. A side that names none uses version 6. On the node's
+//! own socket, and where a stripe begins, only the preamble contains the version. Under TLS the preamble repeats the
+//! agreed version, and stripes use the version of control.
 //!
 //! Frame:
 //! ```text
@@ -42,9 +42,9 @@
 //! |  offset in the stream, 64 bits                                |
 //! +---------------------------------------------------------------+
 //! ```
-//! Unless the transfer is plain, the bytes that follow are sealed from end to end: ciphertext, then a tag
-//! of 16 bytes (AES-256-GCM; the nonce is four zero bytes and the offset). [`Message::Ended`] and
-//! [`Message::Wrapped`] say how the ends come by the key.
+//! Unless the transfer is plain, the bytes that follow are sealed from end to end: ciphertext, then a tag of 16 bytes
+//! (AES-256-GCM; the nonce is four zero bytes and the offset). With [`Message::Ended`] and [`Message::Wrapped`] the
+//! ends get the key.
 
 mod control;
 mod ends;
@@ -70,62 +70,62 @@ use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use core::ops::RangeInclusive;
 
-/// The versions that are spoken here. Version 6 stays: nodes that know nothing of ranges speak it.
+/// The supported versions. Version 6 stays: nodes that do not know ranges use it.
 pub const VERSIONS: RangeInclusive<u8> = 6..=7;
-/// From this version on a transfer may compare files by their content. Nothing else is new in it.
+/// From this version on, a transfer may compare files by their content. This is the only addition.
 pub const CHECKSUM_VERSION: u8 = 7;
-/// What names a version in ALPN, in front of its number in decimal digits.
+/// The prefix of a version's ALPN name, before its number in decimal digits.
 pub const PROTOCOL: &str = "sinew relay ";
-/// What every connection begins with. Its first byte is none that TLS begins with.
+/// The first bytes of every connection. No TLS connection begins with the first of these bytes.
 pub const MAGIC: [u8; 4] = *b"SNRL";
-/// Kinds of messages and items from here to 127 are optional: who does not know one skips it.
-/// Choice: a bit that marks what is optional, because the kinds that were there first must be known.
+/// Kinds of messages and items from here to 127 are optional: a node that does not know one skips it. Choice: a bit
+/// marks optional kinds, because the first kinds must be known.
 pub const OPTIONAL: u8 = 0x40;
-/// The name of a transfer.
+/// Number of bytes of a transfer's id.
 pub const TRANSFER_BYTES: usize = 16;
-/// What stripes prove that they belong to a transfer with.
+/// Number of bytes of a ticket, with which stripes prove that they belong to a transfer.
 pub const TICKET_BYTES: usize = 32;
-/// A BLAKE3 digest.
+/// Number of bytes of a BLAKE3 digest.
 pub const DIGEST_BYTES: usize = 32;
-/// The preamble of control.
+/// Number of bytes of the preamble of control.
 pub const CONTROL_PREAMBLE_BYTES: usize = 8;
-/// The preamble of a data connection.
+/// Number of bytes of the preamble of a data connection.
 pub const DATA_PREAMBLE_BYTES: usize = CONTROL_PREAMBLE_BYTES + TRANSFER_BYTES + TICKET_BYTES;
-/// The head of a frame.
+/// Number of bytes of the head of a frame.
 pub const FRAME_HEAD_BYTES: usize = 16;
-/// The most bytes in a frame: four reads of a fast file system or a pipe, 1 ms of 2 Gbit/s. With 32
-/// stripes a relay that waits for one whole frame on each holds 8 MiB.
+/// The maximum number of bytes in a frame: four reads of a fast file system or a pipe, 1 ms of 2 Gbit/s. With 32
+/// stripes, a relay that waits for one whole frame on each holds 8 MiB.
 pub const FRAME_BYTES_MAX: usize = 256 * 1024;
-/// The most connections of one segment. More only fill the queue that they share. [Liu04 §III-C]
+/// The maximum number of connections of one segment. More connections only fill the queue that they share. [Liu04
+/// §III-C]
 pub const STRIPES_MAX: u8 = 32;
-/// The most nodes of a route.
+/// The maximum number of nodes of a route.
 pub const HOPS_MAX: usize = 64;
-/// The most segments from the first node to a last one.
+/// The maximum number of segments from the first node to a last one.
 pub const DEPTH_MAX: usize = 16;
-/// The longest text of a refusal or failure.
+/// The maximum length of the text of a refusal or failure.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 
-/// How a connection begins.
+/// The beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preamble {
-    /// Messages follow.
+    /// A control connection: messages follow.
     Control,
-    /// The datagrams of a link follow, as [`crate::tunnel`] says.
+    /// A link: its datagrams follow, as in [`crate::tunnel`].
     Link,
-    /// Frames follow.
+    /// A data connection: frames follow.
     Data {
         /// The transfer.
         transfer: [u8; TRANSFER_BYTES],
-        /// Which of the segment's connections.
+        /// The number of the connection within the segment.
         stripe: u8,
-        /// Shows that the dialler was given the ticket; see `relay::proof`.
+        /// The proof that the dialler was given the ticket; see `relay::proof`.
         proof: [u8; TICKET_BYTES],
     },
 }
 
 impl Preamble {
-    /// How many bytes the preamble has that begins so, once its first
-    /// [`CONTROL_PREAMBLE_BYTES`] are there.
+    /// Returns the length of the preamble, once its first [`CONTROL_PREAMBLE_BYTES`] have arrived.
     pub fn bytes(start: &[u8; CONTROL_PREAMBLE_BYTES]) -> Result<usize, Malformed> {
         let mut r = Reader::new(start);
         if r.array()? != MAGIC {
@@ -141,7 +141,7 @@ impl Preamble {
         }
     }
 
-    /// Reads a whole preamble, and the version that it says.
+    /// Reads a whole preamble. Returns its version and the preamble.
     pub fn parse(bytes: &[u8]) -> Result<(u8, Preamble), Malformed> {
         let start = bytes.first_chunk().ok_or(Malformed::Short)?;
         let version = start[4];
@@ -165,7 +165,7 @@ impl Preamble {
         Ok((version, preamble))
     }
 
-    /// Writes it in a version that both sides speak, and says how long it is.
+    /// Writes the preamble in a version that both sides support. Returns its length.
     pub fn emit(&self, version: u8, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(&MAGIC)?;
@@ -187,23 +187,23 @@ impl Preamble {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FrameKind {
     /// A piece of the stream.
     Data,
-    /// Nothing more comes on this connection; the offset is the length of the stream.
+    /// The end of this connection; the offset is the length of the stream.
     End,
 }
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The kind.
     pub kind: FrameKind,
-    /// How many bytes follow.
+    /// Number of bytes that follow.
     pub len: u32,
-    /// Where they begin in the stream.
+    /// The position of these bytes in the stream.
     pub offset: u64,
 }
 
@@ -230,7 +230,7 @@ impl Frame {
         Ok(Frame { kind, len, offset })
     }
 
-    /// The head as bytes.
+    /// Returns the wire format of the head.
     pub fn to_bytes(self) -> [u8; FRAME_HEAD_BYTES] {
         let mut bytes = [0; FRAME_HEAD_BYTES];
         bytes[0] = match self.kind {
@@ -243,12 +243,12 @@ impl Frame {
     }
 }
 
-/// Who does not know a message or an item of this kind skips it.
+/// Returns true if a node that does not know this kind of message or item skips it.
 pub const fn is_optional(kind: u8) -> bool {
     kind & 0xc0 == OPTIONAL
 }
 
-/// A short text: a length in one byte, then UTF-8.
+/// Reads a short text: a length in one byte, then UTF-8.
 fn read_text<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     let len = r.u8()?;
     core::str::from_utf8(r.take(len.into())?).map_err(|_| Malformed::Text)
@@ -259,7 +259,7 @@ fn write_text(w: &mut Writer<'_>, text: &str) -> Result<(), Full> {
     w.put(text.as_bytes())
 }
 
-/// Bytes with their length in two.
+/// Reads bytes with their length in two bytes.
 fn read_long<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let len = r.u16()?;
     r.take(len.into())

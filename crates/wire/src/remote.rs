@@ -1,5 +1,5 @@
-//! What a client on another host and its node's gate say to each other, inside TLS: the messages of
-//! [`crate::ipc`], and what travels beside them as descriptors on the node's own host.
+//! The messages between a client on another host and its node's gate, inside TLS: the messages of [`crate::ipc`], and
+//! what a client on the node's own host gets as descriptors.
 //!
 //! ```text
 //!   client                                   gate ─── Unix socket ─── node
@@ -25,13 +25,12 @@
 //! +---------------+-----------------------------------------------+
 //! ```
 //!
-//! One TLS connection stands for one socket, or for one stream with the connection that tells of
-//! its end, so that none waits behind another.
+//! One TLS connection is used for one socket, or for one stream together with the report of its end, so that no socket
+//! or stream waits for another.
 //!
-//! Two ends that have agreed on [`WITH_WAYS`] in the handshake of TLS may also have a *way* beside
-//! the connection, for datagrams over UDP ([`way`]): a lost segment of TCP holds up all that is
-//! behind it, a lost datagram nothing. Ends of the time before ([`WITHOUT_TRIALS`]) get none: they
-//! lose what is too long for a path.
+//! If both ends have agreed on [`WITH_WAYS`] in the TLS handshake, they may also have a *way* beside the connection,
+//! for datagrams over UDP ([`way`]). A lost TCP segment delays everything behind it; a lost datagram delays nothing.
+//! Ends of earlier versions ([`WITHOUT_TRIALS`]) get no way, because they lose datagrams that are too long for a path.
 //!
 //! ```text
 //!   client                                   gate
@@ -49,24 +48,24 @@ use crate::ipc::MESSAGE_BYTES_MAX;
 use crate::link::SessionIndex;
 use crate::{Full, Malformed};
 
-/// The version that is spoken here.
+/// The supported version.
 pub const VERSION: u8 = 1;
-/// What both ends name in the handshake of TLS (ALPN) when they know of ways. Who has named
-/// nothing is not sent a frame of which it does not know.
+/// The protocol name in the TLS handshake (ALPN) of ends that support ways. An end that has named no protocol is not
+/// sent frames that it does not know.
 pub const WITH_WAYS: &[u8] = b"sinew-client/3";
-/// What ends named that knew ways without trials of their length: the same frames, and the gate opens no
-/// way. Named behind [`WITH_WAYS`], because TLS ends where the names of both sides have none in common
-/// (RFC 7301 §3.2).
+/// The protocol name of ends that support ways without trials of their length: they use the same frames, and the gate
+/// opens no way. It is named after [`WITH_WAYS`], because TLS fails if the names of both sides have none in common (RFC
+/// 7301 §3.2).
 pub const WITHOUT_TRIALS: &[u8] = b"sinew-client/2";
-/// Bytes before each frame's body.
+/// Number of bytes before each frame's body.
 pub const HEAD_BYTES: usize = 4;
-/// Bytes of a ticket: nobody guesses one of another client.
+/// Number of bytes of a ticket, so that no client can guess another client's ticket.
 pub const TICKET_BYTES: usize = 16;
-/// Bytes of a token at most.
+/// The maximum length of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// Bytes of a refusal's text at most.
+/// The maximum length of a refusal's text.
 pub const TEXT_BYTES_MAX: usize = 200;
-/// The longest body: the longest message and a ticket before it.
+/// The maximum length of a body: the longest message and a ticket before it.
 pub const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX + TICKET_BYTES;
 
 const HELLO: u8 = 1;
@@ -88,69 +87,69 @@ const SOCKET: u8 = 0;
 const STREAM: u8 = 1;
 const OPERATOR: u8 = 2;
 
-/// A stream that waits at the gate for the client that it was offered to.
+/// The ticket of a stream that waits at the gate for the client that it was offered to.
 pub type Ticket = [u8; TICKET_BYTES];
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A socket of its own.
+    /// A new socket.
     Socket,
     /// A stream that has been offered.
     Stream(Ticket),
-    /// Questions to the node, as at its operator's socket.
+    /// Requests to the node, as at its operator's socket.
     Operator,
 }
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The client's first: kind 1, version u8, purpose u8 (0 socket, 1 stream and the ticket,
-    /// 2 operator), the token.
+    /// The client's first frame: kind 1, version u8, purpose u8 (0 socket, 1 stream and the ticket, 2 operator), the
+    /// token.
     Hello {
-        /// Of the client.
+        /// The client's version.
         version: u8,
-        /// What the connection is for.
+        /// The purpose of the connection.
         purpose: Purpose,
-        /// What lets the client in.
+        /// The token that lets the client in.
         token: &'a [u8],
     },
-    /// The gate's answer: kind 2.
+    /// The gate accepts the client: kind 2.
     Welcome,
-    /// The gate's other answer: kind 3, text.
+    /// The gate refuses the client: kind 3, text.
     Refused(&'a str),
     /// A message, or a raw payload, between client and node: kind 4.
     Message(&'a [u8]),
     /// A message that begins this connection's stream: kind 5.
     Attached(&'a [u8]),
-    /// A message that tells of a stream to be fetched: kind 6, ticket, message.
+    /// A message about a stream that the client can fetch: kind 6, ticket, message.
     Offered(Ticket, &'a [u8]),
     /// Bytes of the stream, or one message of it: kind 7.
     Data(&'a [u8]),
-    /// The sender writes nothing more to the stream: kind 8.
+    /// The sender will write nothing more to the stream: kind 8.
     End,
     /// The sender's end of the stream is closed: kind 9.
     Gone,
     /// The sender's end of the socket is closed; the stream may go on: kind 10.
     Closed,
-    /// The sender is there, and has nothing to say: kind 11.
+    /// The sender is alive, and has nothing to send: kind 11.
     Ping,
-    /// The client asks for a way for datagrams, or for new keys of the one that it has: kind 12.
+    /// The client requests a way for datagrams, or new keys for its present one: kind 12.
     AskWay,
-    /// The gate's answer: kind 13, the index of the way's session (3 bytes), port u16. The keys are
-    /// those that TLS exports ([`way::LABEL`]).
+    /// The gate opens a way: kind 13, the index of the way's session (3 bytes), port u16. TLS exports the keys
+    /// ([`way::LABEL`]).
     Way {
-        /// What datagrams to the gate, and those of the gate, name.
+        /// The index in the datagrams of both directions.
         index: SessionIndex,
         /// The gate's UDP port.
         port: u16,
     },
-    /// The gate's other answer: there is none. Of the client: nothing is to come by it, until the
-    /// client has proven an address anew. Kind 14.
+    /// From the gate: there is no way. From the client: the gate must send nothing by the way until the client has
+    /// proved an address again. Kind 14.
     NoWay,
 }
 
-/// The kind and the length in a head. [`Malformed::Length`] for a body that is too long.
+/// Returns the kind and the length in a head. [`Malformed::Length`] for a body that is too long.
 pub fn head(bytes: [u8; HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
@@ -214,7 +213,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// Writes head and body at the front of `bytes` and returns their length.
+    /// Writes head and body at the front of `bytes`. Returns their length.
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(bytes);
         w.put(&[self.kind(), 0, 0, 0])?;
@@ -265,7 +264,7 @@ impl<'a> Frame<'a> {
         if len > BODY_BYTES_MAX {
             return Err(Full);
         }
-        // Fits three bytes: the bound above does.
+        // The length fits three bytes, because the bound above does.
         let [_, a, b, c] = (len as u32).to_be_bytes();
         w.written_mut()[1..HEAD_BYTES].copy_from_slice(&[a, b, c]);
         Ok(w.len())

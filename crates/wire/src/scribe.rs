@@ -1,4 +1,4 @@
-//! What the nodes of a Pastry ring and of its Scribe trees tell each other. [Brogle09 §I]
+//! The messages between the nodes of a Pastry ring and of its Scribe trees. [Brogle09 §I]
 //!
 //! ```text
 //!   Pastry                                     Scribe
@@ -34,7 +34,7 @@
 //!  14 Root    groups, at least one
 //! ```
 //!
-//! Ids are not on the wire: a node's and a group's follow from the address, so none can be claimed.
+//! Ids are not on the wire: the id of a node or group follows from its address, so no node can claim an id.
 
 mod addresses;
 mod fields;
@@ -46,13 +46,13 @@ use base::NodeAddr;
 pub use fields::{BeatFlags, Digest, Enter, Hops, Refusal};
 use fields::{flags, range};
 
-/// The version that is spoken here.
+/// The supported version.
 pub const VERSION: u8 = 1;
-/// The longest message: with the overlay's headers and seal it fits the least MTU of IPv6, 1280.
+/// The maximum length of a message: with the overlay's headers and seal it fits the least MTU of IPv6, 1280.
 pub const MESSAGE_BYTES_MAX: usize = 1200;
-/// Addresses that fit beside the fields of any kind: (1200 − 2 − 20) / 4 = 294.
+/// The number of addresses that fit beside the fields of any kind: (1200 − 2 − 20) / 4 = 294.
 pub const ADDRESSES_MAX: usize = (MESSAGE_BYTES_MAX - 2 - 20) / 4;
-/// Rows of a routing table: the hexadecimal digits of an id of 128 bits.
+/// Number of rows of a routing table: the hexadecimal digits of an id of 128 bits.
 pub const ROWS: u8 = 32;
 
 const LAST: u8 = 0x01;
@@ -92,27 +92,27 @@ pub mod kind {
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Routed towards the joiner's id: every node on the way sends it its state.
+    /// A question that is routed towards the joiner's id: every node on the path sends the joiner its state.
     Enter(Enter),
     /// Nodes that the sender knows.
     State {
-        /// That of the Enter, or 0 when a row was asked for.
+        /// The nonce of the Enter, or 0 in the answer to a request for a row.
         nonce: u32,
-        /// The sender is the node closest to the joiner.
+        /// True if the sender is the node closest to the joiner.
         last: bool,
-        /// Nodes of its tables.
+        /// Nodes of the sender's tables.
         nodes: Addresses<'a>,
     },
-    /// The sender lives; its leaf set.
+    /// A sign of life of the sender, with its leaf set.
     Beat {
-        /// What is asked and told.
+        /// Requests and information for the receiver.
         flags: BeatFlags,
         /// The sender's leaf set.
         nodes: Addresses<'a>,
     },
-    /// Asks for a row of the routing table.
+    /// A request for a row of the routing table.
     AskRow {
-        /// Which.
+        /// The number of the row.
         row: u8,
     },
     /// The sender wants to be a child in these groups.
@@ -121,20 +121,20 @@ pub enum Message<'a> {
     Accept(Addresses<'a>),
     /// The receiver is no child in these groups.
     Refuse {
-        /// Why.
+        /// The reason.
         reason: Refusal,
-        /// Who may take it instead.
+        /// A node that may accept the receiver instead.
         instead: Option<NodeAddr>,
         /// The groups.
         groups: Addresses<'a>,
     },
     /// The sender is no longer a child in these groups.
     Leave(Addresses<'a>),
-    /// What the sender's groups between two addresses with this parent come to.
+    /// The digest of the sender's groups between two addresses with this parent.
     Keep(Digest),
-    /// The parent finds the same.
+    /// The parent has computed the same digest.
     Kept(Digest),
-    /// The parent finds something else.
+    /// The parent has computed a different digest.
     Differs {
         /// The least group.
         first: NodeAddr,
@@ -143,18 +143,18 @@ pub enum Message<'a> {
     },
     /// All groups between two addresses in which the receiver is the sender's parent.
     Groups {
-        /// The least group that this tells about.
+        /// The least group that the message covers.
         first: NodeAddr,
-        /// The greatest group that this tells about.
+        /// The greatest group that the message covers.
         last: NodeAddr,
         /// The groups, rising.
         groups: Addresses<'a>,
     },
-    /// Asks for the roots of groups; routed towards each.
+    /// A request for the roots of groups, which is routed towards each of them.
     Locate {
-        /// Who asks.
+        /// The node that asks.
         asker: NodeAddr,
-        /// Nodes that it has come by.
+        /// The nodes that the message has visited.
         hops: Hops,
         /// The groups.
         groups: Addresses<'a>,
@@ -302,7 +302,7 @@ impl<'a> Message<'a> {
         Ok(w.len())
     }
 
-    /// The number of its kind.
+    /// Returns the number of the message's kind.
     pub const fn kind(&self) -> u8 {
         match self {
             Message::Enter(_) => kind::ENTER,

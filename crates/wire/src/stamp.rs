@@ -1,6 +1,5 @@
-//! The stamp: what a source writes into a packet when it decides itself where the packet goes.
-//! It is the extension behind the fixed header of packets of routing "stamped", and no hop
-//! changes it.
+//! The stamp: the data that a source writes into a packet when it chooses the packet's path itself. It is the extension
+//! after the fixed header of packets with the routing "stamped", and no hop changes it.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -22,13 +21,13 @@
 //! |    kind 3     |                                  two trees: only of packets to a group
 //! +---------------+
 //!
-//! Two trees are too long to be written down: those of a group of 64 nodes take 500 bytes, and packets of video
-//! leave room for some 40. So the packet only says that it takes both, and every node works them
-//! out from the same records.
+//! Two trees are too long to be written into a packet: those of a group of 64 nodes take 500 bytes, and packets of
+//! video leave room for some 40. So the packet only says that it takes both trees, and every node computes them from
+//! the same records.
 //!
-//! Packets to a group whose tree Scribe builds have routing by table and this extension, the edge of
-//! the tree that the packet is on. Nodes between its ends forward it by table towards `to`; a node
-//! of the tree rewrites both in place, for each edge on. It has one length, so nothing moves.
+//! Packets to a group whose tree Scribe builds have routing by table and this extension: the edge of the tree that the
+//! packet is on. Nodes between its ends forward it by table towards `to`. A node of the tree rewrites both addresses in
+//! place, for each further edge. The extension has a fixed length, so no bytes move.
 //!
 //! ```text
 //! +---------------+
@@ -40,24 +39,25 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A node forwards the first copy of a packet along each of its links in the stamp, never back,
-//! and drops later copies by (source, flow, sequence number). One mechanism so serves single
-//! paths, k disjoint paths, dissemination graphs and source trees.
+//! A node forwards the first copy of a packet along each of its links in the stamp, never back, and drops later copies
+//! by (source, flow, sequence number). So one mechanism serves single paths, k disjoint paths, dissemination graphs and
+//! source trees.
 //!
-//! Explicit lists, because views of the topology differ while it changes: a place in a bit mask
-//! over all links would mean other links to other nodes. The nodes stand in an order in which
-//! every link leads to a later one. So a subgraph has no cycles, copies end by themselves even at
-//! nodes that have forgotten what they have seen, and whoever reads a stamp sees that in one pass.
+//! The stamp has explicit lists, because the nodes' views of the topology differ while it changes: a position in a bit
+//! mask over all links would mean different links to different nodes. The nodes are sorted so that every link leads to
+//! a later one. So a subgraph has no cycles, copies end by themselves even at nodes that have forgotten which packets
+//! they have seen, and a reader can check this in one pass.
 
 use crate::Malformed;
 use base::NodeAddr;
 
-/// Nodes of a subgraph: three disjoint paths of 20 hops, or one as long as a time to live.
+/// The maximum number of nodes of a subgraph: three disjoint paths of 20 hops, or one that is as long as the largest
+/// time to live.
 pub const NODES_MAX: usize = 64;
-/// Links of a subgraph: twice as many, which no set of disjoint paths needs.
+/// The maximum number of links of a subgraph: twice as many, more than any set of disjoint paths needs.
 pub const LINKS_MAX: usize = 128;
-/// Bytes of a stamp: 2 + 64 · 4 + 128 · 2 = 514, so that 850 bytes of payload fit behind the
-/// longest.
+/// The maximum length of a stamp: 2 + 64 · 4 + 128 · 2 = 514 bytes, so that 850 bytes of payload fit behind the longest
+/// stamp.
 pub const STAMP_BYTES_MAX: usize = 2 + 4 * NODES_MAX + 2 * LINKS_MAX;
 
 const SUBGRAPH: u8 = 0;
@@ -68,39 +68,39 @@ const TWO_TREES: u8 = 3;
 /// Why a stamp is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadStamp {
-    /// Its bytes are not a stamp.
+    /// The bytes are not a stamp.
     #[error("not a stamp: {0}")]
     Malformed(#[from] Malformed),
-    /// More bytes, nodes or links than a stamp may have.
+    /// The stamp has more bytes, nodes or links than allowed.
     #[error("the stamp is too long: at most 64 nodes and 128 links")]
     TooLong,
-    /// A node stands in it twice, or a link leads back to an earlier node.
+    /// The stamp names a node twice, or a link leads back to an earlier node.
     #[error("the stamp loops: name each node once, and before all that it leads to")]
     Loops,
 }
 
-/// A stamp that has been read and checked.
+/// A stamp that has been parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp<'a> {
-    /// Along these links.
+    /// The packet travels along these links.
     Subgraph(Subgraph<'a>),
-    /// Along every link.
+    /// The packet travels along every link.
     Flooding,
-    /// To a group, along two trees of the source that are as far apart as the network lets them be.
+    /// The packet travels to a group, along two trees of the source that are as far apart as the network allows.
     TwoTrees,
 }
 
 /// The edge of a group's tree that a packet is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeEdge {
-    /// The node of the tree that has sent it.
+    /// The node of the tree that has sent the packet.
     pub from: NodeAddr,
-    /// The one that is to get it.
+    /// The node of the tree that will get the packet.
     pub to: NodeAddr,
 }
 
 impl TreeEdge {
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 9;
 
     /// Reads an extension.
@@ -118,7 +118,7 @@ impl TreeEdge {
         }
     }
 
-    /// As it stands on the wire.
+    /// Returns the wire format.
     pub const fn to_bytes(self) -> [u8; TreeEdge::BYTES] {
         let [f0, f1, f2, f3] = self.from.0.to_be_bytes();
         let [t0, t1, t2, t3] = self.to.0.to_be_bytes();
@@ -126,7 +126,7 @@ impl TreeEdge {
     }
 }
 
-/// Some nodes and directed links between them, without cycles.
+/// Several nodes and directed links between them, without cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subgraph<'a> {
     nodes: &'a [[u8; 4]],
@@ -134,8 +134,8 @@ pub struct Subgraph<'a> {
 }
 
 impl<'a> Stamp<'a> {
-    /// Reads a stamp, the extension of a packet without its length. Bounded: at most
-    /// [`STAMP_BYTES_MAX`] bytes are looked at, and 64·63/2 pairs of nodes.
+    /// Reads a stamp, the extension of a packet without its length. The work is bounded by [`STAMP_BYTES_MAX`] bytes,
+    /// and by 64·63/2 pairs of nodes.
     pub fn parse(bytes: &'a [u8]) -> Result<Stamp<'a>, BadStamp> {
         if bytes.len() > STAMP_BYTES_MAX {
             return Err(BadStamp::TooLong);
@@ -165,7 +165,8 @@ impl<'a> Stamp<'a> {
         Some(self.len())
     }
 
-    /// Writes the stamp of the way back, every link the other way round; as [`Stamp::emit`].
+    /// Writes the stamp of the reverse path, with every link in the opposite direction. Returns the same as
+    /// [`Stamp::emit`].
     pub fn emit_reversed(&self, out: &mut [u8]) -> Option<usize> {
         let Stamp::Subgraph(graph) = self else {
             return self.emit(out);
@@ -175,7 +176,7 @@ impl<'a> Stamp<'a> {
         for (node, forth) in nodes.iter_mut().zip(graph.nodes.iter().rev()) {
             *node = *forth;
         }
-        // Places count from the other end.
+        // Positions count from the other end.
         let last = (graph.nodes.len() - 1) as u8;
         for (link, [from, to]) in links.iter_mut().zip(graph.links) {
             *link = [last - to, last - from];
@@ -184,7 +185,7 @@ impl<'a> Stamp<'a> {
         Some(self.len())
     }
 
-    /// Bytes on the wire.
+    /// Returns the number of bytes on the wire.
     pub fn len(&self) -> usize {
         match self {
             Stamp::Flooding | Stamp::TwoTrees => 1,
@@ -192,7 +193,7 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Never: a stamp has its kind at least.
+    /// Returns false: a stamp contains at least its kind.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -235,7 +236,7 @@ impl<'a> Subgraph<'a> {
         Ok(())
     }
 
-    /// Each link is there once, in order, between nodes of the list, and leads to a later one.
+    /// Checks that each link occurs once, in order, between nodes of the list, and leads to a later one.
     fn check_links(&self) -> Result<(), BadStamp> {
         let mut before = None;
         for link @ [from, to] in self.links {
@@ -253,7 +254,7 @@ impl<'a> Subgraph<'a> {
         Ok(())
     }
 
-    /// The nodes, every one before those to which its links lead.
+    /// Returns the nodes, each before those to which its links lead.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeAddr> + use<'a> {
         self.nodes.iter().map(address)
     }
@@ -267,7 +268,7 @@ impl<'a> Subgraph<'a> {
             .map(move |[from, to]| (at(*from), at(*to)))
     }
 
-    /// Where `node` sends its copies: the far ends of its links.
+    /// Returns the nodes to which `node` sends its copies: the far ends of its links.
     pub fn next(&self, node: NodeAddr) -> impl Iterator<Item = NodeAddr> + use<'a> {
         let place = self.place(node);
         let mine = move |link: &&[u8; 2]| Some(link[0]) == place;
@@ -276,7 +277,7 @@ impl<'a> Subgraph<'a> {
         links.map(move |[_, to]| address(&nodes[usize::from(*to)]))
     }
 
-    /// Whether the link is in the subgraph.
+    /// Returns whether the link is in the subgraph.
     pub fn has_link(&self, from: NodeAddr, to: NodeAddr) -> bool {
         let ends = self.place(from).zip(self.place(to));
         ends.is_some_and(|(from, to)| self.links.contains(&[from, to]))
@@ -289,8 +290,8 @@ impl<'a> Subgraph<'a> {
     }
 }
 
-/// Writes a subgraph at the front of `out` and returns its length: the nodes in an order in which
-/// links lead to later ones, the links by their places in it, in order.
+/// Writes a subgraph at the front of `out` and returns its length. The nodes must be in an order in which links lead to
+/// later ones; the links are sorted, as positions in the list of nodes.
 pub fn emit_subgraph(
     nodes: &[NodeAddr],
     links: &[(u8, u8)],
@@ -311,7 +312,7 @@ pub fn emit_subgraph(
     Stamp::parse(out).map(|_| len)
 }
 
-/// Writes what stands before the nodes; gives where the nodes and the links go.
+/// Writes the bytes before the nodes. Returns the places of the nodes and of the links.
 fn begin(out: &mut [u8], nodes: usize) -> (&mut [[u8; 4]], &mut [[u8; 2]]) {
     let (head, rest) = out.split_at_mut(2);
     head.copy_from_slice(&[SUBGRAPH, nodes as u8]);

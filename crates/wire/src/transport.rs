@@ -1,5 +1,5 @@
-//! The transport header at the front of the payload of packets with flag T: what the two ends of a
-//! path say to each other. Relays carry it as payload.
+//! The transport header at the front of the payload of packets with flag T: the messages between the two ends of a
+//! path. Relays carry it as payload.
 //!
 //! A fragment of a datagram that is longer than a packet:
 //!
@@ -43,26 +43,26 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! S: begins the connection; A: acknowledged, window and ranges count; F: the stream of this
-//! direction ends at offset, and the end takes one number; R: the connection is no more, reason says
-//! why; C: segments of the peer came with the mark of congestion; M with S: the bytes are messages, each
-//! behind its length in 32 bits; M without S: the acknowledgement of this segment may wait a moment for the next
-//! one; P: asks for an answer (keep-alive, closed window). The offset of a direction's first byte is 0.
-//! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
+//! S: the segment begins the connection. A: acknowledged, window and ranges are valid. F: the stream of this direction
+//! ends at offset, and the end takes one number. R: the connection does not exist any more, and reason says why. C:
+//! segments of the peer arrived with the mark of congestion. M with S: the bytes are messages, each after its length in
+//! 32 bits. M without S: the acknowledgement of this segment may wait a moment for the next one. P: the sender requests
+//! an answer (keep-alive, closed window). The offset of a direction's first byte is 0. Ranges contain what has arrived
+//! beyond acknowledged. A stamp of 0 means none.
 //!
-//! With S the fourth byte says how far bytes may go with the opening: 1, T, a [`Ticket`] stands
-//! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
-//! S has no A sets acknowledged to 1 if it knows what a ticket is.
+//! With S, the fourth byte says whether bytes may be sent with the opening: 1, T, a [`Ticket`] comes after the ranges;
+//! 2, E, with A, the bytes that came with the opening have been accepted. An initiator whose S has no A sets
+//! acknowledged to 1 if it supports tickets.
 //!
-//! What has been opened of what was sealed ([`Tally`]), inside the seal; the keys of groups ([`GroupKey`]); and packets
-//! to a group for one receiver alone ([`group_copy()`]); and coded repair ([`EndRepair`]).
+//! Further kinds are: how much of the sealed data has been opened ([`Tally`]), which is sent inside the seal; the keys
+//! of groups ([`GroupKey`]); packets to a group for a single receiver ([`group_copy()`]); and coded repair
+//! ([`EndRepair`]).
 //!
-//! What one end has sealed for the other begins with the clear header of [a sealed
-//! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
-//! Kind 0x18 (data) has sealed the payload of a packet without flag T, kind 0x19 (control) that of
-//! one with it: a transport header of the kinds above, or nothing. Kinds 0x10 to 0x13 are the
-//! handshake by which the two ends agree on keys. So transport kinds from 0x10 to 0x1f belong to
-//! [`crate::link`].
+//! What one end has sealed for the other begins with the clear header of [a sealed datagram](crate::link), with the
+//! session that the opening end has chosen, and ends with its tag. With kind 0x18 (data), the payload of a packet
+//! without flag T is sealed; with kind 0x19 (control), the payload of a packet with the flag: a transport header of the
+//! kinds above, or nothing. Kinds 0x10 to 0x13 are the handshake by which the two ends agree on keys. So transport
+//! kinds from 0x10 to 0x1f belong to [`crate::link`].
 //!
 //! ```text
 //! +---------------+-----------------------------------------------+
@@ -74,16 +74,16 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A packet to a multicast group is sealed in the same way for all who receive it. There the session is the
-//! number of a key that its source has chosen, for this group alone, and has told them.
+//! A packet to a multicast group is sealed in the same way for all its receivers. There the session is the number of a
+//! key that its source has chosen for this group only, and that the source has given to them.
 //!
 //! The seal covers these eight bytes and, of the packet's header, source, destination, ports and
 //! flow sequence number ([`crate::data::Header::bound`]).
 //!
-//! X with S and M: messages expire. Each stands behind its number in 32 bits, from 0 on, and its
-//! length in 16, so that the receiver knows which it has missed; a length of 0 is no message, but
-//! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
-//! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
+//! X with S and M: messages expire. Each message comes after its number in 32 bits, from 0 on, and its length in 16
+//! bits, so that the receiver knows which messages it has missed. A length of 0 is no message, but shows how many there
+//! were. X without S: the ranges, at least one, are what the sender of this segment has given up of its own messages;
+//! they are whole messages, and will not be sent again. Such a segment has no bytes.
 
 mod end_repair;
 mod group_copy;
@@ -103,17 +103,17 @@ use crate::bytes::{Reader, Writer};
 use crate::ipc::ResetReason;
 use crate::{Full, Malformed, link};
 
-/// Bytes of the header of a fragment.
+/// Number of bytes of the header of a fragment.
 pub const FRAGMENT_BYTES: usize = 10;
-/// Bytes of the header of a segment without ranges.
+/// Number of bytes of the header of a segment without ranges.
 pub const SEGMENT_BYTES: usize = 28;
-/// Bytes of one range.
+/// Number of bytes of one range.
 pub const RANGE_BYTES: usize = 8;
-/// Ranges in one segment. Choice: with as many holes as that in every window, each is told in
+/// The maximum number of ranges in one segment. Choice: with as many holes as this in every window, each is reported in
 /// several acknowledgements.
 pub const RANGES_MAX: usize = 16;
 
-/// Bytes of a ticket and the number of an opening.
+/// Number of bytes of a ticket and the number of an opening.
 pub const TICKET_BYTES: usize = 12;
 
 const FRAGMENT: u8 = 1;
@@ -122,32 +122,32 @@ const TALLY: u8 = 3;
 const GROUP_KEY: u8 = 4;
 const GROUP_COPY: u8 = 5;
 const END_REPAIR: u8 = 6;
-/// What an initiator that knows tickets acknowledges with its call.
+/// The acknowledged value in the opening of an initiator that supports tickets.
 const ASKS: u32 = 1;
 const HAS_TICKET: u8 = 1;
 const TAKES_EARLY: u8 = 2;
 
-/// What stands behind a transport header's first byte.
+/// The kind of a transport header, in its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A part of a long datagram.
     Fragment,
-    /// A part of a stream, or what belongs to it.
+    /// A part of a stream, or a message about it.
     Segment,
-    /// How much of what was sealed has been opened.
+    /// A report of how much sealed data has been opened.
     Tally,
-    /// What opens the packets of a source to a group.
+    /// The key for a source's packets to a group.
     GroupKey,
     /// A packet to a group, for one receiver.
     GroupCopy,
-    /// Coded repair from end to end, or what belongs to it.
+    /// Coded repair from end to end, or a message about it.
     EndRepair,
-    /// A datagram of one end for the other: sealed, or of their handshake.
+    /// A datagram of one end for the other: sealed, or part of their handshake.
     End(link::Kind),
 }
 
 impl Kind {
-    /// The kind of a payload with a transport header.
+    /// Returns the kind of a payload with a transport header.
     pub fn of(payload: &[u8]) -> Result<Kind, Malformed> {
         match payload.first() {
             None => Err(Malformed::Short),
@@ -168,16 +168,16 @@ impl Kind {
 /// A part of a datagram that is longer than a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Where in the datagram its bytes stand.
+    /// The position of its bytes in the datagram.
     pub offset: u16,
-    /// Which datagram of the flow.
+    /// The id of the datagram within the flow.
     pub id: u32,
-    /// The datagram's bytes in all.
+    /// The total length of the datagram.
     pub total: u16,
 }
 
 impl Fragment {
-    /// Reads a fragment, and gives its bytes, which are some and lie within the datagram.
+    /// Reads a fragment. Returns it and its bytes, which are not empty and lie within the datagram.
     pub fn parse(payload: &[u8]) -> Result<(Fragment, &[u8]), Malformed> {
         let mut r = Reader::new(payload);
         if r.u8()? != FRAGMENT {
@@ -201,7 +201,7 @@ impl Fragment {
         Ok((fragment, bytes))
     }
 
-    /// Writes the header; the bytes follow.
+    /// Writes the header; the bytes come after it.
     pub fn emit(&self, payload: &mut [u8]) -> Result<(), Full> {
         if payload.len() < FRAGMENT_BYTES {
             return Err(Full);
@@ -220,33 +220,33 @@ impl Fragment {
 pub struct Flags(u8);
 
 impl Flags {
-    /// None.
+    /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// Begins the connection.
+    /// The segment begins the connection.
     pub const SYN: Flags = Flags(0x80);
-    /// Acknowledged, window and ranges count.
+    /// Acknowledged, window and ranges are valid.
     pub const ACK: Flags = Flags(0x40);
     /// The sender's direction ends at the offset.
     pub const FIN: Flags = Flags(0x20);
-    /// The connection is no more.
+    /// The connection does not exist any more.
     pub const RST: Flags = Flags(0x10);
-    /// Segments of the peer came with the mark of congestion.
+    /// Segments of the peer arrived with the mark of congestion.
     pub const CONGESTED: Flags = Flags(0x08);
     /// The bytes are messages; without [`Flags::SYN`], see [`Flags::MAY_WAIT`].
     pub const MESSAGES: Flags = Flags(0x04);
     /// Without [`Flags::SYN`]: the acknowledgement of the segment may wait for the next one.
     pub const MAY_WAIT: Flags = Flags(0x04);
-    /// Asks for an answer.
+    /// The sender requests an answer.
     pub const PROBE: Flags = Flags(0x02);
-    /// Messages expire; without [`Flags::SYN`], the ranges are those that have.
+    /// Messages expire; without [`Flags::SYN`], the ranges are the expired ones.
     pub const EXPIRES: Flags = Flags(0x01);
 
-    /// These and those.
+    /// Returns the union of both flags.
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
-    /// These, and those if `condition` holds.
+    /// Returns the union of both flags if `condition` holds, otherwise these flags.
     #[must_use]
     pub const fn with_if(self, other: Flags, condition: bool) -> Flags {
         match condition {
@@ -254,62 +254,62 @@ impl Flags {
             false => self,
         }
     }
-    /// All of `other` are set.
+    /// Returns true if all of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What lets bytes go with the opening of a connection: the peer's node has given it, and knows it
-/// until it restarts.
+/// A ticket, which permits bytes to be sent with the opening of a connection. The peer's node has given it, and knows
+/// it until it restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// What the peer's node has chosen at random.
+    /// A number that the peer's node has chosen at random.
     pub secret: u64,
-    /// Which opening under this ticket: from 1 on, each once. 0 from the node that gives the ticket.
+    /// The number of the opening under this ticket: from 1 on, each once. 0 from the node that gives the ticket.
     pub number: u32,
 }
 
 /// The header of a segment, without ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// What counts.
+    /// The flags.
     pub flags: Flags,
-    /// Why the connection is no more: with R, and only then.
+    /// Why the connection does not exist any more; only set with R.
     pub reason: Option<ResetReason>,
     /// The connection, by the number that its initiator chose.
     pub connection: u32,
-    /// The low bits of the place of the first byte.
+    /// The low bits of the position of the first byte.
     pub offset: u32,
-    /// The low bits of the place up to which all has come.
+    /// The low bits of the position up to which everything has arrived.
     pub acknowledged: u32,
     /// Bytes beyond `acknowledged` that may be sent.
     pub window: u32,
     /// The sender's clock; 0 for none.
     pub stamp_us: u32,
-    /// The stamp of what came last; 0 for none.
+    /// The stamp of the last segment that arrived; 0 for none.
     pub echo_us: u32,
-    /// With S: the ticket under which the connection is opened, or one for those to come.
+    /// With S: the ticket under which the connection is opened, or a ticket for future connections.
     pub ticket: Option<Ticket>,
-    /// With S and A: what came with the opening has been taken.
+    /// With S and A: the bytes that came with the opening have been accepted.
     pub takes_early: bool,
 }
 
-/// What has come beyond what is acknowledged: from the first place to before the second, low bits.
+/// A range that has arrived beyond what is acknowledged: from the first position to before the second, low bits.
 pub type Range = (u32, u32);
 
-/// A segment that has been read.
+/// A segment that has been parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
-    /// Its header.
+    /// The segment's header.
     pub segment: Segment,
     ranges: &'a [u8],
-    /// Its bytes of the stream.
+    /// The segment's bytes of the stream.
     pub bytes: &'a [u8],
 }
 
 impl Parsed<'_> {
-    /// The ranges, in the order of the wire.
+    /// Returns the ranges, in wire order.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = Range> {
         self.ranges.chunks_exact(RANGE_BYTES).map(|range| {
             let word = |at: usize| {
@@ -320,30 +320,30 @@ impl Parsed<'_> {
         })
     }
 
-    /// The ranges are what the peer has given up, not what has come.
+    /// Returns true if the ranges are what the peer has given up, and not what has arrived.
     pub fn tells_expired(&self) -> bool {
         let flags = self.segment.flags;
         flags.has(Flags::EXPIRES) && !flags.has(Flags::SYN)
     }
 
-    /// Bytes of header, ranges and ticket.
+    /// Returns the number of bytes of header, ranges and ticket.
     pub fn header_bytes(&self) -> usize {
         SEGMENT_BYTES + self.ranges.len() + self.segment.ticket.map_or(0, |_| TICKET_BYTES)
     }
 }
 
 impl Segment {
-    /// It opens a connection.
+    /// Returns true if the segment opens a connection.
     pub fn calls(&self) -> bool {
         self.flags.has(Flags::SYN) && !self.flags.has(Flags::ACK)
     }
 
-    /// It opens a connection, and asks for a ticket.
+    /// Returns true if the segment opens a connection, and requests a ticket.
     pub fn asks_for_ticket(&self) -> bool {
         self.calls() && self.acknowledged == ASKS
     }
 
-    /// The same, of one that opens a connection, which also asks for a ticket.
+    /// Returns the same segment, which opens a connection, with a request for a ticket.
     #[must_use]
     pub fn asking(mut self) -> Segment {
         self.acknowledged = ASKS;
@@ -412,8 +412,8 @@ impl Segment {
         }
     }
 
-    /// Writes header, ranges, of which there are at most [`RANGES_MAX`], and ticket, and returns how
-    /// many bytes they take; the bytes of the stream follow.
+    /// Writes the header, at most [`RANGES_MAX`] ranges, and the ticket. Returns their length; the bytes of the stream
+    /// come after them.
     pub fn emit(&self, ranges: &[Range], payload: &mut [u8]) -> Result<usize, Full> {
         let ticket = self.ticket.map_or(0, |_| TICKET_BYTES);
         let len = SEGMENT_BYTES + ranges.len() * RANGE_BYTES + ticket;

@@ -1,4 +1,4 @@
-//! Datagrams of a link inside a byte stream: TLS over TCP, where UDP does not get through.
+//! Datagrams of a link inside a byte stream: TLS over TCP, for networks that do not let UDP through.
 //!
 //! ```text
 //!   dialler                                             acceptor
@@ -16,15 +16,15 @@
 //! +---------------+-------------------------------+---------------+
 //! ```
 //!
-//! The stream adds no trust: what a datagram is worth its own seal says. The certificates keep strangers from getting
-//! as far as a datagram.
+//! The stream adds no trust: each datagram is authenticated by its own seal. The certificates only prevent strangers
+//! from sending datagrams at all.
 
 use crate::certificate::MAX_CERTIFICATE_BYTES;
 use crate::{Full, Malformed};
 
-/// Bytes before the body of each record.
+/// Number of bytes before the body of each record.
 pub const HEAD_BYTES: usize = 3;
-/// The longest datagram. Longer than any that a link sends: 1439 bytes with data, and handshakes with their
+/// The longest datagram. It is longer than all datagrams of a link: 1439 bytes with data, and handshakes with their
 /// certificates.
 pub const DATAGRAM_BYTES_MAX: usize = 2_048;
 /// The longest record.
@@ -39,15 +39,15 @@ const DATAGRAM: u8 = 2;
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// The first in each direction, and no later one: the certificate of who sends it. Kind 1.
+    /// The first record in each direction, and only the first: the certificate of the sender. Kind 1.
     Hello(&'a [u8]),
     /// A datagram of the link. Kind 2.
     Datagram(&'a [u8]),
 }
 
 impl<'a> Record<'a> {
-    /// The record at the front, and how many bytes it has; none if some of it is still to come. A head that cannot
-    /// be is refused as soon as it is there.
+    /// Returns the record at the front and its length in bytes, or `None` if a part is still missing. An impossible
+    /// head is refused as soon as it has arrived.
     pub fn read(bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Malformed> {
         let Some(&[kind, a, b]) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
         Ok(Some((record, whole)))
     }
 
-    /// Appends the record; [`Full`], and nothing appended, if its body is empty or too long.
+    /// Appends the record. If its body is empty or too long, returns [`Full`] and appends nothing.
     pub fn append(&self, to: &mut Vec<u8>) -> Result<(), Full> {
         let (kind, body, longest) = match self {
             Record::Hello(body) => (HELLO, body, MAX_CERTIFICATE_BYTES),
@@ -88,9 +88,9 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Puts records together from what comes of a stream, in pieces of any length.
+/// A decoder that assembles records from a stream that arrives in pieces of any length.
 ///
-/// It holds less than [`RECORD_BYTES_MAX`] bytes beyond the last piece, if all records are taken before the next one.
+/// It holds less than [`RECORD_BYTES_MAX`] bytes beyond the last piece, if all records are taken before the next piece.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -98,14 +98,14 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Some more has come.
+    /// Adds a piece of the stream.
     pub fn push(&mut self, piece: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(piece);
     }
 
-    /// The next record; none if it is not whole. After an error the stream is of no use any more.
+    /// Returns the next record, or `None` if it is incomplete. After an error the stream must not be used any more.
     pub fn take(&mut self) -> Result<Option<Record<'_>>, Malformed> {
         let Some((record, len)) = Record::read(&self.bytes[self.taken..])? else {
             return Ok(None);
@@ -114,7 +114,7 @@ impl Decoder {
         Ok(Some(record))
     }
 
-    /// Bytes that have come and belong to no record yet.
+    /// Returns the number of received bytes that belong to no record yet.
     pub fn pending(&self) -> usize {
         self.bytes.len() - self.taken
     }

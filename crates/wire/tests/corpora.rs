@@ -1,5 +1,5 @@
-//! The stored fuzz inputs are what they are called: a format that changes must take them along,
-//! or the mutations of them reach nothing but the first check.
+//! Checks that the stored fuzz inputs match their names. If a format changes, they must change, too; otherwise their
+//! mutations only reach the first check.
 
 use wire::control::{Message, Messages};
 use wire::data::Header;

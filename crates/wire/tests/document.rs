@@ -1,4 +1,4 @@
-//! docs/wire.md is true to the code: its labels, limits and examples.
+//! Checks that docs/wire.md matches the code: its labels, limits and examples.
 
 use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
@@ -11,7 +11,7 @@ use wire::{
 const FITS: &str = "the example is of its format";
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 
-/// The cells of the tables' rows in one section.
+/// Returns the cells of the tables' rows in one section.
 fn rows(section: &str) -> Vec<Vec<&'static str>> {
     let begin = format!("\n## {section}\n");
     let (_, rest) = DOCUMENT.split_once(&begin).expect("the section is there");
@@ -137,7 +137,7 @@ fn bytes(cell: &str) -> Vec<u8> {
         .collect()
 }
 
-/// What the code reads in an example.
+/// Returns what the code reads from an example.
 fn reading(format: &str, bytes: &[u8]) -> String {
     match format {
         "clear header" => format!("{:x?}", link::Clear::parse(bytes).expect(FITS)),

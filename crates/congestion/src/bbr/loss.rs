@@ -1,19 +1,18 @@
-//! What a path loses of itself, and when it loses more than that.
+//! The losses of a path by itself, and when it loses more than that.
 //!
 //! ```text
 //!   calm rounds, no queue ─▶ usual, at most 10 %
 //!   a round:  lost > n · (usual + 2 %) + 3 · √(n · (usual + 2 %))   ⇒ too many
 //! ```
-//! The second term is what chance adds in one round of a thousand, as a probe lasts for hundreds of
-//! acknowledgements, each of which is a chance to be wrong: of 20 packets two are lost by chance on a
-//! path that loses 2 %, and of 2000 sixty are.
+//! The second term is what chance adds in one round of a thousand. This margin is needed because a probe lasts for
+//! hundreds of acknowledgements, and each is an opportunity for a wrong decision: on a path that loses 2 %, chance may
+//! lose two of 20 packets, and sixty of 2000.
 
-/// Beyond what is usual, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
+/// Losses beyond the usual share by this are congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
 const BEYOND: f64 = 0.02;
-/// Choice: what a path may lose of itself. Links that lose more are somebody's congestion, or of no
-/// use.
+/// Choice: the share that a path may lose by itself. Links that lose more are congested by somebody, or of no use.
 const USUAL_MAX: f64 = 0.1;
-/// How many packets the average is over, in all.
+/// The total number of packets over which the average is taken.
 const MEMORY: f64 = 2_000.0;
 
 /// The losses of one sender, in segments.
@@ -31,12 +30,12 @@ impl Losses {
         self.lost += lost;
     }
 
-    /// The round that goes on has lost too many.
+    /// Returns true if the current round has lost too many packets.
     pub(crate) fn are_too_many(&self) -> bool {
         self.exceed(self.usual + BEYOND)
     }
 
-    /// More than any path loses of itself.
+    /// Returns true if the loss is more than any path loses by itself.
     pub(crate) fn are_a_flood(&self) -> bool {
         self.exceed(USUAL_MAX + BEYOND)
     }
@@ -46,7 +45,7 @@ impl Losses {
         self.lost > 1.0 && self.lost > expected + 3.0 * expected.sqrt()
     }
 
-    /// The round is over: whether it has lost too many. What it has lost is usual if it `learns`.
+    /// Ends a round. Returns whether it has lost too many packets. If `learns` is set, its losses count as usual.
     pub(crate) fn end_round(&mut self, learns: bool) -> bool {
         let too_many = self.are_too_many();
         let count = self.lost + self.arrived;

@@ -1,36 +1,35 @@
-//! The model of the path: what it carries, how long it is, and how it gathers acknowledgements.
+//! The model of the path: its bandwidth, its length, and how it clusters acknowledgements.
 
 use crate::delivery::{Delivered, Sample};
 use base::{Duration, Time};
 
-/// The least round trip is forgotten after so long.
+/// The time after which the least round trip is forgotten.
 const LEAST_LIFE: Duration = Duration::from_secs(10);
-/// Without one as short for so long, the path is emptied to measure it.
+/// If no round trip was as short for this time, the path is emptied to measure it.
 const RECENT_LIFE: Duration = Duration::from_secs(5);
-/// A round trip within this share of the least, or within [`NEAR`], shows that no queue stands.
-/// Choice: the draft wants one that is no longer at all, which a path with jitter does not give
-/// for minutes.
+/// A round trip within this share of the least, or within [`NEAR`], shows that no queue stands. Choice: the draft
+/// requires one that is no longer at all, which a path with jitter does not provide for minutes.
 const NEAR_SHARE: f64 = 1.0 / 32.0;
 const NEAR: Duration = Duration::from_micros(200);
-/// A queue stands when the shortest round trip of a round is longer by this share, and by
-/// [`QUEUE`].
+/// A queue stands when the shortest round trip of a round exceeds the least by this share, and by [`QUEUE`].
 const QUEUE_SHARE: f64 = 1.0 / 8.0;
 const QUEUE: Duration = Duration::from_millis(1);
 
-/// Bandwidth, least round trip and rounds.
+/// The bandwidth, the least round trip and the rounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
-    /// The most of this cycle, and of the one before.
+    /// The maximum rate of this cycle, and of the one before.
     most: [f64; 2],
     least: Option<Least>,
     /// The shortest round trip of this round and of the one before.
     shortest: [Option<Duration>; 2],
-    /// The round ends when what was sent after so much had arrived is answered.
+    /// The number of arrived packets at the start of the round. The round ends when a packet that was sent after that
+    /// is answered.
     round_ends: f64,
 }
 
-/// The least round trip, and the least since the path was last seen without a queue: the second
-/// takes the place of the first when that is old.
+/// The least round trip, and the least since the path was last seen without a queue. The second replaces the first when
+/// the first is old.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     rtt: Duration,
@@ -48,10 +47,10 @@ impl Path {
         self.least.map(|least| least.rtt)
     }
 
-    /// Takes a sample; true when a round has ended.
+    /// Takes in a sample. Returns true when a round has ended.
     pub(super) fn on_sample(&mut self, sample: &Sample, total: f64) -> bool {
         let rate = sample.rate();
-        // Shorter than any round trip is a cluster of acknowledgements.
+        // An interval that is shorter than any round trip is a cluster of acknowledgements.
         let whole = self.least().is_none_or(|least| sample.interval >= least);
         if whole && (rate >= self.bandwidth() || !sample.of_application) {
             self.most[0] = self.most[0].max(rate);
@@ -63,7 +62,7 @@ impl Path {
         is_round
     }
 
-    /// Takes a round trip; true if none for long has shown the path without a queue.
+    /// Takes in a round trip. Returns true if no round trip has shown the path without a queue for long.
     pub(super) fn on_round_trip(&mut self, now: Time, rtt: Duration) -> bool {
         self.shortest[0] = Some(self.shortest[0].map_or(rtt, |shortest| shortest.min(rtt)));
         let least = self.least.get_or_insert(Least {
@@ -84,12 +83,12 @@ impl Path {
         is_old
     }
 
-    /// A new round begins.
+    /// Begins a new round.
     pub(super) fn begin_round(&mut self) {
         self.shortest = [None, self.shortest[0].or(self.shortest[1])];
     }
 
-    /// What this round has shown, or the one before: even the shortest round trip is long.
+    /// Returns true if even the shortest round trip of this round, or of the one before, is long.
     pub(super) fn is_queued(&self) -> bool {
         let shortest = self.shortest[0].or(self.shortest[1]);
         match (self.least(), shortest) {
@@ -100,15 +99,15 @@ impl Path {
         }
     }
 
-    /// The cycle is over: what it carried counts for one more. A cycle that measured nothing, as
-    /// there was little to send, does not count.
+    /// Ends the cycle: its bandwidth counts for one more cycle. A cycle that measured nothing, because there was little
+    /// to send, does not count.
     pub(super) fn end_cycle(&mut self) {
         if self.most[0] > 0.0 {
             self.most = [0.0, self.most[0]];
         }
     }
 
-    /// The path has been emptied: its round trip is known again.
+    /// Records that the path has been emptied: its round trip is known again.
     pub(super) fn was_emptied(&mut self, now: Time) {
         if let Some(least) = &mut self.least {
             least.recent_at = now;
@@ -116,7 +115,7 @@ impl Path {
     }
 }
 
-/// Rounds in which the rate has not grown.
+/// Counts the rounds in which the rate has not grown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Plateau {
     rate: f64,
@@ -124,7 +123,7 @@ pub(super) struct Plateau {
 }
 
 impl Plateau {
-    /// A round has ended at this rate; `growth` times that of before counts as growth.
+    /// Handles a round that has ended at this rate. A rate of at least `growth` times the rate before counts as growth.
     pub(super) fn on_round(&mut self, rate: f64, growth: f64) {
         if rate >= self.rate * growth {
             (self.rate, self.rounds) = (rate, 0);
@@ -138,13 +137,13 @@ impl Plateau {
     }
 }
 
-/// Acknowledgements that come in clusters: so much more than the bandwidth would have it arrives at
-/// once, and has to be in flight beside the rest.
+/// Acknowledgements that come in clusters: more than the bandwidth explains arrives at once, and this surplus has to be
+/// in flight in addition to the rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Aggregation {
     since: Time,
     arrived: f64,
-    /// The most of these ten rounds, and of those before.
+    /// The maximum of these ten rounds, and of the ten before.
     most: [f64; 2],
     rounds: u32,
 }

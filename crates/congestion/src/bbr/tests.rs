@@ -1,5 +1,5 @@
-//! BBR on a path of its own: one bottleneck with a buffer, losses by chance, and acknowledgements
-//! after a round trip.
+//! These tests run BBR on a path of its own: one bottleneck with a buffer, random losses, and acknowledgements after a
+//! round trip.
 
 use super::*;
 use crate::delivery::{Sampler, Stamp};
@@ -13,14 +13,14 @@ struct Link {
     loss: f64,
 }
 
-/// What a sender on it came to.
+/// The results of a sender on the path.
 #[derive(Debug)]
 struct Came {
-    /// Segments per second that arrived.
+    /// The rate of segments that arrived, per second.
     goodput: f64,
     /// The average of the queue, in segments.
     queue: f64,
-    /// Of all that was sent.
+    /// The lost share of everything that was sent.
     lost: f64,
 }
 
@@ -31,7 +31,8 @@ struct World {
     now: Time,
     /// When the bottleneck is free again.
     busy: Time,
-    /// When each is heard of, and whether it has arrived; losses are heard of with the next.
+    /// When the sender learns the result of each segment, and whether the segment has arrived. It learns of a loss with
+    /// the next segment.
     flying: VecDeque<(Time, Stamp, Time, bool)>,
     in_flight: f64,
     due: Time,
@@ -205,7 +206,7 @@ fn a_timeout_leaves_one_segment_and_the_next_answers_bring_the_window_back() {
 fn marks_bound_it_as_losses_do() {
     let mut world = World::new(link(1_000.0, 50, 4.0, 0.0));
     world.run(8);
-    // A path that marks whenever something waits.
+    // This path marks packets whenever something waits.
     let mut most: f64 = 0.0;
     for _ in 0..200 {
         world.run_ms(50);

@@ -1,4 +1,4 @@
-//! Whether losses and queues answer to less.
+//! This module decides whether losses and queues react when less is sent.
 //!
 //! ```text
 //!   lost before the rate fell   10 %                                  10 %
@@ -8,49 +8,52 @@
 use super::{Brake, Epoch, FEW_LOST, HELD_BACK, PROBATIONS};
 use base::{Duration, Time};
 
-/// What is lost of so many packets after a cut tells whether losses answer. Choice: of 6 % at random two are lost
-/// nearly always; half a second of a call and of hellos that ask often.
+/// The losses of this number of packets after a cut show whether losses react. Choice: of 6 % random losses, two occur
+/// nearly always; this is half a second of a call and of hellos that are sent often.
 pub(super) const ANSWER_PACKETS: u64 = 40;
-/// Losses have answered only if so many would have been lost without an answer. Choice: by chance, half as many or fewer are lost
-/// one time in eight.
+/// Losses have reacted only if this many would have been lost without a reaction. Choice: by chance, half as many or
+/// fewer are lost one time in eight.
 const ANSWER_LOSSES: f64 = 5.0;
-/// So many times as many where the round trip has moved meanwhile, as behind a queue that TCPs fill.
+/// The factor on the number of packets if the round trip has moved meanwhile, as behind a queue that TCPs fill.
 const ANSWER_MOVED: u64 = 3;
-/// Losses that fall to less than this share of what they were have answered.
+/// Losses that fall below this share of their earlier rate have reacted.
 const LOSSES_ANSWER: f64 = 0.5;
-/// What loses more is given too much. Choice: twice what a bad wire loses.
+/// A path that loses more than this gets too much traffic. Choice: twice what a bad wire loses.
 pub(super) const ASKS_BELOW: f64 = 0.2;
-/// And for so long at most.
+/// The maximum time that the brake waits for a reaction.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
-/// If losses go on after an answer, the lane asks again after so long. Choice: long enough for the next losses to be known.
+/// If losses go on after a reaction, the lane tests the reaction again after this time. Choice: long enough for the
+/// next losses to be known.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
-/// Losses that did not answer are the path's for so long.
+/// For this time, losses that did not react are attributed to the path.
 const UNANSWERED_FOR: Duration = Duration::from_secs(30);
 
-/// A queue that falls by less than this share of what it should, is others'.
+/// If a queue falls by less than this share of what it should, it belongs to other traffic.
 const ANSWERS: f64 = 0.3;
-/// What should fall by less, in seconds per second, proves nothing.
+/// An expected fall of less than this, in seconds per second, proves nothing.
 const FALLS_LEAST: f64 = 0.1;
-/// Nor what should have fallen by less, in seconds. Choice: two packets at 64 kbit/s, which are sent together now and then.
+/// An expected total fall of less than this, in seconds, proves nothing either. Choice: two packets at 64 kbit/s, which
+/// are sent together now and then.
 const FALLS_LEAST_S: f64 = 0.06;
-/// A queue that grew and was gone so soon was jitter's, if none was for so long before. Choice: a twentieth less than
-/// leaves it takes longer to empty one that is longer than jitter.
+/// A queue that grew and was gone within this time was jitter, if none was mistaken for jitter in the time below.
+/// Choice: sending a twentieth less than the drain rate takes longer to empty a queue that is longer than jitter.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 const CHANCE_FOR: Duration = Duration::from_secs(10);
-/// Where round trips vary by less it was none. Choice: packets on a link of 150 kbit/s make them vary by a third of it.
+/// If round trips vary by less than this, it was not jitter. Choice: packets on a link of 150 kbit/s make them vary by
+/// a third of it.
 const CHANCE_ROUGH: Duration = Duration::from_millis(40);
 
-/// Losses before a rate fell, and since.
+/// The losses before a rate fell, and since then.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
     pub(super) lost_share: f64,
-    /// What the rate must not stay below.
+    /// The rate that the lane must not stay below.
     pub(super) fair_bps: f64,
     pub(super) since: Epoch,
 }
 
 impl Brake {
-    /// Whether losses have become fewer since the rate fell for them.
+    /// Decides whether losses have become fewer since the rate fell because of them.
     pub(super) fn hear_answer(&mut self, now: Time, epoch: &Epoch) {
         let steady = self.baseline.steady();
         let Some(limit) = &mut self.limit else {
@@ -92,8 +95,8 @@ impl Brake {
         self.decide(now);
     }
 
-    /// What looked like a queue that grows may have been jitter: none stands. The second time it is believed, and
-    /// so is a queue in front of which the lane was held back before.
+    /// Returns true if what looked like a growing queue may have been jitter, because no queue stands. The second time
+    /// it counts as a queue, and so does a queue in front of which the lane was already held back.
     pub(super) fn was_chance(&self, now: Time, fell: Time) -> bool {
         let limit = self.limit.as_ref();
         let young = limit.filter(|limit| now.since(limit.began) <= GONE_WITHIN);
@@ -103,7 +106,7 @@ impl Brake {
         grew.is_some() && is_first && is_rough && now.since(fell) <= GONE_WITHIN
     }
 
-    /// The queue has not answered to less.
+    /// Returns true if the queue has not reacted to a lower rate.
     pub(super) fn is_others(&self, fell: Time) -> bool {
         let Some(limit) = self.limit.as_ref().filter(|limit| !limit.is_proved) else {
             return false;

@@ -1,49 +1,52 @@
-//! What a host catches up with: the backlog of a stall, which comes at once.
+//! The backlog of a stalled host, which is sent at once when the host continues.
 //!
 //! ```text
 //!   packets   | | | | |               |||||||||| | | | | | |
 //!                      '── a pause ──'└ ahead ──── paid back ┘ nothing is added until here
 //! ```
 //! A backlog stands in front of the next narrow place, and what follows waits behind it. The queue is known only when
-//! answers have come back through it, and by then what was added to the backlog stands there, too. So nothing is added to
-//! packets that come after a pause and faster than their flows send, nor to as many that follow: a path that has carried
-//! them with what was added has room to empty the queue meanwhile. A flow that begins has no backlog. A flow
-//! that always pauses for as long has none either: a video of five frames per second, for example.
+//! answers have come back through it, and by then everything that was added to the backlog stands there, too. So
+//! nothing is added to packets that come after a pause and faster than their flows send, nor to the same number of
+//! packets that follow: a path that has carried these packets with the usual additions has enough room to empty the
+//! queue meanwhile. A flow that begins has no backlog. A flow that always pauses this long has none either, for example
+//! a video with five frames per second.
 
 use base::{Duration, Time};
 
-/// A lane that has sent nothing for so long has paused. Choice: what does not count as a distance of packets where
-/// repair is planned, either.
+/// A lane that has sent nothing for this time has paused. Choice: such a gap is also ignored as a distance of packets
+/// when repair is planned.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Packets that came by so much too early are a backlog, if they are so many as well. Choice: fewer are what timers make.
+/// Packets that come early by this much are a backlog, if there are at least the given number of them. Choice: timers
+/// produce fewer.
 const AHEAD: Duration = Duration::from_millis(60);
 const AHEAD_PACKETS: f64 = 3.0;
-/// A pause is usual after one of at least half its length, if no more than so many times its length is between them.
+/// A pause is usual if an earlier pause of at least half its length ended no more than this many times its length ago.
 const USUAL_WITHIN: u64 = 4;
-/// The longest that is paid back. Choice: the queues in front of narrow links are seldom longer.
+/// The longest backlog that is paid back. Choice: the queues in front of narrow links are seldom longer.
 const AHEAD_MOST: Duration = Duration::from_secs(1);
 
-/// How far a lane is ahead of what its flows send.
+/// How far a lane is ahead of the usual rate of its flows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Catching {
     last: Time,
-    /// When the last packet came before the last pause, and for how long none came.
+    /// The time of the last packet before the last pause, and the length of the pause.
     paused: Time,
     pause: Duration,
-    /// Bytes per second of the flows before it, or none if they often pause so.
+    /// Bytes per second of the flows before the pause, or 0 if they often pause this long.
     usual: f64,
     ahead_bytes: f64,
-    /// It was ahead before the packets of this moment.
+    /// The lane was ahead before the packets of this moment.
     was_ahead: bool,
-    /// A backlog is at least so long, and no more of it counts.
+    /// The minimum size of a backlog, and the maximum that counts.
     least_bytes: f64,
     most_bytes: f64,
-    /// Who sends more for longer than the pause was does not catch up.
+    /// After this time, a flow that still sends more is not catching up: its backlog would be longer than the pause.
     until: Time,
 }
 
 impl Catching {
-    /// A packet is to be sent; `usual_bps` tells what the flows of before a moment have sent until then.
+    /// Updates the state before a packet is sent. `usual_bps` returns the rate that the established flows have sent
+    /// until a given moment.
     #[inline]
     pub(super) fn on_time(&mut self, now: Time, usual_bps: impl Fn(Time) -> f64) {
         if now == self.last {
@@ -73,21 +76,21 @@ impl Catching {
         }
     }
 
-    /// When the last packet came before the last pause, as long as what follows may be a backlog.
+    /// Returns when the last packet before the last pause came, as long as what follows may be a backlog.
     #[inline]
     pub(super) fn pays_back(&self, now: Time) -> Option<Time> {
         (now < self.until).then_some(self.paused)
     }
 
-    /// A packet of this moment leaves, of a flow of before the pause.
+    /// Counts a packet of this moment, of a flow that existed before the pause.
     pub(super) fn on_packet(&mut self, bytes: usize) {
         let sum = self.ahead_bytes + bytes as f64;
         self.ahead_bytes = sum.min(self.most_bytes);
         self.least_bytes = self.least_bytes.max(AHEAD_PACKETS * bytes as f64);
     }
 
-    /// More has been sent at once than the flows send, and is not paid back. Packets of this moment do not count yet: they
-    /// come one by one or in a burst.
+    /// Returns true if more has been sent at once than the flows usually send, and this is not paid back yet. Packets
+    /// of this moment do not count yet: they may come one by one or in a burst.
     pub(super) fn is_ahead(&self, now: Time) -> bool {
         if now == self.last {
             return self.was_ahead;
@@ -95,12 +98,13 @@ impl Catching {
         now < self.until && self.left_after(now.since(self.last)) > self.least_bytes
     }
 
-    /// The same with the packets of this moment that have left.
+    /// Returns the same, including the packets of this moment that have left.
     pub(super) fn is_ahead_here(&self) -> bool {
         self.ahead_bytes > self.least_bytes
     }
 
-    /// What is left after so much time: what the flows send goes on, and as much is paid back.
+    /// Returns what remains of the backlog after a gap: the flows go on at their usual rate, and as much again is paid
+    /// back.
     fn left_after(&self, gap: Duration) -> f64 {
         (self.ahead_bytes - 2.0 * self.usual * gap.as_secs_f64()).max(0.0)
     }
@@ -110,7 +114,7 @@ impl Catching {
 mod tests {
     use super::*;
 
-    /// A packet leaves; whether it is ahead.
+    /// Sends a packet. Returns whether it is ahead.
     fn left(catching: &mut Catching, now: Time) -> bool {
         catching.pays_back(now).is_some_and(|_| {
             catching.on_packet(160);
@@ -118,7 +122,7 @@ mod tests {
         })
     }
 
-    /// Packets of a call of 64 kbit/s at these times in ms; how many were ahead.
+    /// Sends packets of a call of 64 kbit/s at these times in ms. Returns how many were ahead.
     fn ahead(sent_ms: impl IntoIterator<Item = u64>) -> usize {
         let mut catching = Catching::default();
         let mut rate_bps = 0.0;
@@ -134,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_backlog_is_paid_back_in_as_long_as_it_took() {
-        // Half a second is caught up with, and half a second is paid back, but for what is no backlog yet.
+        // The host catches up with half a second, and half a second is paid back, except for the packets that do not
+        // count as a backlog yet.
         let backlog = (0..25).map(|_| 1_500);
         let after = (76..200).map(|n| n * 20);
         let ahead = ahead((0..50).map(|n| n * 20).chain(backlog).chain(after));
@@ -171,7 +176,7 @@ mod tests {
         let once = ahead(pictures(2));
         assert!((1..10).contains(&once), "{once}");
         assert_eq!(ahead(pictures(50)), once);
-        // A stall is longer, or comes seldom.
+        // A stall is longer than usual pauses, or happens seldom.
         let stalls = |every: u64| {
             let speech = (0..1_000u64).map(|n| n * 20);
             speech.map(move |ms| match ms % every {
@@ -192,7 +197,7 @@ mod tests {
         };
         assert!((0..50).all(|n| !ahead(5_000 + n * 20, 0.0)));
         assert!((0..50).all(|n| !ahead(10_000 + n * 200, 6_400.0)));
-        // A flow that sends more than it did is ahead for no longer than it paused.
+        // A flow that sends more than before is ahead for no longer than it paused.
         let more = (0..500).filter(|n| ahead(30_000 + n * 20, 10_000.0));
         assert!(more.count() <= 50);
     }

@@ -1,23 +1,24 @@
-//! Whether a round trip that has risen is a queue's or a longer path's: doubts, and the probation of what was taken for the path.
+//! This module decides whether a longer round trip means a queue or a longer path. It contains the doubts, and the
+//! probation of a rise that was attributed to the path.
 
 use super::epoch::Epoch;
 use super::{Brake, FEW_LOST, HELD_BACK, PROBATIONS};
 use base::{Duration, Time};
 
-/// A level rise is the path's after so long, and four times the rise, if nothing is braked.
+/// If nothing is braked, a level rise is attributed to the path after this time plus four times the rise.
 const STEADY_FREE: Duration = Duration::from_secs(3);
 /// The same while less is sent than is offered: a queue of that length would have emptied by half.
 const STEADY_BRAKED: Duration = Duration::from_secs(1);
-/// By how much the losses of a few packets vary more than if each were lost by itself. Choice: runs of which every
-/// second loss is followed by another: (1 + 1/2) / (1 - 1/2).
+/// By how much the losses of a few packets vary more than independent losses. Choice: runs in which every second loss
+/// is followed by another: (1 + 1/2) / (1 - 1/2).
 const LOSSES_TOGETHER: f64 = 3.0;
-/// A path that has become longer is judged by the losses of so many packets and so much time.
-/// Choice: bursts of random losses are evened out.
+/// A path that has become longer is judged by the losses of this number of packets, and over this time. Choice: this
+/// evens out bursts of random losses.
 const PROBATION: Duration = Duration::from_secs(2);
 const PROBATION_PACKETS: u64 = 200;
 
 impl Brake {
-    /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
+    /// Decides whether what looks like a queue may be a longer path. If that is clear, releases the brake.
     pub(super) fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
         self.run.add(now, epoch);
         let Some(steady) = self.baseline.steady() else {
@@ -39,15 +40,15 @@ impl Brake {
             }
             Some(_) => (is_held, STEADY_BRAKED),
         };
-        // What the lane's own packets explain is no longer path.
+        // A rise that the lane's own packets explain is not a longer path.
         let is_more = self.own_packets().is_none_or(|own| steady.above > own);
         let is_clear = is_clear && is_more;
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
             self.probation = Some((Epoch::new(now), PROBATIONS));
-            // What it lost before it became longer it may lose still.
+            // The longer path may still lose what it lost before.
             self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
-            // Without losses it may be a longer path that is full as well: more is tried.
+            // Without losses it may be a longer path that is also full, so the lane tries more.
             if lost > 0.0 || self.limit.is_none() {
                 self.release(now);
             }
@@ -62,7 +63,7 @@ impl Brake {
         }
     }
 
-    /// Whether what was taken for a longer path loses as a queue does.
+    /// Decides whether what was taken for a longer path loses packets like a queue.
     pub(super) fn try_out(&mut self, now: Time, rtt: Duration, epoch: &Epoch) {
         let Some((trial, left)) = &mut self.probation else {
             return;
@@ -81,7 +82,7 @@ impl Brake {
         }
     }
 
-    /// The share of so many packets that may be lost where no more is lost than without a queue.
+    /// Returns the share of `told` packets that may be lost if no more is lost than without a queue.
     pub(super) fn usual_most(&self, told: u64) -> f64 {
         let usual = self.usual_loss;
         if usual <= 1e-3 {
@@ -92,15 +93,15 @@ impl Brake {
     }
 }
 
-/// What losses say while the round trip is level above its baseline.
+/// What losses show while the round trip is level above its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// It is a queue, or there is nothing to doubt.
+    /// There is a queue, or no reason to doubt.
     None,
-    /// No more than before it rose.
+    /// No more is lost than before the round trip rose.
     AsUsual,
-    /// So few at once that they may be an outage's.
+    /// So few are lost at once that an outage may have caused it.
     Outage,
-    /// Few: they may be random.
+    /// Few are lost: the losses may be random.
     Few,
 }

@@ -1,14 +1,14 @@
-//! What a lane sent between two judgements, and what the other end told meanwhile.
+//! The traffic of a lane between two judgements, and the reports of the other end in that time.
 
 use super::OTHERS_SHARE;
 use base::{Duration, Time};
 
-/// So many packets of an outage are taken for lost at most.
+/// The maximum number of packets of an outage that count as lost.
 const OUTAGE_COUNTED: u64 = 3;
-/// Losses that are less apart belong together.
+/// Losses that are closer together than this form one run.
 const APART: Duration = Duration::from_secs(1);
 
-/// The last losses that belong together.
+/// The last run of losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     lost: u64,
@@ -16,7 +16,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Takes in what was lost in an epoch that ends now.
+    /// Adds the losses of an epoch that ends now.
     pub(super) fn add(&mut self, now: Time, epoch: &Epoch) {
         if epoch.lost == 0 {
             return;
@@ -27,27 +27,27 @@ impl Run {
         (self.lost, self.last) = (self.lost + epoch.lost, now);
     }
 
-    /// They are no more than what counts of an outage: a queue that is full goes on to lose.
+    /// Returns true if the run is no longer than what counts of an outage. A full queue would go on losing.
     pub(super) fn is_outage(&self) -> bool {
         self.lost <= OUTAGE_COUNTED
     }
 }
 
-/// What has happened since the last judgement.
+/// The events since the last judgement.
 #[derive(Clone, Debug)]
 pub(super) struct Epoch {
     pub(super) since: Time,
     pub(super) sent: u64,
     pub(super) sent_bytes: u64,
     pub(super) offered_bytes: u64,
-    /// The least slack of a packet that was offered.
+    /// The least slack of the packets that were offered.
     pub(super) slack: Duration,
-    /// What other lanes of the sender have sent, those that wait.
+    /// The bytes that other lanes of the sender have sent, which wait.
     pub(super) beside_bytes: u64,
-    /// Packets of the link of which the other end has told, and those of them that were lost.
+    /// The number of packets of the link that the other end has reported, and the number of them that were lost.
     pub(super) told: u64,
     pub(super) lost: u64,
-    /// A bit for each flow's hash: how many are set tells how many flows there are.
+    /// A bit for each flow's hash. The number of set bits shows how many flows there are.
     pub(super) flows: u64,
 }
 
@@ -75,7 +75,7 @@ impl Epoch {
         self.lost += other.lost;
     }
 
-    /// Lanes that wait gave so much of what the sender gave that the losses may be theirs.
+    /// Returns true if lanes that wait sent such a part of the traffic that the losses may be theirs.
     pub(super) fn waited_beside(&self) -> bool {
         let given = self.sent_bytes + self.beside_bytes;
         self.beside_bytes as f64 > OTHERS_SHARE * given as f64
@@ -85,8 +85,8 @@ impl Epoch {
         self.lost as f64 / self.told.max(1) as f64
     }
 
-    /// How many flows there probably were, by the share of bits that none has set (linear
-    /// counting); 64 bits tell up to about 260.
+    /// Estimates the number of flows from the share of bits that are not set (linear counting); 64 bits can count up to
+    /// about 260.
     pub(super) fn flows(&self) -> f64 {
         let unset = self.flows.count_zeros().max(1);
         (64.0 * (64.0 / f64::from(unset)).ln()).max(1.0)

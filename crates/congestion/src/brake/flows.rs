@@ -1,4 +1,4 @@
-//! The flows of a lane, and which of them it serves while it cannot carry them all.
+//! The flows of a lane, and which of them the lane serves while it cannot carry all.
 //!
 //! ```text
 //!   by priority, then age   │ rate │ sum of the served          limit 150
@@ -8,55 +8,57 @@
 //!   4   since 10:02         │  80  │          refused: it would be 210
 //!   4   since 10:03         │  10  │ 140      served
 //! ```
-//! Half of each of two calls is no call, so a flow is served whole or not at all. One that is served stays so
-//! while the sum allows it; one that was refused comes back when there has been room for it for a while.
+//! Half of each of two calls is useless, so a flow is served whole or not at all. A served flow stays served while the
+//! sum allows it. A refused flow comes back when there has been room for it for a while.
 
 use base::{Duration, Map, Time};
 
-/// Flows that a lane remembers. Others pass as long as there is no limit. Choice: a thousand calls of 80 kbit/s
-/// are 80 Mbit/s; what is wider seldom has too little for voice. In 88 KiB.
+/// The maximum number of flows that a lane remembers. Packets of other flows pass while there is no limit. Choice: a
+/// thousand calls of 80 kbit/s are 80 Mbit/s; wider paths seldom have too little for voice. The table takes 88 KiB.
 const FLOWS_MAX: usize = 1024;
-/// Rates are measured over so much time: ten packets of voice.
+/// The time over which rates are measured: ten packets of voice.
 const BIN: Duration = Duration::from_millis(200);
-/// A flow that is younger has the rate of all its packets.
+/// The rate of a flow that is younger is computed from all its packets.
 const YOUNG: Duration = Duration::from_millis(600);
-/// What a flow sends is known after so long.
+/// The rate of a flow is known after this time.
 const ESTABLISHED: Duration = Duration::from_secs(1);
 /// A flow is quiet while it sends less than this share of its rate.
 const QUIET: f64 = 0.25;
-/// A flow that is silent for so long is forgotten. Choice: longer than pauses in speech.
+/// A flow that is silent for this time is forgotten. Choice: longer than pauses in speech.
 const IDLE: Duration = Duration::from_secs(30);
-/// What a refused flow needs, in times of its rate, and for how long, before it is served.
+/// The room that a refused flow needs, as a multiple of its rate, and how long it must be available before the flow is
+/// served.
 const READMIT_ROOM: f64 = 1.1;
 const READMIT_AFTER: Duration = Duration::from_secs(2);
-/// Served flows may come to so much of the limit before one of them is refused: rates are measured.
+/// The served flows may reach this multiple of the limit before one of them is refused, since rates are measured
+/// values.
 const TOLERATED: f64 = 1.05;
 
-/// What is known of a flow.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     key: u64,
     priority: u8,
-    /// It takes what is left and adapts to it: never refused.
+    /// The flow takes the remaining rate and adapts to it. It is never refused.
     is_elastic: bool,
     first: Time,
     last: Time,
     bytes: u64,
     total_bytes: u64,
     rate_bps: f64,
-    /// For so long next to nothing has come: what comes then may be what its host catches up with.
+    /// How long the flow has sent next to nothing. What comes then may be a backlog of its host.
     quiet: Duration,
     pub(super) state: State,
 }
 
-/// What a lane does with a flow.
+/// How a lane treats a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing is decided: its packets share what the served flows leave.
+    /// Nothing is decided: the flow's packets share what the served flows leave.
     Open,
-    /// Its packets pass.
+    /// The flow's packets pass.
     Served,
-    /// They do not, since then.
+    /// The flow's packets have been dropped since this time.
     Refused(Time),
 }
 
@@ -67,14 +69,14 @@ pub(super) struct Flows {
     flows: Vec<Flow>,
     last: usize,
     settled: Time,
-    /// The sum of the rates of those that are served.
+    /// The sum of the rates of the served flows.
     served_bps: f64,
-    /// There has been room for the first of the refused flows since then.
+    /// The first of the refused flows, and since when there has been room for it.
     room: Option<(u64, Time)>,
 }
 
 impl Flows {
-    /// Notes a packet and gives the state of its flow; none if the table is full.
+    /// Records a packet and returns the state of its flow; `None` if the table is full.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -95,7 +97,7 @@ impl Flows {
         Some(flow.state)
     }
 
-    /// Since when a flow is refused.
+    /// Returns since when a flow has been refused.
     pub(super) fn refused_since(&self, key: u64) -> Option<Time> {
         let at = *self.places.get(&key)?;
         match self.flows[at as usize].state {
@@ -104,25 +106,25 @@ impl Flows {
         }
     }
 
-    /// The packet that was noted last is the first of its flow.
+    /// Returns true if the packet that was recorded last is the first of its flow.
     #[inline]
     pub(super) fn has_begun(&self) -> bool {
         let last = self.flows.get(self.last);
         last.is_some_and(|flow| flow.bytes == flow.total_bytes && flow.first == flow.last)
     }
 
-    /// Some flow is refused.
+    /// Returns true if any flow is refused.
     pub(super) fn refuses(&self) -> bool {
         let refused = |flow: &Flow| matches!(flow.state, State::Refused(_));
         self.flows.iter().any(refused)
     }
 
-    /// What is offered.
+    /// Returns the offered rate.
     pub(super) fn offered_bps(&self) -> f64 {
         self.flows.iter().map(|flow| flow.rate_bps).sum()
     }
 
-    /// What the flows have sent that were under way at a moment, and had been for a while.
+    /// Returns the rate of the flows that were active at a moment and had been for a while.
     pub(super) fn established_bps(&self, at: Time) -> f64 {
         let established = self.flows.iter().filter(|flow| {
             let is_old = flow.last.since(flow.first) >= ESTABLISHED;
@@ -131,30 +133,30 @@ impl Flows {
         established.map(|flow| flow.rate_bps).sum()
     }
 
-    /// A flow had been under way for a while at a moment.
+    /// Returns true if a flow had been active for a while at a moment.
     pub(super) fn is_established(&self, key: u64, at: Time) -> bool {
         let place = self.places.get(&key);
         place.is_some_and(|&place| at.since(self.flows[place as usize].first) >= ESTABLISHED)
     }
 
-    /// What the flows that are served take.
+    /// Returns the rate of the served flows.
     pub(super) fn served_bps(&self) -> f64 {
         self.served_bps
     }
 
-    /// It is time to measure, and to decide.
+    /// Returns true if it is time to measure and decide.
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
         now.since(self.settled) >= BIN
     }
 
-    /// Measures rates, and forgets who has gone.
+    /// Measures rates, and forgets flows that have ended.
     pub(super) fn measure(&mut self, now: Time) {
         let span = now.since(self.settled);
         for flow in &mut self.flows {
             let age = now.since(flow.first);
             if age < YOUNG {
-                // Of n packets that came, the last one fills the time to the next.
+                // The last of the packets that came covers the time until the next one.
                 let counted = age.max(BIN.div(2)).as_secs_f64();
                 flow.rate_bps = flow.total_bytes as f64 * 8.0 / counted;
             } else if span >= BIN.div(2) {
@@ -162,7 +164,7 @@ impl Flows {
                 let present = flow.bytes as f64 * 8.0 / counted.as_secs_f64();
                 let is_quiet = flow.bytes as f64 * 8.0 < QUIET * flow.rate_bps * span.as_secs_f64();
                 flow.quiet = if is_quiet { counted } else { Duration::ZERO };
-                // Slow to fall: a pause in speech keeps its place.
+                // The rate falls slowly, so that a pause in speech does not cost the flow its place.
                 let weight = if present > flow.rate_bps { 0.2 } else { 0.05 };
                 flow.rate_bps += weight * (present - flow.rate_bps);
             }
@@ -178,7 +180,7 @@ impl Flows {
         }
     }
 
-    /// Everybody is served: there is no limit.
+    /// Ends the limit: all flows are open again.
     pub(super) fn free(&mut self) {
         self.flows
             .iter_mut()
@@ -186,7 +188,7 @@ impl Flows {
         (self.served_bps, self.room) = (0.0, None);
     }
 
-    /// Decides whom a lane of this rate serves.
+    /// Decides which flows a lane of this rate serves.
     pub(super) fn decide(&mut self, now: Time, limit_bps: f64) {
         let order = self.order();
         let mut served = 0.0;
@@ -208,13 +210,13 @@ impl Flows {
         self.let_in(now, waits, limit_bps);
         let first = order.first().map(|at| &mut self.flows[*at]);
         if let Some(first) = first.filter(|_| self.served_bps == 0.0) {
-            // Too much for the lane alone: a part of it is better than nothing for everybody.
+            // This flow alone exceeds the rate. A part of it is better than nothing for everybody.
             first.state = State::Open;
         }
     }
 
-    /// While it is not known whether anybody has to be refused: the flows that fit are served, and those that
-    /// might be refused share what is left. A call that was good stays good.
+    /// Serves the flows that fit, while it is not known whether any flow has to be refused. Flows that might be refused
+    /// share the remaining rate. So a call that was good stays good.
     pub(super) fn serve_first(&mut self, limit_bps: f64) {
         self.served_bps = 0.0;
         for at in self.order() {
@@ -230,7 +232,7 @@ impl Flows {
         }
     }
 
-    /// The flows that are served or refused, who is served first in front.
+    /// Returns the flows that can be served or refused, in the order in which they are served.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.flows.len())
             .filter(|at| !self.flows[*at].is_elastic)
@@ -242,7 +244,7 @@ impl Flows {
         order
     }
 
-    /// Serves a flow that was refused, if there has been room for it.
+    /// Serves a refused flow if there has been room for it.
     fn let_in(&mut self, now: Time, waits: Option<usize>, limit_bps: f64) {
         let Some(flow) = waits.map(|at| &mut self.flows[at]) else {
             self.room = None;
@@ -295,7 +297,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(n)
     }
 
-    /// A second of 50 packets/s of 200 bytes, 80 kbit/s, of each flow.
+    /// Sends 50 packets/s of 200 bytes, 80 kbit/s, of each flow for one second.
     fn second(flows: &mut Flows, from_ms: u64, limit_bps: f64, all: &[(u64, u8)]) {
         for tick in 0..50 {
             let now = ms(from_ms + tick * 20);
@@ -324,7 +326,7 @@ mod tests {
         second(&mut flows, 1_000, 200e3, &[(1, 4), (2, 4), (3, 4)]);
         assert_eq!(served(&flows), [1, 2]);
         assert!(flows.refused_since(3).is_some() && flows.refuses());
-        // One of a higher priority takes the place of the youngest.
+        // A flow of a higher priority takes the place of the youngest flow.
         second(&mut flows, 2_000, 200e3, &[(1, 4), (2, 4), (3, 4), (4, 7)]);
         assert_eq!(served(&flows), [1, 4]);
         let served = flows.served_bps();
@@ -359,7 +361,7 @@ mod tests {
         for from_ms in [0, 1_000, 2_000] {
             second(&mut flows, from_ms, 1e9, &[(1, 4)]);
         }
-        // It stands still for two seconds, and then sends at once what was due.
+        // The flow stops for two seconds, and then sends at once what was due.
         for _ in 0..100 {
             flows.note(ms(5_000), 1, 4, 200, false);
             if flows.is_due(ms(5_000)) {

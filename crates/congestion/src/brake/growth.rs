@@ -1,4 +1,4 @@
-//! A queue that grows, and what leaves it meanwhile.
+//! A growing queue, and its drain rate.
 //!
 //! ```text
 //!   round trip          ·
@@ -6,59 +6,59 @@
 //!      |          ·        so what leaves = what is given / (1 + slope)
 //!      |_·__·__·___________________▶ time of sending
 //! ```
-//! A queue that grows is known before it loses anything: round trips become longer evenly. A path that becomes longer does so in a
-//! step, and jitter has no direction; a straight line fits neither.
+//! A growing queue is detected before it loses anything: round trips become longer evenly. A path that becomes longer
+//! does so in one step, and jitter has no direction; a straight line fits neither.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
 
-/// Round trips that are kept.
+/// Number of round trips that are kept.
 const KEPT: usize = 32;
-/// For so long.
+/// How long round trips are kept.
 const KEPT_FOR: Duration = Duration::from_millis(1_500);
-/// Round trips that make a line at least, and the time that they span.
+/// The minimum number of round trips that make a line; the time that they must span is below.
 const FEWEST: usize = 4;
-/// And where delays vary by more than this.
+/// The same minimum if delays vary by more than the limit below.
 const FEWEST_ROUGH: usize = 8;
 const ROUGH: Duration = Duration::from_millis(10);
 const SPAN_LEAST: Duration = Duration::from_millis(100);
-/// A rise by less may be anything.
+/// A rise of less than this may have any cause.
 const RISE_LEAST_S: f64 = 0.012;
-/// What a line rises by is so many times what the points are off it. Choice: for a step it is 8 at
-/// most, by whatever round trips in between.
+/// The rise of a line must be at least this many times the mean distance of the points from it. Choice: for a step the
+/// ratio is 8 at most, with any round trips in between.
 const STRAIGHT: f64 = 10.0;
 
-/// Answers are missing where the longest gap is more than so many times the mean of the others. Choice: two in a row that
-/// are lost by chance break no line.
+/// Answers are missing if the longest gap exceeds the mean of the other gaps by this factor. Choice: two answers in a
+/// row that are lost by chance do not break a line.
 const GAP: u64 = 3;
 
-/// A round trip, and what had been sent before its question.
+/// A measured round trip, from a question to its answer, and what had been sent before the question.
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
     /// When the question was sent.
     pub sent: Time,
-    /// How long the answer took.
+    /// The time until the answer arrived.
     pub rtt: Duration,
-    /// The same without what its way back took longer than usual.
+    /// The same without the time by which the backward direction took longer than usual.
     pub there: Duration,
-    /// Bytes that the link had sent by then, of all kinds.
+    /// The bytes that the link had sent by then, of all kinds.
     pub link_bytes: u64,
-    /// Those of them that the lane had sent for the first time.
+    /// The part of them that the lane had sent for the first time.
     pub lane_bytes: u64,
-    /// What [`Brake::modelled`](super::Brake::modelled) was then.
+    /// The value of [`Brake::modelled`](super::Brake::modelled) at that time.
     pub modelled: Duration,
 }
 
-/// A line through round trips.
+/// A straight line through round trips.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// Seconds of queue per second.
+    /// The growth of the queue, in seconds per second.
     pub(super) slope: f64,
-    /// What the link was given.
+    /// The rate that was sent on the link.
     pub(super) given_bps: f64,
-    /// What of that was not the lane's.
+    /// The part of that rate that was not the lane's.
     pub(super) other_bps: f64,
-    /// From the first question to the last.
+    /// The time from the first question to the last.
     pub(super) span: Duration,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Growth {
 impl Default for Growth {
     fn default() -> Growth {
         Growth {
-            // Nothing is allocated once packets go.
+            // All memory is allocated here, before packets flow.
             echoes: VecDeque::with_capacity(KEPT + 1),
         }
     }
@@ -97,8 +97,8 @@ impl Growth {
         self.echoes.back()
     }
 
-    /// The line through the last round trips, sent after `since`, if it rises by more than
-    /// `jitter`: the one through as few as show it.
+    /// Returns the line through the last round trips, sent after `since`, if it rises by more than `jitter`. It uses
+    /// the fewest round trips that show the rise.
     pub(super) fn rising(&self, since: Time, jitter: Duration) -> Option<Line> {
         let fewest = if jitter > ROUGH { FEWEST_ROUGH } else { FEWEST };
         (fewest..=self.after(since)).find_map(|count| {
@@ -109,7 +109,7 @@ impl Growth {
         })
     }
 
-    /// The line through all round trips that were sent after `since`, whatever it is like.
+    /// Returns the line through all round trips that were sent after `since`, whatever its slope.
     pub(super) fn since(&self, since: Time) -> Option<Line> {
         let count = self.after(since);
         (count >= FEWEST)
@@ -122,8 +122,8 @@ impl Growth {
         after.take_while(|echo| echo.sent > since).count()
     }
 
-    /// Answers are missing in the middle of the last `count`: any two heaps of points lie on a line, so what is behind an outage
-    /// would look like growth wherever the path is longer after it.
+    /// Returns true if answers are missing in the middle of the last `count`. Any two groups of points lie on a line,
+    /// so an outage would look like growth if the path is longer after it.
     fn is_broken(&self, count: usize, span: Duration) -> bool {
         let echoes = self.echoes.range(self.echoes.len() - count..);
         let gaps = echoes.clone().zip(echoes.skip(1));
@@ -132,7 +132,7 @@ impl Growth {
         longest.is_some_and(|longest| longest * others > (span - longest) * GAP)
     }
 
-    /// The line through the last `count`, what it rises by, and the mean distance from it.
+    /// Returns the line through the last `count` round trips, its rise, and the mean distance of the points from it.
     fn line(&self, count: usize) -> Option<(Line, f64, f64)> {
         let echoes = self.echoes.range(self.echoes.len() - count..);
         let (first, last) = (self.echoes[self.echoes.len() - count], *self.echoes.back()?);
@@ -171,7 +171,7 @@ impl Growth {
 }
 
 impl Line {
-    /// What leaves the queue.
+    /// Returns the drain rate of the queue.
     pub(super) fn served_bps(&self) -> f64 {
         self.given_bps / (1.0 + self.slope)
     }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use base::Rng;
 
-    /// Round trips each 40 ms, while 240 kbit/s are sent, 200 of them by the lane.
+    /// Adds round trips, one each 40 ms, while 240 kbit/s are sent, 200 of them by the lane.
     fn hear(growth: &mut Growth, rtts_ms: impl IntoIterator<Item = f64>) {
         for (i, rtt_ms) in rtts_ms.into_iter().enumerate() {
             let i = i as u64 + 1;
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_leaves_a_growing_queue_is_known() {
         let mut growth = Growth::default();
-        // Twice as much as leaves, and packets of 10 ms in between.
+        // The link gets twice its drain rate, with packets of 10 ms in between.
         hear(
             &mut growth,
             (0..8).map(|i| 40.0 + f64::from(i) * 20.0 + f64::from(i % 2)),
@@ -213,7 +213,7 @@ mod tests {
         assert!(growth.rising(later, Duration::ZERO).is_none(), "too few");
     }
 
-    /// Answers are missing where the path was down, and it is longer after.
+    /// Answers are missing while the path was down, and the path is longer afterwards.
     #[test]
     fn a_step_behind_a_gap_does_not_grow() {
         for gap_ms in [150, 300, 500, 900] {

@@ -1,20 +1,20 @@
-//! A queue that grows or stands: how long a packet waits in it, and when the lane gives less for it.
+//! A queue that grows or stands: how long a packet waits in it, and when the lane slows down because of it.
 
 use super::growth::Line;
 use super::limit::{DRAINING, Limit};
 use super::{Brake, OTHERS_SHARE};
 use base::{Duration, Time};
 
-/// A queue that was others' is let grow for so long.
+/// How long a queue of other traffic may grow.
 const OTHERS_FOR: Duration = Duration::from_secs(30);
-/// A queue is let grow as long as it makes nothing late within so much time and two round trips. Choice: a tenth of a
-/// second until the next line is seen, and one until what is given less shows.
+/// A queue may grow as long as it makes nothing late within this time and two round trips. Choice: a tenth of a second
+/// until the next line is seen, and another until the effect of a lower rate shows.
 const REACTION: Duration = Duration::from_millis(200);
-/// Choice: longer than this, many queues lose.
+/// The maximum length of a queue that may grow. Choice: many queues that are longer lose packets.
 const QUEUE_MOST: Duration = Duration::from_millis(100);
 
 impl Brake {
-    /// A round trip has come: slows down for a queue that grows, ends a try, or lets go.
+    /// Handles a new round trip: slows down because of a growing queue, ends a try, or releases the brake.
     pub(super) fn look_for_growth(&mut self, now: Time) {
         let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
         let stands = self.stands();
@@ -24,7 +24,8 @@ impl Brake {
         if let Some(limit) = &mut self.limit
             && self.growth.last().is_some_and(|last| last.sent > fell)
         {
-            // What has stood and no longer does has answered, even where a packet of the lane takes as long as a short queue.
+            // A queue that has stood and no longer does has reacted, even where a packet of the lane takes as long as a
+            // short queue.
             limit.is_proved |= limit.has_stood && !stands;
             limit.has_stood |= stands;
         }
@@ -61,13 +62,13 @@ impl Brake {
         }
     }
 
-    /// What makes the round trip long is not on the way back.
+    /// Returns true if the delay that makes the round trip long is not in the backward direction.
     pub(super) fn is_there(&self) -> bool {
         let last = self.growth.last();
         last.is_none_or(|last| self.baseline.is_long(last.there))
     }
 
-    /// A queue that grows so makes packets late before it could be known to answer.
+    /// Returns true if a queue with this growth makes packets late before its reaction could be known.
     fn is_urgent(&self, line: &Line) -> bool {
         let Some(last) = self.growth.last() else {
             return false;
@@ -78,7 +79,7 @@ impl Brake {
         left.as_secs_f64() <= grows_s
     }
 
-    /// A queue grows: the lane sends what leaves it, less a little.
+    /// Slows down because a queue grows: the lane sends the drain rate, minus a margin.
     fn slow_down(&mut self, now: Time, line: &Line) {
         if line.other_bps > OTHERS_SHARE * line.given_bps {
             return;
@@ -97,7 +98,7 @@ impl Brake {
         self.congested = true;
     }
 
-    /// How long a packet that is sent now would wait in the queue; none if nothing is known of it.
+    /// Returns how long a packet that is sent now would wait in the queue; `None` if nothing is known of it.
     pub(super) fn waits(&self, now: Time) -> Option<Duration> {
         let limit = self.limit.as_ref()?;
         let (leaves_bps, other_bps) = limit.leaves?;

@@ -1,4 +1,4 @@
-//! A queue that stands in front of a lane that knows what leaves it.
+//! A queue that stands in front of a lane that knows its drain rate.
 //!
 //! ```text
 //!   above the least round trip       what it is                        what the lane does
@@ -7,28 +7,30 @@
 //!   more                             a queue                           gives less, measures what leaves
 //!   … and it does not fall by that   others' queue, or a longer path   goes by the rules for these
 //! ```
-//! On a narrow link a packet takes longer to leave than round trips usually differ, hellos are a third of what is sent, and
-//! the line that showed the growth had few points. A rate that is a tenth too high keeps a queue at the length at which all
-//! is late; so it is emptied with a margin, and what leaves it is measured on.
+//! On a narrow link a packet takes longer to leave than round trips usually vary, hellos are a third of the traffic,
+//! and the line that showed the growth had few points. A rate that is a tenth too high keeps the queue at a length at
+//! which everything is late. So the queue is emptied with a margin, and its drain rate is measured again meanwhile.
 
 use super::Brake;
 use base::{Duration, Time};
 
-/// While a queue stands in front of a lane that knows what leaves it, what flows share is so much of the rate. Choice: what
-/// leaves is known to a sixth, and hellos come more often meanwhile. A tenth of a second of queue is gone within half a second, and whose
-/// it is shows by then.
+/// While a queue stands in front of a lane that knows its drain rate, the flows share this part of the rate. Choice:
+/// the drain rate is known to a sixth, and hellos come more often meanwhile. A tenth of a second of queue is gone
+/// within half a second, and by then it is clear whose queue it is.
 pub(super) const EMPTYING: f64 = 0.75;
-/// What leaves a queue is measured again over so much time at least, and found to be no less than this share of what was thought. Choice:
-/// a few packets of a narrow link; what makes less leave is others' queue.
+/// The minimum time over which the drain rate is measured again, and the least share of the earlier estimate that the
+/// new one may have. Choice: a few packets of a narrow link; if the drain rate is lower, the queue belongs to other
+/// traffic.
 const MEASURED_AGAIN: Duration = Duration::from_millis(300);
 const MEASURED_LEAST: f64 = 0.7;
-/// So many packets a second are sent at least. Choice: one tells within a second whether more may be tried.
+/// The minimum number of packets per second. Choice: one packet shows within a second whether a higher rate may be
+/// tried.
 const HEARD_LEAST: f64 = 1.0;
-/// Of so many bytes, before any has been judged. Choice: a packet of a call.
+/// The assumed packet size before any packet has been judged. Choice: a packet of a call.
 const UNKNOWN_BYTES: f64 = 200.0;
 
 impl Brake {
-    /// In front of a lane that knows what leaves it there is more than its own packets explain.
+    /// Returns true if there is more queue than the lane's own packets explain.
     pub(super) fn stands(&self) -> bool {
         let usual = self.own_packets();
         let above = self
@@ -38,8 +40,9 @@ impl Brake {
         usual.zip(above).is_some_and(|(usual, above)| above > usual)
     }
 
-    /// By how much a round trip may exceed the least behind the packet that is just leaving, where it is known how long that takes. Where
-    /// packets take long, round trips differ as by jitter; so what they differed by before counts.
+    /// Returns by how much a round trip may exceed the least one behind the packet that is just leaving, if the time of
+    /// that packet is known. If packets take long, round trips vary as with jitter, so only their variation before the
+    /// limit counts.
     pub(super) fn own_packets(&self) -> Option<Duration> {
         let limit = self.limit.as_ref()?;
         let (leaves_bps, _) = limit.leaves?;
@@ -47,7 +50,8 @@ impl Brake {
         Some(self.baseline.margin() + limit.jitter + packet)
     }
 
-    /// The first line through a queue that grows is short. While it stands, what leaves it is known better with each answer.
+    /// Measures the drain rate again. The first line through a growing queue is short; while the queue stands, each
+    /// answer improves the estimate.
     pub(super) fn measure_again(&mut self, fell: Time) {
         let least = self.heard_least_bps();
         let Some(limit) = &mut self.limit else {
@@ -69,7 +73,7 @@ impl Brake {
         limit.rate_bps = limit.rate_bps.min(known);
     }
 
-    /// A lane that sends nothing hears nothing of what it might send.
+    /// Returns the minimum rate. A lane that sends nothing would never learn what it may send.
     pub(super) fn heard_least_bps(&self) -> f64 {
         HEARD_LEAST * self.packet_bytes.max(UNKNOWN_BYTES) * 8.0
     }

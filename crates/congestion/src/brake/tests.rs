@@ -1,4 +1,4 @@
-//! What the brake does to a lane that meets queues, losses and longer paths.
+//! These tests show how the brake treats a lane that meets queues, losses and longer paths.
 
 mod narrow;
 mod outage;
@@ -14,7 +14,7 @@ fn ms(n: u64) -> Time {
 }
 
 impl Brake {
-    /// Whether a packet with a deadline that is far away is sent.
+    /// Returns whether a packet with a distant deadline is sent.
     fn admits(&mut self, now: Time, bytes: usize, priority: u8, flow: u64) -> bool {
         let packet = Packet {
             bytes,
@@ -27,8 +27,7 @@ impl Brake {
     }
 }
 
-/// Sends 50 packets/s for each of `priorities` over some round trips of 200 ms; the share that
-/// was admitted of each.
+/// Sends 50 packets/s for each of `priorities` over some round trips of 200 ms. Returns the admitted share of each.
 fn drive(
     brake: &mut Brake,
     from_ms: u64,
@@ -50,14 +49,14 @@ fn drive(
     admitted.into_iter().map(|n| n as f64 / all).collect()
 }
 
-/// So many of the packets since the last judgement are lost, and the others have come.
+/// Reports that this many of the packets since the last judgement are lost, and that the others have arrived.
 fn lose(brake: &mut Brake, lost: u64) {
     let sent = brake.epoch.sent;
     brake.on_told(sent.saturating_sub(lost), lost);
 }
 
-/// A queue in front of a link that carries so many packets between two judgements, and holds so many that they wait
-/// 80 ms.
+/// A queue in front of a link. The link carries a given number of packets between two judgements, and the queue holds
+/// as many as wait 80 ms.
 struct Neck {
     empty: Duration,
     carries: u64,
@@ -73,7 +72,7 @@ impl Neck {
         }
     }
 
-    /// Takes what was sent since the last judgement, and tells what became of it.
+    /// Takes what was sent since the last judgement, and reports which packets arrived.
     fn carry(&mut self, brake: &mut Brake, now: Time) {
         let room = self.carries * 2 / 5;
         let waiting = (self.waiting + brake.epoch.sent).saturating_sub(self.carries);
@@ -109,7 +108,7 @@ fn a_queue_without_losses_does_not_brake() {
 fn losses_behind_a_queue_are_those_of_lanes_that_wait_while_they_give_a_part() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
-    // It carries 70 %. A stream beside makes up for what it has missed.
+    // The link carries 70 %. A stream beside the call catches up with what it has missed.
     let mut neck = Neck::new(14);
     let shares = drive(&mut brake, 0, 20, &[4; 2], |brake, at| {
         brake.on_beside(4_000);
@@ -117,7 +116,7 @@ fn losses_behind_a_queue_are_those_of_lanes_that_wait_while_they_give_a_part() {
     });
     assert_eq!(shares, [1.0; 2]);
     assert!(brake.rate_bps().is_none() && !brake.allows_redundancy());
-    // Its rules have let it give less and less, and what the calls give is too much all the same.
+    // The stream's rules have made it send less and less, and the calls alone are still too much.
     let mut rates = Vec::new();
     drive(&mut brake, 4_000, 20, &[4; 2], |brake, at| {
         brake.on_beside(400);
@@ -144,22 +143,22 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
     let mut rates = Vec::new();
-    // Two round trips that are long are none that stand.
+    // Two long round trips are not yet a standing queue.
     drive(&mut brake, 0, 2, &[4; 32], |brake, at| {
         brake.on_round_trip(ms(at), QUEUED);
         assert!(brake.allows_redundancy());
     });
-    // It carries 70 %.
+    // The link carries 70 %.
     let mut neck = Neck::new(224);
     drive(&mut brake, 400, 20, &[4; 32], |brake, at| {
         neck.carry(brake, ms(at));
         rates.extend(brake.rate_bps());
     });
-    // Less than is offered, which is too much.
+    // The lane sends less than is offered, which is too much.
     let offered = 32.0 * 80e3;
     let last = rates.last().copied().unwrap_or(u64::MAX);
     assert!((last as f64) < 0.9 * offered, "{rates:?}");
-    // Somebody else fills it now, and takes more and more of it.
+    // Other traffic fills the link now, and takes more and more of it.
     let mut carries = 180;
     drive(&mut brake, 4_400, 60, &[4; 32], |brake, at| {
         lose(brake, brake.epoch.sent.saturating_sub(carries));
@@ -167,7 +166,7 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
         carries = (carries * 9 / 10).max(8);
         rates.extend(brake.rate_bps());
     });
-    // 32 flows by their hashes, 1.22 / √p packets of 200 bytes per 120 ms each, of what is lost at most.
+    // There are 32 flows by their hashes, with 1.22 / √p packets of 200 bytes per 120 ms each, for the maximum loss.
     let fair = 64.0 * 2f64.ln() * 1600.0 / 0.12 * 1.5f64.sqrt();
     assert!(
         rates.iter().all(|rate| *rate as f64 > 0.99 * fair),
@@ -177,7 +176,7 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
 
 #[test]
 fn losses_that_do_not_answer_are_the_paths() {
-    // Ten per cent, since the path has become longer, and 25 in the worst second.
+    // The path loses ten per cent since it has become longer, and 25 in the worst second.
     let (brake, shares) = step(0, 32);
     assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
     let braked = shares.iter().filter(|share| **share < 1.0).count();
@@ -197,7 +196,7 @@ fn a_lane_below_its_fair_rate_keeps_it_and_sends_nothing_twice() {
     assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
 }
 
-/// One flow of 1600 packets/s for an epoch of 200 ms; the share that was admitted.
+/// Sends one flow of 1600 packets/s for an epoch of 200 ms. Returns the admitted share.
 fn stream(brake: &mut Brake, from_ms: u64, rtt: Duration, lost: u64) -> f64 {
     let share = offer(brake, from_ms);
     lose(brake, lost);
@@ -212,15 +211,15 @@ fn offer(brake: &mut Brake, from_ms: u64) -> f64 {
     admitted.count() as f64 / 320.0
 }
 
-/// The same through a narrow link.
+/// Sends the same through a narrow link.
 fn carried(brake: &mut Brake, from_ms: u64, neck: &mut Neck) -> f64 {
     let share = offer(brake, from_ms);
     neck.carry(brake, ms(from_ms + 200));
     share
 }
 
-/// A step of the round trip after some seconds without one, with these losses in 320 packets
-/// before and after it: what was admitted in each of the 25 epochs that followed.
+/// Simulates a step of the round trip after some seconds without one, with these losses in 320 packets before and after
+/// it. Returns the admitted share of each of the 25 following epochs.
 fn step(before: u64, after: u64) -> (Brake, Vec<f64>) {
     let mut brake = Brake::new(Settings::default());
     for epoch in 0..25 {
@@ -236,7 +235,7 @@ fn a_longer_path_that_loses_as_ever_brakes_nothing() {
     let (mut brake, shares) = step(4, 4);
     assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
     assert!(brake.allows_redundancy());
-    // After some seconds it is the path: a queue on it is one above it.
+    // After some seconds the rise is attributed to the path, so a queue on it must be above it.
     assert!(!brake.baseline.is_above(QUEUED));
     for from in [10_000, 10_200, 10_400, 10_600] {
         stream(&mut brake, from, QUEUED + QUEUED, 100);
@@ -297,7 +296,7 @@ fn a_queue_that_was_taken_for_a_longer_path_is_braked_when_it_loses() {
 
 #[test]
 fn a_path_that_always_loses_much_may_become_longer() {
-    // Five and ten per cent, before and after.
+    // The path loses five and ten per cent, before and after.
     for lost in [16, 32] {
         let (mut brake, shares) = step(lost, lost);
         let later = (50..300).map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, lost));
@@ -386,7 +385,7 @@ fn silence_and_a_new_path_let_go_at_once() {
     }
 }
 
-/// Offers five calls over a path of 40 ms whose queue grows by so much per second for so long, and then stands.
+/// Offers five calls over a path of 40 ms whose queue grows at this slope for this time, and then stands.
 fn grow(slope: f64, for_ms: u64) -> Brake {
     let mut brake = Brake::new(Settings::default());
     for tick in 1..=(1_000 + for_ms) / 20 {
@@ -424,12 +423,12 @@ fn grow(slope: f64, for_ms: u64) -> Brake {
 
 #[test]
 fn a_queue_that_makes_nothing_late_yet_is_let_grow() {
-    // Somebody else's, which stops at 30 ms.
+    // This queue belongs to other traffic, which stops at 30 ms.
     assert!(grow(0.1, 300).limit.is_none());
-    // It goes on: before packets are late, the lane gives less.
+    // The queue goes on growing: the lane slows down before packets are late.
     let slow = grow(0.1, 660);
     assert!(slow.limit.is_some());
     assert!(slow.growth.last().unwrap().rtt < RTT + Duration::from_millis(90));
-    // A queue that would be too long before it could answer.
+    // This queue would be too long before it could react.
     assert!(grow(0.4, 160).limit.is_some());
 }

@@ -1,47 +1,48 @@
-//! How more is tried after the rate fell, and when the brake lets go.
+//! How the lane tries a higher rate after the rate fell, and when the brake is released.
 
 use super::judge::Pace;
 use super::limit::Limit;
 use super::{Brake, EPOCH_LEAST, Echo};
 use base::{Duration, Time};
 
-/// The rate grows by no more than this share in the first second of trying. Choice: a queue that grows by a
-/// quarter of a second per second is known before it is a tenth long.
+/// The maximum growth of the rate in the first second of trying. Choice: a queue that grows by a quarter of a second
+/// per second is detected before it is a tenth of a second long.
 const GROWTH_FIRST: f64 = 0.25;
-/// By twice as much in each further second without a queue, up to this share: a path that carries many times
-/// what it did is found within seconds.
+/// The growth doubles in each further second without a queue, up to this share: so the lane finds a path that carries
+/// many times its earlier rate within seconds.
 const GROWTH_MOST: f64 = 1.0;
-/// More is tried so long after the rate fell, twice as long when that was too much, and so on.
+/// How long after the rate fell a higher rate is tried. The time doubles when that was too much, and so on.
 pub(super) const TRY_AFTER: Duration = Duration::from_secs(1);
 const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
-/// The same where it is known what leaves. Choice: a try queues about 50 ms of packets. The next one comes when these and half as
-/// many more have left beside the flows that are served.
+/// The same if the drain rate is known. Choice: a try queues about 50 ms of packets. The next try comes when these and
+/// half as many more have left beside the served flows.
 const TRIED_S: f64 = 0.08;
 const TRY_AFTER_KNOWN: Duration = Duration::from_secs(8);
-/// The same while no flow is served whole: a trial disturbs nobody then.
+/// The same while no flow is served whole: a try disturbs nobody then.
 const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
-/// A queue of so much is seen, beside half of what jitter adds to both ways.
+/// A queue of this length is detected, in addition to half of the jitter of both directions.
 const NOTICED: Duration = Duration::from_millis(15);
-/// So many answers in a row that waited as modelled end a try. Choice: one may be late by chance.
+/// This number of answers in a row that waited as modelled ends a try. Choice: one may be late by chance.
 const DENIED: u32 = 2;
-/// And so many that did not wait find the first of what more leaves. Choice: the packets before one may have been lost.
+/// This number of answers in a row that did not wait reveals a higher drain rate for the first time. Choice: the
+/// packets before one of them may have been lost.
 const FOUND: u32 = 2;
-/// When packets have not waited as modelled, so many times as much leaves, or more.
+/// If packets have not waited as modelled, the known drain rate is multiplied by this.
 const RAISED: f64 = 2.0;
-/// The same for the first that is found. Choice: what leaves may be known a fifth too low. Twice as much would then make a
-/// queue, in which the flows that are served wait, too.
+/// The same factor for the first increase. Choice: the drain rate may be known a fifth too low. A factor of two would
+/// then make a queue, in which the served flows wait, too.
 const RAISED_FIRST: f64 = 1.25;
-/// The brake lets go when the rate is so many times what is offered.
+/// The brake is released when the rate is this multiple of the offered rate.
 pub(super) const FREE_AT: f64 = 1.25;
 
 impl Brake {
-    /// The rate fell so long ago that more may be tried.
+    /// Returns true if the rate fell long enough ago that a higher rate may be tried.
     pub(super) fn may_try(&self, now: Time) -> bool {
         let limit = self.limit.as_ref();
         limit.is_some_and(|limit| now.since(limit.fell) >= self.try_after)
     }
 
-    /// No queue stands, and the rate has not fallen for long enough: more is tried.
+    /// Tries a higher rate, when no queue stands and the rate has not fallen for long enough.
     pub(super) fn try_more(&mut self, now: Time, pace: &Pace) {
         let Some(limit) = &mut self.limit else {
             return;
@@ -59,7 +60,7 @@ impl Brake {
         limit.rate_bps += fair.min(growth * limit.rate_bps * span_s);
     }
 
-    /// The lane tries whether more leaves than is known.
+    /// Returns true if the lane tries whether the drain rate is higher than known.
     pub(super) fn tries(&self, now: Time) -> bool {
         let is_known = self
             .limit
@@ -68,7 +69,7 @@ impl Brake {
         is_known && self.may_try(now) && !self.stands()
     }
 
-    /// A packet beyond the rate may go to try it: what is modelled stays short.
+    /// Returns true if a packet beyond the rate may be sent as a try: the modelled queue stays short.
     pub(super) fn has_room_to_try(&self, now: Time, bytes: usize) -> bool {
         let Some(limit) = self.limit.as_ref().filter(|_| self.tries(now)) else {
             return false;
@@ -77,7 +78,7 @@ impl Brake {
         limit.modelled(now).max(self.waits(now).unwrap_or_default()) <= most
     }
 
-    /// A queue that is modelled so long is seen if it is there.
+    /// Returns the length at which a modelled queue would be detected if it existed.
     fn noticed(&self) -> Duration {
         let jitter = self
             .limit
@@ -87,7 +88,8 @@ impl Brake {
         (NOTICED + jitter.div(2)).min(slack.div(2)).max(NOTICED)
     }
 
-    /// An answer tells whether the packets before its question waited as they would have if no more left than is known.
+    /// Uses an answer to check whether the packets before its question waited as they would have if the drain rate were
+    /// not higher than known.
     pub(super) fn look_for_room(&mut self, now: Time, echo: &Echo) {
         let noticed = self.noticed();
         let tries = self.tries(now);
@@ -106,7 +108,7 @@ impl Brake {
             limit.found = 0;
             limit.denied += u32::from(tries);
             if above * 2 <= echo.modelled * 3 {
-                // It waited about as modelled: what was found leaves.
+                // The packet waited about as modelled, so the drain rate that was found is confirmed.
                 limit.raised = None;
             }
             if limit.denied >= DENIED {
@@ -133,7 +135,7 @@ impl Brake {
         }
     }
 
-    /// More was tried, and a queue stands: back to what leaves it.
+    /// Ends a try because a queue stands: goes back to the known drain rate.
     pub(super) fn try_no_more(&mut self, now: Time) {
         let Some(mut limit) = self.limit.take() else {
             return;
@@ -143,11 +145,11 @@ impl Brake {
         self.falls(now, limit);
     }
 
-    /// The rate has fallen to that of `limit`.
+    /// Applies the lower rate of `limit`.
     pub(super) fn falls(&mut self, now: Time, mut limit: Limit) {
         limit.rate_bps = limit.rate_bps.max(self.heard_least_bps());
         if now.since(limit.fell) >= self.try_after {
-            // What was tried was too much.
+            // The rate that was tried was too high.
             let most = match limit.leaves {
                 _ if self.flows.served_bps() == 0.0 => TRY_AFTER_UNSERVED,
                 Some((leaves, others)) => {
@@ -167,7 +169,7 @@ impl Brake {
         self.decide(now);
     }
 
-    /// The brake lets go.
+    /// Releases the brake.
     pub(super) fn release(&mut self, now: Time) {
         self.limit = None;
         self.congested = false;

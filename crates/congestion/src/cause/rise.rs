@@ -1,4 +1,4 @@
-//! A path that has become longer looks like a queue. What tells them apart is that a queue moves with what is in flight.
+//! A path that has become longer looks like a queue. The difference is that a queue changes with what is in flight.
 //!
 //! ```text
 //!   round trip                 queue                             longer path
@@ -7,34 +7,34 @@
 //!      |_______/   or ___/                            ________│
 //!      '──────────────────────────────▶ time
 //! ```
-//! A round trip that stays level for seconds, while the flight varies or the window limits nothing, and while no more is lost
-//! than ever, is the path's. Without this each loss would cost a part of the window for minutes after a route has changed, as it
-//! costs a TCP.
+//! If a round trip stays level for seconds, while the flight varies or the window limits nothing, and while no more is
+//! lost than before, the rise belongs to the path. Without this check, each loss would cost a part of the window for
+//! minutes after a route has changed, as it costs a TCP.
 
 use super::Share;
 use crate::delivery::Delivered;
 use base::{Duration, Time};
 
-/// A rise is level for so long, and four times the rise. Choice: as the brake has it.
+/// A rise must be level for this time plus four times the rise. Choice: the same as in the brake.
 const LEVEL_FOR: Duration = Duration::from_secs(3);
-/// Round trips that differ by so little are level, by this share of the rise, or by what jitter makes.
+/// Round trips that differ by no more than this are level, or by this share of the rise, or by the jitter.
 const LEVEL: Duration = Duration::from_millis(2);
 const LEVEL_SHARE: u64 = 8;
-/// A flight that varies by so many times would move a queue. Choice: more than what counts as level.
+/// A flight that varies by this factor would change a queue. Choice: more than what counts as level.
 const VARIES: f64 = 1.25;
 
 /// Round trips that have become longer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rise {
-    /// Since when they have been level, between these.
+    /// Since when the round trips have been level, and between which values.
     since: Time,
     pub(super) low: Duration,
     high: Duration,
-    /// The least and the most in flight since.
+    /// The least and the most in flight since then.
     flights: (f64, f64),
-    /// What has become of the packets since.
+    /// The packets that were answered or lost since then.
     pub(super) share: Share,
-    /// The window has limited the sender since.
+    /// The window has limited the sender since then.
     is_limited: bool,
 }
 
@@ -50,7 +50,8 @@ impl Rise {
         }
     }
 
-    /// An acknowledgement came, and the shortest round trip of late is this; the path's was `least`, and jitter adds so much.
+    /// Handles an acknowledgement. `shortest` is the shortest recent round trip, `least` the path's least one, and
+    /// `jitter` what jitter adds.
     pub(super) fn on_delivered(
         &mut self,
         told: &Delivered,
@@ -71,7 +72,7 @@ impl Rise {
         self.share.all += told.segments + told.lost;
     }
 
-    /// It has been level for so long that a queue would have moved.
+    /// Returns true if the rise has been level for so long that a queue would have changed.
     pub(super) fn is_level_for_long(&self, now: Time, least: Duration) -> bool {
         let varies = self.flights.1 >= self.flights.0 * VARIES;
         let lasts = now.since(self.since) >= LEVEL_FOR + (self.low - least) * 4;

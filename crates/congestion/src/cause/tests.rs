@@ -1,9 +1,9 @@
-//! Paths in rough strokes: cables that lose, policers, queues, and routes that change.
+//! Simplified models of paths: cables that lose packets, policers, queues, and routes that change.
 
 use super::*;
 use crate::delivery::Sample;
 
-/// Rounds of 20 acknowledgements each.
+/// A script of rounds of 20 acknowledgements each.
 struct Script {
     causes: Causes,
     now: Time,
@@ -19,7 +19,7 @@ impl Script {
         }
     }
 
-    /// So many rounds with this round trip, in each of which so many arrive and so many are lost.
+    /// Runs `count` rounds with this round trip, with this number of arrived and lost packets in each.
     fn rounds(&mut self, count: usize, rtt_ms: f64, arrived: f64, lost: f64) {
         let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
         for _ in 0..count {
@@ -32,7 +32,7 @@ impl Script {
         }
     }
 
-    /// One of twenty acknowledgements of a round in which so many arrive.
+    /// Sends one of the twenty acknowledgements of a round with this number of arrived packets.
     fn answer(&mut self, rtt: Duration, arrived: f64, lost: f64, prior: f64) {
         self.total += arrived / 20.0;
         self.causes.on_delivered(&Delivered {
@@ -53,8 +53,8 @@ impl Script {
         });
     }
 
-    /// One sender in rough strokes, which keeps 0.7 of its window where it is told to, on a path that loses `share` of
-    /// itself, carries `pipe` packets and queues `queue` more: what arrives in a round and what share is lost.
+    /// Simulates one sender that keeps 0.7 of its window where it is told to, on a path that loses `share` by itself,
+    /// carries `pipe` packets and queues `queue` more. Returns what arrives in a round and what share is lost.
     fn run(&mut self, rounds: usize, share: f64, pipe: f64, queue: f64, seed: u64) -> (f64, f64) {
         let mut rng = base::Rng::new(seed);
         let (mut window, mut arrived, mut lost) = (20.0_f64, 0.0, 0.0);
@@ -98,7 +98,7 @@ fn round_trips_that_are_long_for_a_part_of_one_are_no_queue() {
     script.rounds(5, 20.0, 100.0, 0.0);
     script.rounds(1, 60.0, 100.0, 0.0);
     script.rounds(5, 20.0, 100.0, 0.0);
-    // A host that stood still for a moment: ten answers come late, in the round trip of a loss.
+    // A host stood still for a moment: ten answers come late, in the round trip of a loss.
     for n in 0..20 {
         let rtt = Duration::from_millis(if n < 10 { 25 } else { 20 });
         script.now += Duration::from_millis(1);
@@ -124,7 +124,7 @@ fn what_narrower_windows_lose_as_well_is_the_paths_own() {
 #[test]
 fn trials_that_find_no_queue_become_rare_and_one_that_finds_it_ends_them() {
     let mut script = Script::new();
-    // Beyond a limit a policer loses what is too much, and below it nothing.
+    // A policer loses everything beyond a limit, and nothing below it.
     let mut at_peace = Vec::new();
     for _ in 0..4 {
         script.rounds(5, 20.0, 50.0, 0.0);
@@ -141,7 +141,7 @@ fn trials_that_find_no_queue_become_rare_and_one_that_finds_it_ends_them() {
     script.rounds(1, 30.0, 100.0, 0.0);
     script.rounds(1, 20.0, 100.0, 0.0);
     assert_eq!(script.causes.kept(0.7), 1.0, "a deep queue was seen");
-    // Too many cost one cut now.
+    // Too many losses now cost one cut.
     script.rounds(3, 20.0, 100.0, 10.0);
     assert_eq!(script.causes.kept(0.7), 0.7);
     script.rounds(5, 20.0, 50.0, 0.0);
@@ -157,7 +157,7 @@ fn a_bad_cable_is_filled_and_a_policer_is_not_flooded() {
     }
     for (seed, share, least, most) in [(4, 0.0, 75.0, 0.012), (5, 0.01, 12.0, 0.025)] {
         let (arrived, lost) = Script::new().run(9_000, share, 100.0, 1.0, seed);
-        // As much as one that takes each loss for congestion has alone.
+        // This is as much as a sender gets alone that takes each loss for congestion.
         assert!(arrived > least, "{share}: {arrived} of 100");
         assert!(lost < most, "{share}: {lost}");
     }
@@ -169,7 +169,7 @@ fn a_path_that_becomes_longer_and_loses_as_before_is_no_queue() {
     for round in 0..200 {
         script.rounds(1, 20.0, 100.0, f64::from(round % 2));
     }
-    // Losses cost the window now, and the round trip stays where it is.
+    // Losses cost a part of the window now, and the round trip stays the same.
     let mut window = 100.0_f64;
     let mut costs = Vec::new();
     for round in 0..200 {
@@ -182,10 +182,10 @@ fn a_path_that_becomes_longer_and_loses_as_before_is_no_queue() {
             costs.push(round);
         }
     }
-    // Three seconds, and four times what it has become longer by.
+    // This takes three seconds plus four times the rise.
     assert!(costs.len() > 40 && costs.last() < Some(&65), "{costs:?}");
     assert_eq!(script.causes.kept(0.7), 1.0);
-    // One that falls as the window does is one.
+    // A round trip that falls with the window is a queue.
     let mut script = Script::new();
     for round in 0..200 {
         script.rounds(1, 20.0, 100.0, f64::from(round % 2));

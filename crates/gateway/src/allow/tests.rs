@@ -1,6 +1,6 @@
 use super::*;
 
-/// A name is resolved to an address of the Internet's.
+/// Returns whether the rule allows the host. A name is resolved to an Internet address.
 fn allows(rule: &str, host: &str, port: u16) -> bool {
     let allowed = Allowed::new(vec![rule.parse().unwrap()]);
     let (host, at) = match host.parse() {
@@ -84,7 +84,7 @@ fn a_listed_name_is_judged_by_what_it_resolves_to() {
         ("www.example", "127.0.0.1", false),
         ("www.example", "169.254.169.254", false),
         ("www.example", "10.2.0.1", false),
-        // An address rule lists it as well.
+        // An address rule also covers it.
         ("www.example", "10.1.0.1", true),
         ("a.example", "::ffff:127.0.0.1", false),
         ("localhost", "127.0.0.1", true),
@@ -106,7 +106,7 @@ fn a_listed_name_is_judged_by_what_it_resolves_to() {
 
 #[test]
 fn addresses_of_this_host_are_told_from_others() {
-    // Loopback stands for all of them.
+    // Loopback stands for all own addresses.
     assert!(is_own("127.0.0.1".parse().unwrap()));
     assert!(!is_own("192.0.2.1".parse().unwrap()));
     let allowed = |rule: &str| Allowed::new(vec![rule.parse().unwrap()]);

@@ -15,21 +15,21 @@
 //!  6 Data           | 0 (1) | IP packet |
 //!  7 Teardown       | 0 (1) | MAC (6) | nonce (4) | port (2) | address (16) |
 //! ```
-//! An address of version 4 stands in 16 bytes as one of version 6 that maps it.
+//! An address of version 4 is written in 16 bytes as the version 6 address that maps it.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The UDP port of relays.
 pub const PORT: u16 = 2_268;
-/// Bytes of a response MAC.
+/// Number of bytes of a response MAC.
 pub const MAC_BYTES: usize = 6;
-/// Bytes in front of the packet in Data.
+/// Number of bytes in front of the packet in Data.
 pub const DATA_BYTES: usize = 2;
 
-/// What lets a gateway's update be believed.
+/// The MAC that makes a gateway's update credible.
 pub type Mac = [u8; MAC_BYTES];
 
-/// The message is none of AMT, or cut.
+/// The bytes are not an AMT message, or are cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no message of AMT")]
 pub struct Malformed;
@@ -39,55 +39,55 @@ pub struct Malformed;
 pub enum Message<'a> {
     /// A gateway looks for a relay.
     Discovery {
-        /// Its own.
+        /// The gateway's nonce.
         nonce: u32,
     },
-    /// A relay answers.
+    /// A relay answers a Discovery.
     Advertisement {
-        /// The gateway's.
+        /// The nonce of the Discovery.
         nonce: u32,
-        /// Where the relay is to be asked.
+        /// The address at which to ask the relay.
         relay: IpAddr,
     },
-    /// A gateway wants to say what it is a member of.
+    /// A gateway wants to report its memberships.
     Request {
-        /// It asks for MLD, not for IGMP.
+        /// True if it asks for MLD, not for IGMP.
         is_mld: bool,
-        /// Its own.
+        /// The gateway's nonce.
         nonce: u32,
     },
-    /// The relay asks, and gives what the answer needs.
+    /// The relay's question, with the values that the answer needs.
     Query {
-        /// It takes no further members.
+        /// True if the relay accepts no further members.
         is_full: bool,
-        /// To be said in updates.
+        /// The MAC to repeat in updates.
         mac: Mac,
-        /// The gateway's.
+        /// The nonce of the Request.
         nonce: u32,
         /// A general query of IGMP or MLD, with its IP header.
         packet: &'a [u8],
-        /// Where the relay sees the gateway.
+        /// The address at which the relay sees the gateway.
         gateway: Option<SocketAddr>,
     },
-    /// A gateway says what it is a member of.
+    /// A gateway reports its memberships.
     Update {
-        /// From the query.
+        /// The MAC of the query.
         mac: Mac,
-        /// Its own.
+        /// The gateway's nonce.
         nonce: u32,
         /// A report of IGMP or MLD, with its IP header.
         packet: &'a [u8],
     },
-    /// What was sent to a group.
+    /// A packet that was sent to a group.
     Data {
         /// A whole packet.
         packet: &'a [u8],
     },
-    /// A gateway has got another address: what it was sent at the former ends.
+    /// A gateway has got another address: data to the former address must end.
     Teardown {
-        /// From the query to the former address.
+        /// The MAC of the query to the former address.
         mac: Mac,
-        /// Of then.
+        /// The nonce at that time.
         nonce: u32,
         /// The former address.
         gateway: SocketAddr,
@@ -115,7 +115,7 @@ impl<'a> Message<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// When it is no message of this version.
+    /// The bytes are not a message of this version.
     pub fn parse(mut bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
         let [first] = *take::<1>(&mut bytes)?;
         if first >> 4 != 0 {
@@ -191,7 +191,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Adds the message to `bytes`.
+    /// Appends the message to `bytes`.
     pub fn emit(&self, bytes: &mut Vec<u8>) {
         let whole = |address: IpAddr| match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -336,7 +336,7 @@ mod tests {
             );
             for len in 0..bytes.len() {
                 let read = Message::parse(&bytes[..len]);
-                // What ends with a packet may have a shorter one.
+                // A message that ends with a packet may have a shorter one.
                 assert!(has_tail || read.is_err(), "{len} {read:?}");
             }
             let mut other = bytes.clone();

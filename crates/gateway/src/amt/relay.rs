@@ -1,12 +1,13 @@
-//! What an AMT relay decides: who is believed, who gets what, and what the overlay is asked for.
+//! The decisions of an AMT relay: which gateways it believes, which packets they get, and which groups it requests from
+//! the overlay.
 //!
 //! ```text
 //!   Discovery ──▶ Advertisement        Request ──▶ Query, with a MAC of the asker's address
 //!   Update with that MAC ──▶ tunnel ── IGMP, MLD ──▶ its groups ──▶ join, leave
 //!   packet of the overlay ──▶ Data to each tunnel that wants it
 //! ```
-//! Until an update brings the MAC back that was sent to an address, nothing is kept for that address, and it
-//! gets no more than one short answer for each question. [RFC 7450 §5.3.3]
+//! The relay stores nothing for an address until an update returns the MAC that was sent to that address. Until then,
+//! the address gets no more than one short answer for each question. [RFC 7450 §5.3.3]
 
 use super::message::{MAC_BYTES, Mac, Message};
 use crate::multicast::channel::carrier;
@@ -21,50 +22,51 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use subtle::ConstantTimeEq as _;
 
-/// Receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
+/// The maximum number of receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
 pub const TUNNELS_MAX: usize = 1_024;
-/// Of one host: so many receivers may be behind one translator of addresses. Choice: a /64 of IPv6 is one host,
-/// which may speak from any address in it.
+/// The maximum number of receivers of one host, which may be behind one address translator. Choice: a /64 of IPv6
+/// counts as one host, which may send from any address in it.
 pub const TUNNELS_PER_HOST_MAX: usize = 32;
-/// Groups of one receiver, of each family of addresses.
+/// The maximum number of groups of one receiver, for each family of addresses.
 pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
-/// Answers to who has not shown yet that it is where it says, in a second: 1000 of 60 bytes are half a
+/// The number of answers per second to senders that have not yet proved their address: 1000 of 60 bytes are half a
 /// Mbit/s, whomever they hit.
 const ANSWERS_PER_S: f64 = 1_000.0;
-/// Answers to one receiver in a second, and at once. It asks for IPv4 and IPv6 every half minute or so; others
-/// that use its address cannot have more sent to it.
+/// The number of answers to one receiver per second, and at once. A receiver asks for IPv4 and IPv6 every half minute
+/// or so. Others that use its address cannot cause more traffic to it.
 const ANSWERS_TO_RECEIVER_PER_S: f64 = 2.0;
 const ANSWERS_TO_RECEIVER_AT_ONCE: f64 = 4.0;
-/// How long a secret makes MACs; those of the one before still count, so a gateway has as long to answer.
+/// How long a secret is used for MACs. MACs of the previous secret are still valid, so a gateway has this time to
+/// answer.
 const SECRET_EVERY: Duration = Duration::from_secs(120);
 
-/// Why something was not done. The order is that of the counters.
+/// Why something was refused. The order is that of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// No message of AMT, or one that only relays send.
+    /// Not an AMT message, or one that only relays send.
     Malformed,
     /// A MAC that was not given to this address.
     Mac,
     /// More questions than are answered.
     Flood,
-    /// As many receivers as there can be.
+    /// The maximum number of receivers has been reached.
     Full,
-    /// As many of one host.
+    /// The maximum number of receivers of one host has been reached.
     AddressFull,
-    /// IGMP or MLD that is not right.
+    /// Incorrect IGMP or MLD.
     Igmp,
-    /// A group that may not be relayed, or a join that names no source where it must.
+    /// A group that must not be relayed, or a join that names no source where it must.
     Group,
     /// More groups or sources than one receiver may have.
     TooMany,
-    /// From the overlay, and not right.
+    /// An incorrect packet of the overlay.
     Forged,
-    /// From the overlay, and nobody wants it.
+    /// A packet of the overlay that no receiver wants.
     NoMember,
 }
 
 impl Refused {
-    /// All, in the order of their counters.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Refused; 10] = [
         Refused::Malformed,
         Refused::Mac,
@@ -78,7 +80,7 @@ impl Refused {
         Refused::NoMember,
     ];
 
-    /// The counter's name.
+    /// Returns the counter's name.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -96,35 +98,35 @@ impl Refused {
     }
 }
 
-/// What a relay has done.
+/// Counters of a relay's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that came from the overlay.
+    /// Number of packets that came from the overlay.
     pub packets: u64,
-    /// Copies of them that went to receivers.
+    /// Number of copies that were sent to receivers.
     pub sent: u64,
-    /// Their bytes, with the header of AMT.
+    /// Number of bytes of these copies, with the header of AMT.
     pub sent_bytes: u64,
-    /// What was not done.
+    /// Numbers of refusals, by reason.
     pub refused: [u64; Refused::ALL.len()],
 }
 
-/// Where a relay puts what it wants done.
+/// The interface through which a relay acts.
 pub trait Outlet {
     /// Sends a datagram.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]);
-    /// The overlay's group is wanted, or is not any more.
+    /// Reports that the overlay's group is wanted, or no longer wanted.
     fn member(&mut self, group: NodeAddr, is_wanted: bool);
 }
 
-/// How a relay is to be.
+/// The settings of a relay.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address by which gateways reach it.
+    /// The address at which gateways reach the relay.
     pub address: IpAddr,
-    /// Groups that it relays.
+    /// The groups that it relays.
     pub rules: Rules,
-    /// For MACs.
+    /// The secret for MACs.
     pub secret: [u8; 32],
 }
 
@@ -135,16 +137,17 @@ pub struct Relay {
     started: Time,
     tunnels: BTreeMap<SocketAddr, Tunnel>,
     per_host: BTreeMap<IpAddr, usize>,
-    /// By the overlay's group, who wants something of it.
+    /// For each group of the overlay, the receivers that want something of it.
     wanted: BTreeMap<NodeAddr, BTreeMap<SocketAddr, u32>>,
-    /// Of all that are no receivers. These have their own, so that strangers who ask and ask do not end them.
+    /// The budget for answers to senders that are not receivers. Receivers have their own, so that strangers who ask
+    /// all the time do not use it up.
     answers: TokenBucket,
     counters: Counters,
     bytes: Vec<u8>,
     query: Vec<u8>,
 }
 
-/// What one receiver wants.
+/// The wishes of one receiver.
 #[derive(Debug)]
 struct Tunnel {
     v4: Querier,
@@ -183,13 +186,13 @@ impl Tunnel {
     }
 }
 
-/// From where queries of MLD come: any address of the link, as that of a router must be. [RFC 3810 §5.1.14]
+/// The source address of MLD queries: any address of the link, as a router's must be. [RFC 3810 §5.1.14]
 const ASKS: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
-/// One host behind a tunnel, to the tables of IGMP.
+/// The Ethernet address of the one host behind a tunnel, for the tables of IGMP.
 const HOST: [u8; 6] = [0x02, 0x53, 0x4e, 0, 0, 0];
 
 impl Relay {
-    /// A relay without receivers.
+    /// Creates a relay without receivers.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Relay {
         Relay {
@@ -205,19 +208,19 @@ impl Relay {
         }
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
     #[must_use]
     pub fn tunnels(&self) -> usize {
         self.tunnels.len()
     }
 
-    /// How many groups of the overlay they want.
+    /// Returns the number of groups of the overlay that the receivers want.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.wanted.len()
     }
 
-    /// What it has done.
+    /// Returns the counters of its work.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -273,7 +276,7 @@ impl Relay {
         }
     }
 
-    /// When something is due next. Looking at all receivers takes microseconds, once a second.
+    /// Returns when something is due next. It takes microseconds to look at all receivers, once a second.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let next = self.tunnels.values().map(Tunnel::next_timeout).min();
@@ -321,8 +324,8 @@ impl Relay {
         }
     }
 
-    /// Answers a question. Who asks may be at another address than it says, so a receiver has answers of
-    /// its own, which strangers that ask use up, and those of everybody.
+    /// Answers a question. The sender may be at another address than it claims. So a receiver has a budget of its own,
+    /// which strangers in its name use up first, and then the common one.
     fn answer(
         &mut self,
         now: Time,
@@ -349,7 +352,7 @@ impl Relay {
         (nonce, query): (u32, &[u8]),
         out: &mut impl Outlet,
     ) -> Result<(), Refused> {
-        // What fills a frame of Ethernet up is none of the packet.
+        // The padding of an Ethernet frame does not belong to the packet.
         let bytes = Ip::parse(&query[ETHERNET_BYTES..]).map_or(0, |ip| ip.total_bytes);
         let message = Message::Query {
             is_full: !self.has_room(from),
@@ -382,7 +385,7 @@ impl Relay {
         }
     }
 
-    /// What the receiver at `from`, of the address `source` behind its tunnel, says.
+    /// Handles a report of the receiver at `from`, with the address `source` behind its tunnel.
     fn hear<A: Address>(
         &mut self,
         now: Time,
@@ -423,7 +426,7 @@ impl Relay {
         Ok(())
     }
 
-    /// One more receiver of this host may come.
+    /// Returns true if another receiver of this host is allowed.
     fn has_room(&self, from: SocketAddr) -> bool {
         let own = self.per_host.get(&host(from)).copied().unwrap_or(0);
         let is_known = self.tunnels.contains_key(&from);
@@ -439,7 +442,7 @@ impl Relay {
         self.follow(at, said, out);
     }
 
-    /// Does what has followed from a receiver's words; one that wants nothing any more is none.
+    /// Applies the consequences of a receiver's report. A receiver that wants nothing any more is removed.
     fn follow(&mut self, at: SocketAddr, said: Said, out: &mut impl Outlet) {
         for why in said.refused {
             self.refuse(why);
@@ -498,7 +501,7 @@ impl Relay {
         now.since(self.started).as_nanos() / SECRET_EVERY.as_nanos()
     }
 
-    /// Bound to where the gateway is seen, its nonce, and the time. [RFC 7450 §5.3.5]
+    /// Computes the MAC, which is bound to the address of the gateway, its nonce, and the time. [RFC 7450 §5.3.5]
     fn mac(&self, epoch: u64, at: SocketAddr, nonce: u32) -> Mac {
         let mut hasher = blake3::Hasher::new_keyed(&self.settings.secret);
         hasher.update(&epoch.to_be_bytes());
@@ -518,7 +521,7 @@ impl Relay {
     }
 }
 
-/// Whose an address is: a host of IPv6 may use all of its network of 64 bits.
+/// Returns the owner of an address: a host with IPv6 may use its whole network of 64 bits.
 fn host(at: SocketAddr) -> IpAddr {
     match at.ip() {
         IpAddr::V4(address) => address.into(),
@@ -526,7 +529,7 @@ fn host(at: SocketAddr) -> IpAddr {
     }
 }
 
-/// What every receiver is asked: what it wants.
+/// Writes the general query, which asks every receiver what it wants.
 fn write_query<A: Address>(frame: &mut Vec<u8>, own: A) {
     let timing = Timing::default();
     let speaker = Speaker {
@@ -544,7 +547,7 @@ fn write_query<A: Address>(frame: &mut Vec<u8>, own: A) {
     A::query(frame, speaker, &asked);
 }
 
-/// What followed from a receiver's words.
+/// The consequences of a receiver's report.
 #[derive(Debug, Default)]
 struct Said {
     changes: Vec<(NodeAddr, bool)>,
@@ -552,7 +555,7 @@ struct Said {
 }
 
 impl<A: Address> igmp::Outlet<A> for Said {
-    // Choice: a receiver is asked by the answers to its own requests only.
+    // Choice: a receiver is only queried by the answers to its own requests.
     fn query(&mut self, _: &Query<'_, A>) {}
 
     fn member(&mut self, group: A, is_wanted: bool) {

@@ -1,11 +1,11 @@
-//! Datagrams of gateways, to and from targets beyond the overlay.
+//! Datagrams of gateways to and from targets beyond the overlay.
 //!
 //! ```text
 //!   gateway's socket ══ overlay ══▶ one thread ──▶ Session ── its UDP socket ──▶ targets
 //!                    ◀═══════════════════════════ a thread of the session ◀────
 //! ```
-//! A session belongs to one overlay socket and has a UDP port of its own, so targets tell sessions
-//! apart. It takes datagrams only from whom it has sent to, and ends when it is silent.
+//! A session belongs to one overlay socket and has its own UDP port, so targets can distinguish sessions. It accepts
+//! datagrams only from addresses to which it has sent, and ends when it is silent.
 
 use super::{Shared, Undone};
 use client::{DatagramSocket, Error, Node, Options, Target};
@@ -22,15 +22,15 @@ use std::time::Instant;
 use wire::bytes::{Reader, Writer};
 use wire::exit::{ADDRESS_BYTES_MAX, Address, Code, DATAGRAM_PORT};
 
-/// Sessions at the same time: two threads and a descriptor each. Nodes share them.
+/// The maximum number of simultaneous sessions: two threads and a descriptor each. Nodes share them.
 pub(super) const MAX_SESSIONS: usize = 256;
-/// Targets of one session.
+/// The maximum number of targets of one session.
 const MAX_TARGETS: usize = 64;
-/// Datagrams that wait for a session to resolve a name.
+/// The maximum number of datagrams that wait while a session resolves a name.
 const MAX_QUEUED: usize = 64;
-/// After so much silence a session ends: as RFC 4787 has it for address translators.
+/// The time of silence after which a session ends, as in RFC 4787 for address translators.
 const IDLE: Duration = Duration::from_secs(120);
-/// How often silence is looked for.
+/// How often sessions check for silence.
 const LOOK: Duration = Duration::from_secs(5);
 const STACK_BYTES: usize = 128 * 1024;
 const DATAGRAM_BYTES_MAX: usize = 65_535;
@@ -41,14 +41,14 @@ pub(super) struct Datagrams {
     shared: Arc<Shared>,
 }
 
-/// One overlay socket's datagrams.
+/// The datagrams of one overlay socket.
 struct Session {
     udp: UdpSocket,
-    /// Whose they are.
+    /// The overlay socket.
     of: Target,
-    /// Not carried: not understood, not listed, to one target too many.
+    /// Number of datagrams that were not carried: malformed, not listed, or to one target too many.
     dropped: AtomicU64,
-    /// When something was last sent or received, in milliseconds since `start`.
+    /// When a datagram was last sent or received, in milliseconds since `start`.
     last_ms: AtomicU64,
     start: Instant,
     targets: Mutex<BTreeSet<SocketAddr>>,
@@ -63,7 +63,7 @@ impl Datagrams {
         })
     }
 
-    /// Serves until the node goes.
+    /// Serves until the node is gone.
     pub(super) fn serve(self) {
         let mut sessions: BTreeMap<Target, SyncSender<Vec<u8>>> = BTreeMap::new();
         let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
@@ -76,14 +76,14 @@ impl Datagrams {
             let mut bytes = buffer[..len].to_vec();
             if let Some(session) = sessions.get(&from) {
                 match session.try_send(bytes) {
-                    // Lost, as in a full socket buffer: the session resolves a name.
+                    // The datagram is lost, as in a full socket buffer, because the session is resolving a name.
                     Ok(()) | Err(TrySendError::Full(_)) => continue,
                     Err(TrySendError::Disconnected(back)) => bytes = back,
                 }
                 sessions.remove(&from);
             }
             if sessions.len() >= MAX_SESSIONS {
-                // Of ended ones nothing is kept; a session notices its end by an empty message.
+                // Ended sessions are removed; an empty message detects them.
                 sessions.retain(|_, session| {
                     !matches!(
                         session.try_send(Vec::new()),
@@ -129,7 +129,7 @@ impl Datagrams {
 
 impl Session {
     fn open(of: Target) -> io::Result<Session> {
-        // One socket for both families, where the host has both.
+        // One socket serves both families, if the host has both.
         let udp = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"))?;
         udp.set_read_timeout(Some(LOOK))?;
         Ok(Session {
@@ -150,15 +150,15 @@ impl Session {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            // An empty one asks only whether the session is still there.
+            // An empty message only checks whether the session still exists.
             if !bytes.is_empty() && self.send(shared, &mut known, &bytes).is_none() {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// Sends one datagram to where its beginning says. `known` are the targets so far, and where
-    /// they are, if they are listed.
+    /// Sends one datagram to the target at its beginning. `known` contains the targets so far, with their addresses if
+    /// they are listed.
     fn send(
         &self,
         shared: &Shared,
@@ -169,7 +169,7 @@ impl Session {
         let to = Address::read(&mut r).ok()?;
         let text = to.to_string();
         let addr = match known.get(&text) {
-            // Who is not listed gets no answer, as behind any filter.
+            // A target that is not listed gets no answer, as behind any filter.
             Some(addr) => (*addr)?,
             None if known.len() >= MAX_TARGETS => return None,
             None => match shared.resolve(&to) {
@@ -187,7 +187,7 @@ impl Session {
                     known.insert(text, None);
                     return None;
                 }
-                // A name that is not known now may be soon.
+                // A name that cannot be resolved now may be resolved soon.
                 Err(_) => return None,
             },
         };
@@ -196,7 +196,7 @@ impl Session {
         sent.ok().map(drop)
     }
 
-    /// Says at the end what was not carried.
+    /// Reports at the end how many datagrams were not carried.
     fn tell(&self, shared: &Shared) {
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
@@ -210,7 +210,7 @@ impl Session {
         while !self.is_over() {
             let (len, from) = match self.udp.recv_from(&mut buffer[ADDRESS_BYTES_MAX..]) {
                 Ok(received) => received,
-                // Also what the network says about earlier datagrams.
+                // This includes errors that the network reports about earlier datagrams.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -237,14 +237,14 @@ impl Session {
             let start = ADDRESS_BYTES_MAX - header.len();
             buffer[start..ADDRESS_BYTES_MAX].copy_from_slice(header);
             let datagram = &buffer[start..ADDRESS_BYTES_MAX + len];
-            // Else lost, as datagrams may be.
+            // Otherwise the datagram is lost, as datagrams may be.
             if let Err(Error::Closed) = socket.send_to(datagram, self.of) {
                 return;
             }
         }
     }
 
-    /// An address as the session's socket takes it.
+    /// Converts an address to the family of the session's socket.
     fn of_family(&self, addr: SocketAddr) -> SocketAddr {
         let six = self.udp.local_addr().is_ok_and(|own| own.is_ipv6());
         match addr {

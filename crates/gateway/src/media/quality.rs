@@ -1,5 +1,5 @@
-//! How both directions of one stream are heard: RTP into a reception per direction, RTCP into what
-//! the ends report and into the round trips to them.
+//! The quality of both directions of one stream: RTP is counted by a reception per direction; RTCP provides the reports
+//! of the ends and the round trips to them.
 //!
 //! ```text
 //!   from the caller ── RTP ──> directions[caller].reception
@@ -22,14 +22,14 @@ pub(super) struct Heard {
     directions: [Direction; 2],
 }
 
-/// What came from one side.
+/// The traffic from one side.
 #[derive(Debug)]
 struct Direction {
     carrier: Carrier,
     reception: Reception,
     window: Option<Window>,
     reported: Reported,
-    /// Of the SRs that passed toward the end on this side.
+    /// The round trip, from the SRs that passed towards the end on this side.
     round_trip: RoundTrip,
     round_trip_last: Option<Duration>,
     packets: u64,
@@ -37,16 +37,16 @@ struct Direction {
     rtcp_packets: u64,
     drops: Drops,
     remote: Option<SocketAddr>,
-    /// What came directly, if it is mirrored.
+    /// The reception of the direct copies, if the stream is mirrored.
     direct: Option<Box<Reception>>,
     settings: Settings,
 }
 
-/// How a datagram came.
+/// The circumstances of a datagram's arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Came {
     pub(super) arrival: Arrival,
-    /// Over UDP.
+    /// The sender's address, over UDP.
     pub(super) from: Option<SocketAddr>,
 }
 
@@ -80,7 +80,7 @@ impl Heard {
         }
     }
 
-    /// A datagram of the stream passes, from `side` to the other.
+    /// Records that a datagram of the stream passes from `side` to the other side.
     pub(super) fn on_passed(
         &mut self,
         now: Time,
@@ -107,7 +107,7 @@ impl Heard {
             }
             Kind::Rtcp => {
                 direction.rtcp_packets += 1;
-                // That of SRTP is sealed but for its beginning: what cannot be read is left.
+                // SRTP encrypts RTCP except its beginning; unreadable packets are ignored.
                 if let Ok(rtcp) = Compound::parse(datagram) {
                     self.on_rtcp(now, side, &rtcp);
                 }
@@ -120,8 +120,8 @@ impl Heard {
         self.directions[side.index()].drops.count(reason);
     }
 
-    /// A packet of `side` came directly, beside the overlay. Delays are not known there: the clocks
-    /// of two gateways have no common zero.
+    /// Records that a packet of `side` has arrived directly, beside the overlay. Its delay is not known, because the
+    /// clocks of two gateways have no common zero.
     pub(super) fn on_direct(&mut self, now: Time, side: Side, header: &Header) {
         let direction = &mut self.directions[side.index()];
         let settings = direction.settings;
@@ -153,7 +153,7 @@ impl Heard {
         })
     }
 
-    /// RTCP passes from `side` to the other.
+    /// Records that RTCP passes from `side` to the other side.
     fn on_rtcp(&mut self, now: Time, side: Side, rtcp: &Compound<'_>) {
         let hears = self.directions[side.other().index()].reception.ssrc();
         self.directions[side.other().index()]
@@ -165,7 +165,8 @@ impl Heard {
         }
         let told = direction.round_trip.on_back(now, rtcp);
         direction.round_trip_last = told.or(direction.round_trip_last);
-        // Between the ends, where both are known: it places the delay that RTP does not tell.
+        // If both round trips are known, their sum is the round trip between the ends. It determines the delay that RTP
+        // does not reveal.
         if let [Some(one), Some(other)] = self.directions.each_ref().map(|d| d.round_trip_last) {
             for direction in &mut self.directions {
                 direction.reception.set_round_trip(one + other);

@@ -1,4 +1,4 @@
-//! What the plane tells of calls and of itself: plain values, for records, metrics and people.
+//! The plane's reports on calls and on itself: plain values, for records, metrics and people.
 
 use base::Duration;
 use client::Error as NodeError;
@@ -8,61 +8,61 @@ use std::time::SystemTime;
 use voice::live::{Quality, Reported, Window};
 use voice::media::{CallId, Carrier, Drop, Expired};
 
-/// A call so far, or as it was when it ended.
+/// A call so far, or at its end.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The call.
     pub call: CallId,
-    /// When it was opened, by the host's clock.
+    /// When the call was opened, by the host's clock.
     pub since: SystemTime,
-    /// How long ago that was, by a clock that nobody sets.
+    /// How long ago that was, by a monotonic clock.
     pub age: Duration,
-    /// Its streams, in the order of the description. One that was ended before the call is among
-    /// them, as it was then.
+    /// The call's streams, in the order of the description. A stream that ended before the call is included in its last
+    /// state.
     pub streams: Vec<StreamReport>,
 }
 
 /// One stream of a call.
 #[derive(Clone, Debug)]
 pub struct StreamReport {
-    /// Its place in the description.
+    /// The stream's position in the description.
     pub media: u8,
-    /// What came from the caller's side, and from the callee's.
+    /// The traffic from the caller's side, and from the callee's.
     pub sides: [SideReport; 2],
 }
 
-/// What came from one side of a stream.
+/// The traffic from one side of a stream.
 #[derive(Clone, Debug)]
 pub struct SideReport {
-    /// What carries the side.
+    /// The carrier of the side.
     pub carrier: Carrier,
-    /// Of the RTP that came from the side, since the beginning. Over the overlay loss is known
+    /// The quality of the RTP that came from the side, since the beginning. Over the overlay, it includes the loss
     /// before and after recovery, and the one-way delay.
     pub quality: Quality,
-    /// Of the last 5 s that ended.
+    /// The quality of the last completed 5 s.
     pub window: Option<Window>,
-    /// What the end on this side reports of what it hears, which is the other side's stream.
+    /// What the end on this side reports about the stream that it receives, which is the other side's.
     pub reported: Reported,
-    /// From here to the end on this side and back, by its reports.
+    /// The round trip between here and the end on this side, by its reports.
     pub round_trip: Option<Duration>,
-    /// Packets from the side that went on, RTCP among them.
+    /// Number of packets from the side that were forwarded, including RTCP.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of their bytes.
     pub bytes: u64,
-    /// RTCP packets among them.
+    /// Number of RTCP packets among them.
     pub rtcp_packets: u64,
-    /// Packets that came to the side's ports and did not go on.
+    /// Packets that arrived at the side's ports and were not forwarded.
     pub drops: Drops,
-    /// Where the end on this side really sends from, once learned.
+    /// The address from which the end on this side really sends, once it is learned.
     pub remote: Option<SocketAddr>,
-    /// How long ago its last RTP packet came.
+    /// How long ago the last RTP packet of the side arrived.
     pub silence: Option<Duration>,
-    /// Of the same RTP as it would have been without the overlay: by the copies that came directly
+    /// The quality that the same RTP would have had without the overlay, measured on the copies that arrived directly
     /// over UDP, if the sending gateway mirrors this call.
     pub direct: Option<Quality>,
 }
 
-/// Packets that did not go on, by the reason.
+/// Numbers of packets that were not forwarded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops([u64; Drop::ALL.len()]);
 
@@ -71,17 +71,17 @@ impl Drops {
         self.0[reason as usize] += 1;
     }
 
-    /// For one reason.
+    /// Returns the number for one reason.
     pub fn of(&self, reason: Drop) -> u64 {
         self.0[reason as usize]
     }
 
-    /// For all reasons.
+    /// Returns the number for all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Every reason with its count.
+    /// Returns every reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
         Drop::ALL
             .into_iter()
@@ -89,72 +89,71 @@ impl Drops {
     }
 }
 
-/// The plane as a whole.
+/// The counters of the whole plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Calls that are open.
+    /// Number of calls that are open.
     pub calls: usize,
-    /// Calls opened so far.
+    /// Number of calls opened so far.
     pub opened: u64,
-    /// Calls that ended by themselves.
+    /// Number of calls that ended by themselves.
     pub expired: u64,
-    /// Calls that ended because a node was lost.
+    /// Number of calls that ended because a node was lost.
     pub nodes_lost: u64,
-    /// UDP ports that are free, of the range.
+    /// Number of free UDP ports of the range.
     pub udp_ports_free: usize,
-    /// Virtual ports that are free, of the range.
+    /// Number of free virtual ports of the range.
     pub overlay_ports_free: usize,
-    /// Ports that another program of this host had.
+    /// Number of ports that another program of this host used.
     pub ports_taken: u64,
-    /// The node is connected.
+    /// True if the node is connected.
     pub connected: bool,
-    /// Datagrams that came over UDP, from the overlay.
+    /// Number of datagrams received over UDP, and from the overlay.
     pub received: [u64; 2],
-    /// Their bytes.
+    /// Number of their bytes.
     pub received_bytes: [u64; 2],
-    /// Datagrams that went out over UDP, over the overlay.
+    /// Number of datagrams sent over UDP, and over the overlay.
     pub sent: [u64; 2],
-    /// Datagrams that did not go on, by what came.
+    /// Numbers of datagrams that were not forwarded, by the carrier of their arrival.
     pub drops: Drops,
-    /// Datagrams that the kernel did not take for UDP.
+    /// Number of datagrams for UDP that the kernel refused.
     pub udp_failed: u64,
-    /// Datagrams that the node did not take: it hangs, or is gone.
+    /// Number of datagrams that the node did not accept, because it hangs or is gone.
     pub overlay_failed: u64,
-    /// Mirrored packets sent directly.
+    /// Number of mirrored packets sent directly.
     pub mirrored: u64,
-    /// Mirrored packets that came and were counted for a call.
+    /// Number of mirrored packets that arrived and were counted for a call.
     pub mirrored_received: u64,
-    /// Datagrams at the shadow port that were of no call, or not authentic.
+    /// Number of datagrams at the shadow port that belonged to no call, or were not authentic.
     pub mirrored_refused: u64,
 }
 
 /// Why a call ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nobody answered, media stopped, or the dialog fell silent.
+    /// The call was not answered, its media stopped, or its dialog became silent.
     Expired(Expired),
-    /// A node that it goes through is lost: that of the far side, or this gateway's own.
+    /// A node on its path is lost: the node of the far side, or this gateway's own.
     NodeLost(base::NodeAddr),
 }
 
-/// Something that happened without being asked for.
+/// An event that no request caused.
 #[derive(Debug)]
 pub enum Event {
-    /// A call ended by itself: its ports are free, and its dialog is to be ended by BYE.
+    /// A call ended by itself: its ports are free, and its dialog must be ended by BYE.
     Ended {
         /// The call.
         call: CallId,
-        /// Why.
+        /// The reason.
         why: Why,
-        /// As it was.
+        /// The call's last report.
         report: Box<Report>,
     },
-    /// This gateway's node went away; it is looked for.
+    /// This gateway's node is gone; the gateway looks for it.
     NodeAway(NodeError),
-    /// It is back.
+    /// The node is back.
     NodeBack,
-    /// Real-time priority was asked for and refused, or another thing that the operator should
-    /// know.
+    /// Real-time priority was requested and refused, or another fact that the operator should know.
     Warning(String),
 }
 

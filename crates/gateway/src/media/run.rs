@@ -1,12 +1,12 @@
-//! The media thread: waits, takes what is ready, forwards it, looks after timeouts.
+//! The media thread: it waits, takes what is ready, forwards it, and handles timeouts.
 //!
 //! ```text
 //!   few calls    packet ──> woken ──> forwarded                        at once
 //!   many calls   packets ... 300 µs ... ──> forwarded together         one wake-up for all
 //! ```
-//! To wake a thread costs more than to forward a packet, and whoever sends to it pays. So while
-//! packets come fast the thread lets them gather for a moment, which is short beside any budget of
-//! voice; what goes to the overlay then shares messages, and the node's work too.
+//! It costs more to wake a thread than to forward a packet, and the sender of the packet pays that cost. So while
+//! packets come fast, the thread lets them gather for a moment, which is short compared with any budget of voice. The
+//! packets for the overlay then share messages, and also the node's work.
 
 use super::state::{ENDED_PER_TURN, TOKEN_V6};
 use super::{Event, Shared, uplink};
@@ -19,25 +19,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
+/// The priority of the thread: the same as that of a node's loop, so that neither waits for more than a turn of the
 /// other.
 const PRIORITY: u8 = 10;
-/// How long packets gather while they come fast. Twice of it, at both gateways, is 0.6 % of the
-/// 100 ms from entry to exit.
+/// How long packets gather while they come fast. Twice this time, at both gateways, is 0.6 % of the 100 ms from entry
+/// to exit.
 const GATHER: core::time::Duration = core::time::Duration::from_micros(300);
-/// What is fast: 100 calls of 100 packets/s. Three packets gather in the time then.
+/// The rate from which packets count as fast: 100 calls of 100 packets/s. At this rate, three packets gather.
 const FAST_PPS: u64 = 10_000;
-/// Over how long packets are counted to know.
+/// The time over which packets are counted to determine the rate.
 const RATE_SPAN: Duration = Duration::from_millis(20);
-/// Tokens beyond those of the ports.
+/// The tokens above those of the ports.
 const TOKEN_WAKE: u64 = 2 * TOKEN_V6;
 const TOKEN_OVERLAY: u64 = TOKEN_WAKE + 1;
-/// The longest datagram that passes; longer ones are cut, and nobody sends them: RTP stays below
-/// what Ethernet carries.
+/// The maximum length of a forwarded datagram. Longer ones are cut, but nobody sends them: RTP stays below the MTU of
+/// Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 4_096;
-/// How long the thread leaves the lock to those who wait for it: they need some microseconds.
+/// How long the thread leaves the lock to threads that wait for it: they need some microseconds.
 const LET_OTHERS: core::time::Duration = core::time::Duration::from_micros(50);
-/// From one look at what does not depend on packets to the next.
+/// The time between checks that do not depend on packets.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 pub(super) struct Media {
@@ -49,7 +49,7 @@ pub(super) struct Media {
     rate: Rate,
 }
 
-/// Whether packets come fast.
+/// Determines whether packets come fast.
 struct Rate {
     since: Time,
     packets: u64,
@@ -67,11 +67,11 @@ impl Rate {
     }
 }
 
-/// What comes after a turn.
+/// What follows a turn.
 struct Next {
-    /// How long to wait for more.
+    /// How long to wait for further packets.
     timeout: Duration,
-    /// There is more already.
+    /// True if there are further packets already.
     more: bool,
 }
 
@@ -110,7 +110,7 @@ impl Media {
             if self.rate.is_fast && !next.more {
                 thread::sleep(GATHER);
             } else if self.shared.waiting.load(Ordering::Acquire) > 0 {
-                // A lock that is taken again at once is never somebody else's.
+                // If the thread took the lock again at once, no other thread would ever get it.
                 thread::park_timeout(LET_OTHERS);
             }
         }
@@ -135,8 +135,8 @@ impl Media {
                 },
                 token => {
                     let (port, is_v6) = (token as u16, token & TOKEN_V6 != 0);
-                    // One datagram: a phone sends one in 20 ms. If there are more, the port is
-                    // ready again, after the others.
+                    // Only one datagram is taken: a phone sends one in 20 ms. If there are more, the port is ready
+                    // again, after the others.
                     let received = state.receive(port, is_v6, &mut self.buffer);
                     match received {
                         Some((len, _)) if port == 0 => {
@@ -158,7 +158,7 @@ impl Media {
             if state.uplink.is_lost(now) {
                 let lost = state.node_lost(now, shared.node, true);
                 if lost.len() == ENDED_PER_TURN {
-                    // There may be more of them.
+                    // There may be further calls.
                     self.housekeeping = now;
                 }
                 ended.extend(lost);

@@ -1,5 +1,5 @@
-//! Shadow mode: a fraction of the calls' RTP goes directly over UDP too, so that both ways can be
-//! compared on the same packets.
+//! Shadow mode: a fraction of the calls' RTP is also sent directly over UDP, so that both paths can be compared on the
+//! same packets.
 //!
 //! ```text
 //!   gateway A ══ RTP ══ overlay ══════════════════════> gateway B: forwarded, and heard
@@ -7,9 +7,9 @@
 //!      └── mirrored: token, RTP ── UDP, directly ────────> └ shadow port: heard, never played
 //! ```
 //!
-//! A note over the overlay, where nobody can speak for another node, tells the token by which
-//! mirrored packets of one stream are known; who does not know it cannot even make a packet count.
-//! Both are made anew for every stream.
+//! A note over the overlay, where no node can send in the name of another, contains the token that identifies mirrored
+//! packets of one stream. Without the token, nobody can even make a packet count. Note and token are made anew for
+//! every stream.
 //!
 //! ```text
 //!   note       0 "SNWS" │ 4 version 1, zeros 3 │ 8 token 16                 over the overlay
@@ -23,10 +23,10 @@ use voice::media::StreamId;
 use voice::rtp::{Header, Packet};
 use voice::sdp::Side;
 
-/// The port for mirrored packets where nothing else is said: beside those for media.
+/// The default port for mirrored packets, next to those for media.
 pub const SHADOW_PORT: u16 = 19_998;
 
-/// How often the note is said: it may be lost, and the other gateway may have begun anew.
+/// How often the note is sent: it may be lost, and the other gateway may have restarted.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 const TOKEN_BYTES: usize = 16;
@@ -34,34 +34,34 @@ const NOTE: [u8; 8] = *b"SNWS\x01\0\0\0";
 const NOTE_BYTES: usize = NOTE.len() + TOKEN_BYTES;
 const MIRRORED: [u8; 4] = *b"SNWM";
 
-/// How shadow mode is set.
+/// The settings of shadow mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shadow {
-    /// The fraction of the calls over the overlay that are mirrored, 0 to 1. With 0, only what
-    /// others mirror is heard.
+    /// The fraction of the calls over the overlay that are mirrored, 0 to 1. With 0, the gateway only receives what
+    /// others mirror.
     pub fraction: f64,
     /// The UDP port for mirrored packets.
     pub port: u16,
 }
 
-/// What makes the packets of one stream count.
+/// The token that authenticates the mirrored packets of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Token([u8; TOKEN_BYTES]);
 
-/// The plane's part in it.
+/// The plane's part in shadow mode.
 #[derive(Debug)]
 pub(super) struct Mirror {
     shadow: Shadow,
     pub(super) sockets: Sockets,
-    /// Whose mirrored packets are.
+    /// The streams and sides of mirrored packets, by token.
     tokens: Map<Token, (StreamId, Side)>,
-    /// Streams that are due to be mirrored, as a fraction.
+    /// The accumulated fraction of streams that are due to be mirrored.
     due: f64,
-    /// The datagram that is being made.
+    /// A buffer for the datagram that is being built.
     buffer: Vec<u8>,
 }
 
-/// Where one stream's packets are mirrored to.
+/// The target of one stream's mirrored packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mirrored {
     to: SocketAddr,
@@ -69,18 +69,18 @@ pub(super) struct Mirrored {
     next_note: Time,
 }
 
-/// A stream's part in it.
+/// A stream's part in shadow mode.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     pub(super) mirrored: Option<Mirrored>,
-    /// Where the overlay's ends are, by the side: who may say a note.
+    /// The overlay addresses of the sides, from which a note may come.
     remotes: [Option<(NodeAddr, VirtualPort)>; 2],
-    /// By which the other gateway's packets of a side are known.
+    /// The tokens of the other gateway's packets, by side.
     tokens: [Option<Token>; 2],
 }
 
 impl Shadow {
-    /// Mirrors so many of the calls.
+    /// Returns settings that mirror this fraction of the calls.
     #[must_use]
     pub fn of(fraction: f64) -> Shadow {
         Shadow {
@@ -101,7 +101,7 @@ impl Mirror {
         }
     }
 
-    /// Whether the next stream is mirrored: evenly, so that a tenth is every tenth.
+    /// Returns whether the next stream is mirrored. The choice is even, so that a tenth is every tenth.
     pub(super) fn is_due(&mut self) -> bool {
         self.due += self.shadow.fraction.clamp(0.0, 1.0);
         let is_due = self.due >= 1.0;
@@ -111,7 +111,7 @@ impl Mirror {
         is_due
     }
 
-    /// Sends a packet of a stream directly; true if the kernel took it.
+    /// Sends a packet of a stream directly. Returns true if the kernel accepted it.
     pub(super) fn send(&mut self, mirrored: &Mirrored, packet: &[u8]) -> bool {
         self.buffer.clear();
         self.buffer.extend(MIRRORED);
@@ -120,7 +120,7 @@ impl Mirror {
         self.sockets.send(&self.buffer, mirrored.to).is_ok()
     }
 
-    /// A note came for a stream's side, from where that side is.
+    /// Handles a note for a stream's side, which came from the address of that side.
     pub(super) fn on_note(&mut self, id: StreamId, side: Side, beside: &mut Beside, token: Token) {
         if beside.tokens[side.index()] == Some(token) {
             return;
@@ -128,11 +128,11 @@ impl Mirror {
         if let Some(old) = beside.tokens[side.index()].replace(token) {
             self.tokens.remove(&old);
         }
-        // Two streams with one token would be somebody's mistake; the last one has it.
+        // Two streams with the same token would be somebody's mistake; the last one gets it.
         self.tokens.insert(token, (id, side));
     }
 
-    /// A datagram came to the shadow port: whose it is, and what it tells.
+    /// Handles a datagram at the shadow port. Returns its stream, its side, and its RTP header.
     pub(super) fn on_datagram(&self, datagram: &[u8]) -> Option<(StreamId, Side, Header)> {
         let rest = datagram.strip_prefix(&MIRRORED)?;
         let (token, packet) = rest.split_first_chunk()?;
@@ -141,7 +141,7 @@ impl Mirror {
         Some((*id, *side, packet.header()))
     }
 
-    /// A stream ends.
+    /// Handles the end of a stream.
     pub(super) fn forget(&mut self, beside: &Beside) {
         for token in beside.tokens.iter().flatten() {
             self.tokens.remove(token);
@@ -150,7 +150,7 @@ impl Mirror {
 }
 
 impl Mirrored {
-    /// To `to`, from the next packet on; `None` if the system has no randomness.
+    /// Starts mirroring to `to`, from the next packet on; `None` if the system has no randomness.
     pub(super) fn new(to: SocketAddr) -> Option<Mirrored> {
         let entropy = net::sched::entropy().ok()?;
         let token = entropy.first_chunk()?;
@@ -161,7 +161,7 @@ impl Mirrored {
         })
     }
 
-    /// The note, if it is to be said now.
+    /// Returns the note, if it must be sent now.
     pub(super) fn note(&mut self, now: Time) -> Option<[u8; NOTE_BYTES]> {
         if now < self.next_note {
             return None;
@@ -175,19 +175,18 @@ impl Mirrored {
 }
 
 impl Beside {
-    /// A side of the overlay was described.
+    /// Records the description of a side on the overlay.
     pub(super) fn on_signal(&mut self, side: Side, at: Option<(NodeAddr, VirtualPort)>) {
         self.remotes[side.index()] = at;
     }
 
-    /// Whether a side is there.
+    /// Returns whether a side has this address.
     pub(super) fn is_at(&self, side: Side, from: (NodeAddr, VirtualPort)) -> bool {
         self.remotes[side.index()] == Some(from)
     }
 }
 
-/// The token that a datagram of the overlay tells, if it is a note. No RTP, RTCP, STUN or DTLS
-/// begins like one.
+/// Returns the token in a datagram of the overlay, if it is a note. No RTP, RTCP, STUN or DTLS begins like one.
 pub(super) fn note(datagram: &[u8]) -> Option<Token> {
     let token = datagram.strip_prefix(&NOTE)?;
     token.try_into().ok().map(Token)

@@ -1,5 +1,5 @@
-//! What the plane knows: calls, who has which port, and how each stream is heard. One lock holds it;
-//! the media thread takes it once per batch of packets, everybody else for a short call.
+//! The plane's state: calls, the owners of ports, and the quality of each stream. One lock protects it. The media
+//! thread takes the lock once per batch of packets, and other threads take it for a short call.
 
 use super::quality::{Came, Heard};
 use super::report::{Counters, Report, StreamReport, Why};
@@ -22,10 +22,10 @@ use voice::media::{
 use voice::rtp::Kind;
 use voice::sdp::Side;
 
-/// Calls that are ended in one turn, so that a node's loss does not hold up the others' packets: 64
-/// take some 2 ms, most of it the kernel's for their sockets.
+/// The maximum number of calls that are ended in one turn, so that the loss of a node does not delay the packets of
+/// other calls: 64 take some 2 ms, most of it in the kernel for their sockets.
 pub(super) const ENDED_PER_TURN: usize = 64;
-/// The epoll token of a port's socket: the port, and this for IPv6.
+/// The flag in the epoll token of a port's socket that marks IPv6; the rest of the token is the port.
 pub(super) const TOKEN_V6: u64 = 1 << 16;
 
 pub(super) struct State {
@@ -46,7 +46,7 @@ struct OpenCall {
     since: SystemTime,
     opened: Time,
     streams: BTreeMap<u8, Stream>,
-    /// As they were when they ended, before the call did.
+    /// The last reports of streams that ended before the call.
     ended: Vec<StreamReport>,
 }
 
@@ -63,17 +63,17 @@ struct Port {
     side: Side,
 }
 
-/// Sockets of a port, before it has them.
+/// The sockets of a port, before they are added to it.
 type Bound = (u16, Side, Sockets);
 
-/// A call that is closed. Its sockets are closed with it, which is best done without the lock.
+/// A closed call. Its sockets are closed when it is dropped, which is best done without the lock.
 pub(super) struct Closed {
     report: Report,
     _sockets: Vec<Sockets>,
 }
 
 impl Closed {
-    /// Closes the sockets.
+    /// Closes the sockets, and returns the report.
     pub(super) fn into_report(self) -> Report {
         self.report
     }
@@ -127,8 +127,7 @@ impl State {
         id: StreamId,
         sides: [(Carrier, Need); 2],
     ) -> Result<[LocalPorts; 2], Error> {
-        // A port that another program has is passed over. What is given back rests, so every try
-        // is of others.
+        // A port that another program uses is skipped. Released ports rest, so every try uses other ports.
         for _ in 0..PORT_TRIES {
             let local = self.calls.add_stream(id, sides)?;
             let local = [(sides[0].0, local[0]), (sides[1].0, local[1])];
@@ -203,8 +202,8 @@ impl State {
         Ok(())
     }
 
-    /// Mirrors a stream to the other gateway's shadow port, if it is one of the fraction; one that
-    /// is mirrored already goes on to there.
+    /// Mirrors a stream to the other gateway's shadow port, if it is one of the fraction. A stream that is already
+    /// mirrored continues, to this address.
     pub(super) fn signal_shadow(&mut self, id: StreamId, to: SocketAddr) -> bool {
         let (Some(mirror), Some(call)) = (&mut self.mirror, self.open.get_mut(&id.call)) else {
             return false;
@@ -248,7 +247,7 @@ impl State {
         self.forget(now, id)
     }
 
-    /// Closes calls that ended by themselves, some at a time.
+    /// Closes calls that ended by themselves, a limited number at a time.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<(CallId, Why, Closed)> {
         let ended = self.calls.on_timeout(now, ENDED_PER_TURN);
         ended
@@ -260,7 +259,7 @@ impl State {
             .collect()
     }
 
-    /// Closes calls that go through a node of the overlay, some at a time; `None` stands for this
+    /// Closes calls whose path includes a node of the overlay, a limited number at a time; `None` stands for this
     /// gateway's own node.
     pub(super) fn node_lost(
         &mut self,
@@ -309,8 +308,8 @@ impl State {
         }
     }
 
-    /// Receives a datagram at a UDP port, 0 for the shadow port, into `buffer`: the length, and who sent it. `None` when
-    /// there is none now, or the port is closed meanwhile.
+    /// Receives a datagram at a UDP port, 0 for the shadow port, into `buffer`. Returns its length and its sender;
+    /// `None` if there is none now, or if the port was closed meanwhile.
     pub(super) fn receive(
         &self,
         port: u16,
@@ -318,12 +317,13 @@ impl State {
         buffer: &mut [u8],
     ) -> Option<(usize, SocketAddr)> {
         let sockets = match port {
-            // Never a port of a stream.
+            // 0 is never a port of a stream.
             0 => &self.mirror.as_ref()?.sockets,
             port => &self.ports.get(&port)?.sockets,
         };
         let socket = sockets.of(is_v6)?;
-        // An error is that of a datagram sent before, or an empty socket: the next is as good.
+        // An error belongs to a datagram that was sent before, or means an empty socket: in both cases the next event
+        // is enough.
         socket.recv_from(buffer).ok()
     }
 
@@ -342,7 +342,7 @@ impl State {
         }
     }
 
-    /// A datagram came to the shadow port: it is heard, and no more.
+    /// Handles a datagram at the shadow port: it is counted, and not forwarded.
     pub(super) fn on_mirrored(&mut self, now: Time, datagram: &[u8]) {
         let found = self
             .mirror
@@ -368,7 +368,7 @@ impl State {
         info: Info,
     ) {
         self.count_received(Carrier::Overlay, datagram);
-        // What is left of the deadline tells what the way took.
+        // The remaining part of the deadline reveals the delay of the path.
         let left = info.remaining.map(nanos);
         let came = Came {
             arrival: Arrival {
@@ -402,17 +402,17 @@ impl State {
         Ok(())
     }
 
-    /// Watches the overlay's socket, which is new.
+    /// Watches the new socket of the overlay.
     pub(super) fn watch_uplink(&self, token: u64) -> io::Result<()> {
         self.uplink.watch(&self.registry, token)
     }
 
-    /// Sends what is gathered for the overlay.
+    /// Sends the packets that are gathered for the overlay.
     pub(super) fn flush(&mut self) {
         self.uplink.flush();
     }
 
-    /// Whose mirrored packets are known by a token; false if that is not for who said it to say.
+    /// Handles a note with a token for mirrored packets. Returns false if its sender is not entitled to it.
     fn on_note(
         &mut self,
         port: VirtualPort,
@@ -434,7 +434,7 @@ impl State {
         may
     }
 
-    /// Sends a packet directly too, that goes over the overlay.
+    /// Also sends a packet of the overlay directly.
     fn mirror(
         &mut self,
         now: Time,
@@ -506,7 +506,7 @@ impl State {
         self.open.get_mut(&id.call)?.streams.get_mut(&id.media)
     }
 
-    /// Lets go of a call that [`Calls`] has closed.
+    /// Releases a call that [`Calls`] has closed.
     fn forget(&mut self, now: Time, id: CallId) -> Option<Closed> {
         let mut call = self.open.remove(&id)?;
         let report = call.report(now, id);
@@ -544,7 +544,7 @@ impl OpenCall {
             sides: stream.heard.reports(now),
         });
         let mut streams: Vec<StreamReport> = open.collect();
-        // One that was opened again at the same place stands for both.
+        // A stream that was opened again at the same position replaces the earlier one.
         let ended = self.ended.iter().filter(|ended| {
             let again = self.streams.contains_key(&ended.media);
             !again
@@ -560,7 +560,7 @@ impl OpenCall {
     }
 }
 
-/// The ports that one carrier has of a stream, with the side that each is for.
+/// Returns the ports that one carrier has of a stream, with the side of each.
 fn ports_of(
     local: &[(Carrier, LocalPorts); 2],
     carrier: Carrier,
@@ -582,7 +582,7 @@ fn ports_of(
     caller.chain(callee)
 }
 
-/// The engine crates' span of one of the standard library.
+/// Converts a span of the standard library to one of the engine crates.
 pub(super) fn nanos(span: core::time::Duration) -> Duration {
     Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }

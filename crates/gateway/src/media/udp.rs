@@ -1,20 +1,20 @@
-//! The UDP sockets of leased ports: one per port and family, bound while the port is leased.
+//! The UDP sockets of leased ports: one for each port and family, bound while the port is leased.
 
 use net::udp;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// Expedited forwarding (RFC 3246): what routers that heed classes take for voice.
+/// Expedited forwarding (RFC 3246): the class that routers with service classes use for voice.
 const DSCP_VOICE: u8 = 46;
 
-/// The local addresses at which media is taken: one of each family at most.
+/// The local addresses for media: at most one of each family.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Addresses {
     v4: Option<IpAddr>,
     v6: Option<IpAddr>,
 }
 
-/// One port, at the addresses that there are.
+/// The sockets of one port, at the available addresses.
 #[derive(Debug)]
 pub(super) struct Sockets {
     v4: Option<UdpSocket>,
@@ -22,7 +22,7 @@ pub(super) struct Sockets {
 }
 
 impl Addresses {
-    /// `None` when there is none, or two of one family.
+    /// Returns the addresses; `None` if there is none, or two of one family.
     pub(super) fn new(addresses: &[IpAddr]) -> Option<Addresses> {
         let mut found = Addresses::default();
         for &address in addresses {
@@ -50,14 +50,14 @@ impl Addresses {
 }
 
 impl Sockets {
-    /// Those there are, IPv4 first.
+    /// Returns the sockets, IPv4 first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (bool, &UdpSocket)> {
         let v4 = self.v4.as_ref().map(|socket| (false, socket));
         v4.into_iter()
             .chain(self.v6.as_ref().map(|socket| (true, socket)))
     }
 
-    /// That of one family.
+    /// Returns the socket of one family.
     pub(super) fn of(&self, is_v6: bool) -> Option<&UdpSocket> {
         match is_v6 {
             false => self.v4.as_ref(),
@@ -65,7 +65,7 @@ impl Sockets {
         }
     }
 
-    /// Sends a datagram by the socket of its destination's family.
+    /// Sends a datagram with the socket of its destination's family.
     pub(super) fn send(&self, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
         let socket = self.of(to.is_ipv6());
         let socket = socket.ok_or(io::ErrorKind::AddrNotAvailable)?;

@@ -1,4 +1,4 @@
-//! The overlay's side: one socket with a range of virtual ports, for all calls.
+//! The overlay side: one socket with a range of virtual ports, for all calls.
 //!
 //! ```text
 //!   packets of a turn ──> gathered ──> few messages to the node
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// From one attempt to find the node again to the next: a restarted one is there within a second.
+/// The time between attempts to find the node again: a restarted node is there within a second.
 const LOOK_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
-/// How long a node may take to answer then.
+/// How long a node may take to answer such an attempt.
 const LOOK_PATIENCE: core::time::Duration = core::time::Duration::from_secs(2);
-/// Datagrams after which a turn takes no more from the node: they take about a millisecond. One
-/// message more can bring 64.
+/// The number of datagrams after which a turn takes no more from the node: they take about a millisecond. One further
+/// message can contain 64.
 const DATAGRAMS_PER_TURN: usize = 256;
 
-/// How the node is reached, as a plane was told.
+/// How the plane reaches the node.
 #[derive(Clone, Debug)]
 struct Way {
     by: Node,
@@ -36,14 +36,14 @@ pub(super) struct Uplink {
     way: Way,
     node: NodeAddr,
     socket: Option<RangeSocket>,
-    /// Since when there is none.
+    /// Since when there is no node.
     away: Option<Time>,
     sending: Sending,
     failed: u64,
 }
 
 impl Uplink {
-    /// Binds the range; the socket is to be watched yet, see [`Uplink::watch`].
+    /// Binds the range. The caller must still watch the socket, see [`Uplink::watch`].
     pub(super) fn open(
         by: &Node,
         ports: RangeInclusive<u16>,
@@ -80,19 +80,19 @@ impl Uplink {
         self.socket.is_some()
     }
 
-    /// It is away for longer than calls wait.
+    /// Returns true if the node is away for longer than calls wait.
     pub(super) fn is_lost(&self, now: Time) -> bool {
         self.away.is_some_and(|since| now >= since + NODE_GRACE)
     }
 
-    /// There is no room for something that is sent to a node: one call more would have none either.
+    /// Returns true if there is no room for some traffic to a node, so that another call would have none either.
     pub(super) fn is_refused(&self, to: NodeAddr) -> bool {
         self.socket
             .as_ref()
             .is_some_and(|socket| socket.is_refused(to))
     }
 
-    /// Datagrams that the node did not take.
+    /// Returns the number of datagrams that the node did not accept.
     pub(super) fn failed(&self) -> u64 {
         self.failed
     }
@@ -108,12 +108,12 @@ impl Uplink {
         }
     }
 
-    /// Sends what was gathered. What the node does not take at once is lost: later it is of no use.
+    /// Sends what was gathered. What the node does not accept at once is lost, because it would be useless later.
     pub(super) fn flush(&mut self) {
         let count = self.sending.len() as u64;
         let sent = match &self.socket {
             _ if count == 0 => true,
-            // That it is gone is seen when something is received.
+            // A later receive detects that the node is gone.
             Some(socket) => socket.send_batch(&mut self.sending).is_ok(),
             None => false,
         };
@@ -123,7 +123,7 @@ impl Uplink {
         }
     }
 
-    /// Receives what came together; false when there is nothing now.
+    /// Receives datagrams that arrived together. Returns false if there are none now.
     fn receive(&self, batch: &mut Batch) -> Result<bool, Error> {
         let Some(socket) = &self.socket else {
             return Ok(false);
@@ -131,7 +131,7 @@ impl Uplink {
         match socket.recv_batch(batch) {
             Ok(()) => Ok(true),
             Err(Error::WouldBlock) => Ok(false),
-            // One of what was sent could not go: no route yet, or too long. The others do.
+            // One of the sent datagrams was refused: no route yet, or too long. The others are sent.
             Err(Error::Refused { .. }) => Ok(true),
             Err(error) => Err(error),
         }
@@ -156,20 +156,20 @@ impl Way {
     }
 }
 
-/// What a turn took.
+/// The result of a turn.
 pub(super) struct Came {
     pub(super) datagrams: usize,
-    /// There may be more.
+    /// True if there may be more.
     pub(super) more: bool,
 }
 
-/// Takes what came over the overlay, bounded. An error when the node is gone.
+/// Takes what arrived over the overlay, within a bound. Returns an error if the node is gone.
 pub(super) fn receive(state: &mut State, now: Time, batch: &mut Batch) -> Result<Came, Error> {
     let mut datagrams = 0;
     while datagrams < DATAGRAMS_PER_TURN {
         match state.uplink.receive(batch) {
             Ok(true) => {
-                // A word of the node counts too, so that a flood of them has an end.
+                // A message of the node also counts, so that a flood of them has an end.
                 datagrams += 1;
                 for (n, (port, from, info, payload)) in batch.iter().enumerate() {
                     datagrams += usize::from(n > 0);
@@ -192,7 +192,7 @@ pub(super) fn receive(state: &mut State, now: Time, batch: &mut Batch) -> Result
     })
 }
 
-/// Looks for the node until it is back, on a thread of its own.
+/// Looks for the node until it is back, on its own thread.
 pub(super) fn look_for(shared: &Arc<Shared>, token: u64) {
     let way = shared.lock().uplink.way.clone();
     let own = shared.clone();
@@ -203,7 +203,7 @@ pub(super) fn look_for(shared: &Arc<Shared>, token: u64) {
                 by: way.by.clone().with_timeout(LOOK_PATIENCE),
                 ..way.clone()
             };
-            // Another node at the same place is not that whose address the calls' ends have.
+            // Another node at the same place does not have the address that the calls' ends use.
             let found = way.bind().ok().filter(|socket| socket.node() == own.node);
             let Some(socket) = found else {
                 continue;

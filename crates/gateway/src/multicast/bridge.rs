@@ -1,4 +1,4 @@
-//! What crosses between one network and the overlay, and what does not: all that a bridge decides.
+//! The decisions of a bridge: which packets cross between one network and the overlay, and which do not.
 //!
 //! ```text
 //!   frame ──on_frame──▶ IGMP, MLD ─▶ Querier ──▶ join, leave
@@ -6,14 +6,14 @@
 //!                       a packet ──▶ rules, TTL, rate, loops ──▶ to the overlay, whole
 //!   packet of a group ──on_overlay──▶ members, source filters, loops ──▶ frame
 //! ```
-//! **One hop.** To a packet the bridge is a router: its TTL goes down by one where it is captured,
-//! and the checksum of its header with it; nothing else of it changes. One with TTL 1 crosses
-//! nevertheless, and stays at 1: most programs never set the TTL of multicast, whose default is 1,
-//! and the overlay ends loops by itself. `--router-ttl` drops it, as a router does.
+//! **One hop.** For a packet the bridge is a router: the bridge decreases its TTL by one where it captures the packet,
+//! and adapts the checksum of the header; nothing else of the packet changes. A packet with TTL 1 crosses nevertheless,
+//! and keeps TTL 1: most programs never set the TTL of multicast, whose default is 1, and the overlay ends loops by
+//! itself. With `--router-ttl` the bridge drops such a packet, as a router does.
 //!
-//! **Loops.** Of several bridges on a network one carries ([`super::hello`]). What a bridge puts onto a
-//! network has an Ethernet address by which every bridge knows it; what comes back under another one
-//! is known by its fingerprint ([`super::digest`]).
+//! **Loops.** Of several bridges on a network, one carries ([`super::hello`]). Frames that a bridge puts onto a network
+//! have a source Ethernet address that every bridge recognizes. A packet that comes back under another address is
+//! recognized by its fingerprint ([`super::digest`]).
 
 mod membership;
 mod settings;
@@ -34,24 +34,24 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use membership::{Own, Side};
 use std::collections::BTreeMap;
 
-/// Longest packet that crosses: what one datagram of the overlay carries.
+/// Maximum length of a packet that crosses: what one datagram of the overlay carries.
 pub const PACKET_BYTES_MAX: usize = 65_507;
-/// From one word to switches that a router is here to the next. [RFC 4286 §3.1]
+/// The time between announcements to switches that a router is here. [RFC 4286 §3.1]
 const ROUTER_HERE_EVERY: Duration = Duration::from_secs(20);
-/// From one look at idle sources to the next.
+/// The time between searches for idle sources.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
 
-/// Groups of the overlay whose packets are counted by themselves: at some 400 bytes each, 400 kB. Those that come
-/// later are in the sums only.
+/// Maximum number of overlay groups with counters of their own: at some 400 bytes each, 400 kB. The packets of later
+/// groups are counted only in the sums.
 pub const TALLIES_MAX: usize = 1_024;
 
-/// One network's bridge.
+/// The bridge of one network.
 #[derive(Debug)]
 pub struct Bridge {
     rules: Rules,
     timing: Timing,
     asks: bool,
-    /// The same of IPv6, if groups of it may cross.
+    /// Whether the bridge queries members of IPv6: like `asks`, but only if groups of IPv6 may cross.
     asks_v6: bool,
     wants: Vec<(IpAddr, Vec<IpAddr>)>,
     router_ttl: bool,
@@ -63,7 +63,8 @@ pub struct Bridge {
     carriers: BTreeMap<NodeAddr, u32>,
     election: Election,
     flood: Flood,
-    /// Packets that came from this network, and that were put onto it.
+    /// Fingerprints of packets that came from this network (`captured`), and of packets that were put onto it
+    /// (`injected`).
     captured: Digest,
     injected: Digest,
     next_router_here: Time,
@@ -71,12 +72,12 @@ pub struct Bridge {
     said: Said,
     frame: Vec<u8>,
     counters: Counters,
-    /// By the overlay's group, with the group of IP of the last packet.
+    /// The counters by overlay group, with the IP group of the last packet.
     tallies: BTreeMap<NodeAddr, (IpAddr, Tally)>,
 }
 
 impl Bridge {
-    /// A bridge without an interface yet.
+    /// Creates a bridge that has no interface yet.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Bridge {
         let mut rng = Rng::new(settings.seed);
@@ -115,37 +116,37 @@ impl Bridge {
         }
     }
 
-    /// The Ethernet address from which it speaks.
+    /// Returns the Ethernet address from which the bridge sends.
     #[must_use]
     pub fn mac(&self) -> Mac {
         self.mac
     }
 
-    /// What it does among the bridges of its network.
+    /// Returns the role of this bridge among the bridges of its network.
     #[must_use]
     pub fn role(&self) -> Role {
         self.election.role()
     }
 
-    /// Members of the network, of IPv4 and of IPv6.
+    /// Returns the members of the network, for IPv4 and for IPv6.
     #[must_use]
     pub fn queriers(&self) -> (&Querier, &Querier<Ipv6Addr>) {
         (&self.v4.querier, &self.v6.querier)
     }
 
-    /// What crossed so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What was done with the packets of each of the overlay's groups, and which group of IP it carries.
+    /// Returns the counters of each overlay group, with the IP group that it carries.
     pub fn tallies(&self) -> impl Iterator<Item = (NodeAddr, IpAddr, &Tally)> {
         let all = self.tallies.iter();
         all.map(|(by, (ip, tally))| (*by, *ip, tally))
     }
 
-    /// Counts something of a group's packets, if there is room to.
+    /// Updates the counters of a group, if there is room for them.
     fn tally(&mut self, by: NodeAddr, ip: IpAddr, count: impl FnOnce(&mut Tally)) {
         let has_room = self.tallies.len() < TALLIES_MAX;
         match self.tallies.get_mut(&by) {
@@ -160,12 +161,12 @@ impl Bridge {
         }
     }
 
-    /// Counts packets that were captured and that the node did not take.
+    /// Counts captured packets that the node did not take.
     pub fn on_refused(&mut self, reason: Drop, packets: u64) {
         self.counters.drops.add(reason, packets);
     }
 
-    /// The interface is there, is changed, or is gone.
+    /// Records that the interface has appeared, has changed, or has disappeared.
     pub fn set_port(&mut self, now: Time, port: Option<Port>, out: &mut impl Outlet) {
         let (before, was) = (self.election.role(), self.port);
         self.port = port;
@@ -196,8 +197,8 @@ impl Bridge {
         self.follow(now, before, out);
     }
 
-    /// The node reaches other nodes, or does not, or is away: one of several bridges carries that reaches
-    /// somebody.
+    /// Records whether the node reaches other nodes; false also if the node is unreachable. Of several bridges, one
+    /// that reaches other nodes carries.
     pub fn set_reach(&mut self, now: Time, reaches: bool, out: &mut impl Outlet) {
         let before = self.election.role();
         self.election.set_reach(now, reaches);
@@ -205,13 +206,13 @@ impl Bridge {
         self.follow(now, before, out);
     }
 
-    /// Its node is away, or reaches nobody.
+    /// Returns whether the node is unreachable, or reaches no other node.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.election.is_cut_off()
     }
 
-    /// Says hello, if it is time.
+    /// Sends a hello, if one is due.
     fn say_hello(&mut self, now: Time, out: &mut impl Outlet) {
         if self.port.is_some()
             && let Some(hello) = self.election.on_timeout(now)
@@ -220,8 +221,8 @@ impl Bridge {
         }
     }
 
-    /// Handles a frame that came from the network: the packet in it that is to go to the overlay,
-    /// and the overlay's group that carries it, if there is one.
+    /// Handles a frame that came from the network. If the frame contains a packet for the overlay, returns the packet
+    /// and the overlay group that carries it.
     pub fn on_frame<'f>(
         &mut self,
         now: Time,
@@ -242,8 +243,8 @@ impl Bridge {
         }
     }
 
-    /// Handles a packet that came from the overlay for `group`. Frames for the network are given to
-    /// `put`, in two parts.
+    /// Handles a packet that came from the overlay for `group`. Passes the frames for the network to `put`, in two
+    /// parts.
     pub fn on_overlay<'p>(
         &mut self,
         now: Time,
@@ -272,7 +273,7 @@ impl Bridge {
             }
             Err(reason) => {
                 self.counters.drops.count(reason);
-                // What is forged is of no group.
+                // A forged packet belongs to no group.
                 if reason != Drop::Forged
                     && let Ok(ip) = Ip::parse(packet)
                 {
@@ -282,7 +283,7 @@ impl Bridge {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet) {
         if now >= self.next_tidy {
             self.next_tidy = now + TIDY_EVERY;
@@ -309,7 +310,7 @@ impl Bridge {
         }
     }
 
-    /// When something is due next.
+    /// Returns when work is due next.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         if self.port.is_none() {
@@ -327,7 +328,7 @@ impl Bridge {
             .min(self.next_tidy)
     }
 
-    /// The last words, so that nobody waits.
+    /// Announces the end of this bridge, so that others do not wait for a timeout.
     pub fn leave(&mut self, out: &mut impl Outlet) {
         if self.port.is_some() {
             out.transmit(&self.election.leave().frame(self.mac));
@@ -337,7 +338,7 @@ impl Bridge {
         }
     }
 
-    /// What a frame is, and the length of the packet if it is to cross.
+    /// Examines a frame. Returns the overlay group and the length of the packet, if the packet is to cross.
     fn examine(
         &mut self,
         now: Time,
@@ -398,7 +399,7 @@ impl Bridge {
         taken.map(|()| Some((by, ip.total_bytes)))
     }
 
-    /// Whether a packet of a group that may cross goes to the overlay; it is made ready for that.
+    /// Decides whether a packet of an allowed group goes to the overlay, and prepares it for this.
     fn take(
         &mut self,
         now: Time,
@@ -449,7 +450,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Whether a packet of the overlay is for this network, and what this network takes at once.
+    /// Decides whether a packet of the overlay is for this network. Returns its header and the interface's MTU.
     fn admit(
         &mut self,
         now: Time,
@@ -489,7 +490,7 @@ impl Bridge {
             self.say(notice, out);
             return Err(Drop::Mtu);
         }
-        // The kernel looks so at sources of IPv4 only.
+        // The kernel checks only sources of IPv4 in this way.
         let is_near = |source| {
             port.address
                 .is_some_and(|(own, bits)| is_of(source, own, bits))
@@ -507,8 +508,7 @@ impl Bridge {
         }
     }
 
-    /// What follows when this bridge's role has changed: only who carries is a member of the
-    /// overlay's groups.
+    /// Acts on a change of this bridge's role: only the bridge that carries is a member of the overlay's groups.
     fn follow(&mut self, now: Time, before: Role, out: &mut impl Outlet) {
         let role = self.election.role();
         if role == before {
@@ -521,7 +521,7 @@ impl Bridge {
             }
         }
         out.role(role, self.election.forwarder());
-        // Others shall know at once.
+        // The other bridges learn of the change at once.
         self.say_hello(now, out);
     }
 
@@ -535,7 +535,7 @@ impl Bridge {
     }
 }
 
-/// Whether a packet is what hosts and routers of one network say to each other of groups.
+/// Returns whether a packet is one by which hosts and routers of a network manage group membership.
 fn is_of_members(ip: &Ip, packet: &[u8]) -> bool {
     match ip.destination {
         IpAddr::V4(_) => ip.protocol == PROTOCOL_IGMP,

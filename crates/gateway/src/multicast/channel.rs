@@ -1,4 +1,4 @@
-//! Which group of the overlay carries what of IP multicast.
+//! The overlay group that carries a given IP multicast group.
 //!
 //! ```text
 //!   239.1.1.1, from anybody          ──▶ 239.1.1.1
@@ -6,27 +6,28 @@
 //!   ff1e::101, from anybody          ──▶ 236.x.y.z
 //!   ff3e::8000:1, from fd00::5       ──▶ 237.x.y.z   one of its own for each source
 //! ```
-//! A member of a source-specific group names the sources that it wants [RFC 4607 §1]: a group and a source
-//! are a channel, and to each channel belongs a group of the overlay. So a source that nobody wants stays
-//! at home, by the same membership that keeps groups at home, and of two sources of one group each goes to
-//! its own members only.
+//! A member of a source-specific group names the sources that it wants [RFC 4607 §1]: a group and a source form a
+//! channel, and each channel has an overlay group. So packets of a source without members are not sent: the same
+//! membership that stops unwanted groups stops them. If one group has two sources, each source reaches only its own
+//! members.
 //!
-//! // Choice: the 64 bits of a channel are mixed to the 24 that 232.0.0.0/8 leaves, and so are the 128 bits of a
-//! group of IPv6, with a source 256. Two that meet there, one pair among 6000, cost each other's members the way,
-//! and nothing else: packets cross whole, and the members' bridge looks at their addresses. 236.0.0.0/8 and
-//! 237.0.0.0/8 are of those that nobody of IPv4 may use (reserved by IANA, RFC 5771 §3).
+//! // Choice: the 64 bits of a channel are mixed to the 24 bits that 232.0.0.0/8 leaves, and so are the 128 bits of a
+//! group of IPv6, or 256 bits with a source. Among 6000 channels, one pair collides. A collision costs the members the
+//! transport of the other channel's packets, and nothing else: packets cross whole, and the bridge of the members
+//! checks their addresses. 236.0.0.0/8 and 237.0.0.0/8 are ranges that no program of IPv4 may use (reserved by IANA,
+//! RFC 5771 §3).
 
 use super::rules::is_source_specific;
 use base::NodeAddr;
 use core::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an overlay's group that a channel chooses.
+/// Number of bits of an overlay group that depend on the channel.
 const BITS: u32 = 24;
-/// What carries IPv6: groups from anybody, and channels.
+/// The first byte of overlay groups that carry IPv6: groups from any source, and channels.
 const IPV6: u32 = 236;
 const IPV6_CHANNELS: u32 = 237;
 
-/// The overlay's group of what `source` sends to `group`.
+/// Returns the overlay group for packets that `source` sends to `group`.
 #[must_use]
 pub fn carrier(group: impl Into<IpAddr>, source: impl Into<IpAddr>) -> NodeAddr {
     let (group, source) = (group.into(), source.into());
@@ -51,8 +52,7 @@ fn mixed_in(before: u64, address: Ipv6Addr) -> u64 {
     mixed(mixed(before ^ (bits >> 64) as u64) ^ bits as u64)
 }
 
-/// One round of SplitMix64 (Stafford's mix 13): every bit of the input turns each bit of the output with
-/// probability one half.
+/// One round of SplitMix64 (Stafford's mix 13): every input bit flips each output bit with probability one half.
 const fn mixed(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -75,7 +75,7 @@ mod tests {
     fn each_channel_has_a_group_and_other_groups_are_themselves() {
         assert_eq!(of("239.1.1.1", "10.0.0.5"), NodeAddr(0xef01_0101));
         assert_eq!(of("239.1.1.1", "10.0.0.6"), NodeAddr(0xef01_0101));
-        // Bridges of all versions have to agree.
+        // Bridges of all versions must agree.
         assert_eq!(of("232.1.1.1", "10.0.0.5"), NodeAddr(0xe836_e904));
         assert_eq!(of("232.1.1.1", "10.0.0.6"), NodeAddr(0xe8b4_cb6c));
         assert_ne!(of("232.1.1.2", "10.0.0.5"), of("232.1.1.1", "10.0.0.5"));
@@ -87,7 +87,7 @@ mod tests {
         assert_ne!(of("ff1e::101", "fd00::5"), of("ff1e::102", "fd00::5"));
         assert_ne!(of("ff3e::8000:1", "fd00::5"), of("ff3e::8000:1", "fd00::6"));
         assert_ne!(of("ff3e::8000:1", "fd00::5"), of("ff3e::8000:2", "fd00::5"));
-        // Bridges of all versions have to agree.
+        // Bridges of all versions must agree.
         assert_eq!(of("ff1e::101", "fd00::5").to_string(), "236.170.145.136");
         assert_eq!(of("ff3e::8000:1", "fd00::5").to_string(), "237.94.77.11");
     }
@@ -101,7 +101,7 @@ mod tests {
         });
         let all: BTreeSet<u32> = all.collect();
         assert!(all.iter().all(|group| group >> 24 == 232));
-        // 4096 in 2^24: half a pair meets, as a rule.
+        // With 4096 channels in 2^24 groups, half a pair collides on average.
         assert!(all.len() >= 4_090, "{}", all.len());
     }
 }

@@ -1,11 +1,11 @@
-//! The interface of a bridge: a TAP of its own, or a port on one that is there.
+//! The interface of a bridge: a TAP of its own, or a port on an existing interface.
 //!
 //! ```text
 //!   --tap NAME         programs of this host ── IP stack ── NAME ═══ Device
 //!   --interface eth1   hosts of a network ── eth1 ═══ packet socket ═══ Device
 //! ```
-//! A TAP is held for good; another interface is looked for while it is not there, taken when it comes,
-//! and let go when it goes.
+//! A bridge keeps its TAP for its whole life. For another interface, it looks until the interface appears, takes it
+//! then, and releases it when it disappears.
 
 use super::bridge::Port;
 use super::hello;
@@ -18,27 +18,27 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Frames that may wait at a TAP that was made: a burst of 127 kB of a program that does not pace
-/// is 97, and 4096 are 50 ms of 80 000 packets/s.
+/// Length of the queue of a TAP that the bridge makes, in frames. A burst of 127 kB from a program without pacing is 97
+/// frames, and 4096 frames are 50 ms of 80 000 packets/s.
 const QUEUE: u16 = 4_096;
 
-/// Where a bridge is to be.
+/// The interface to which a bridge attaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A TAP interface, made if it is not there.
+    /// A TAP interface, which is made if it does not exist.
     Tap {
         /// Its name.
         name: String,
-        /// The address that it is given, and the bits of its network.
+        /// The address that the interface gets, and the prefix length of its network.
         address: Option<(Ipv4Addr, u8)>,
-        /// Its address of IPv6, without which programs cannot send to groups beyond the link.
+        /// The IPv6 address of the interface. Without one, programs cannot send to groups beyond the link.
         address_v6: Option<Ipv6Addr>,
-        /// Longest packet that it shall take.
+        /// Maximum length of a packet that the interface takes.
         mtu: Option<usize>,
-        /// Networks of groups that are led to it.
+        /// Networks of groups that are routed to the interface.
         routes: Vec<(IpAddr, u8)>,
     },
-    /// An interface that others made, now or later.
+    /// An interface that others make, now or later.
     Interface {
         /// Its name.
         name: String,
@@ -46,7 +46,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The interface's name.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// The interface, when it is there.
+/// The interface, while it exists.
 #[derive(Debug)]
 pub struct Device {
     place: Place,
@@ -68,33 +68,33 @@ enum Wire {
     Tap {
         tap: Tap,
         buffer: Box<[u8]>,
-        /// The kernel has not refused trains.
+        /// Whether trains can be sent: the kernel has not refused one.
         takes_trains: Cell<bool>,
     },
     Packet(packet::Port),
 }
 
-/// What a look at the interface found.
+/// The result of a check of the interface.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing new.
+    /// Nothing has changed.
     Same,
-    /// It is there, or is changed; `is_new` when its descriptor is another one.
+    /// The interface exists, and is new or has changed.
     Here {
-        /// What it is like.
+        /// The properties of the interface.
         port: Port,
-        /// The descriptor is to be watched.
+        /// Whether the descriptor is new and must be watched.
         is_new: bool,
     },
-    /// It is gone.
+    /// The interface has disappeared.
     Gone,
 }
 
 impl Device {
-    /// Makes the TAP, if it is to be one; another interface need not be there yet.
+    /// Makes the TAP, if `place` is one. Any other interface need not exist yet.
     ///
     /// # Errors
-    /// What the kernel says: without root it refuses.
+    /// The kernel refuses, for example without root.
     pub fn open(place: Place) -> io::Result<Device> {
         let mut device = Device {
             place,
@@ -103,13 +103,13 @@ impl Device {
         };
         match device.place {
             Place::Tap { .. } => device.make_tap()?,
-            // Whether it may be done at all is known before it has to be.
+            // A missing permission is an error now, and not only when the interface appears.
             Place::Interface { .. } => packet::permitted()?,
         }
         Ok(device)
     }
 
-    /// Looks at the interface.
+    /// Checks the interface.
     pub fn look(&mut self) -> io::Result<Found> {
         if self.wire.is_none() {
             self.make_tap()?;
@@ -141,24 +141,24 @@ impl Device {
         })
     }
 
-    /// The interface has failed: it is looked for anew.
+    /// Records that the interface has failed: it is opened again at the next check.
     pub fn lose(&mut self) {
         (self.interface, self.wire) = (None, None);
     }
 
-    /// Whether it is there.
+    /// Returns whether the interface exists.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.interface.is_some()
     }
 
-    /// Its name.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
         self.place.name()
     }
 
-    /// Takes frames that wait, at most about `max`, and gives each to `each`. How many there were.
+    /// Takes at most about `max` waiting frames, and passes each to `each`. Returns the number of frames.
     pub fn receive(&mut self, max: usize, mut each: impl FnMut(&mut [u8])) -> io::Result<usize> {
         let mut taken = 0;
         match &mut self.wire {
@@ -184,7 +184,7 @@ impl Device {
         Ok(taken)
     }
 
-    /// Puts frames onto the network, back to back; how many it did not take.
+    /// Sends frames back to back to the network. Returns the number of frames that the interface did not take.
     pub fn send(&self, frames: &[Frame<'_>]) -> usize {
         match &self.wire {
             Some(Wire::Tap {
@@ -193,7 +193,7 @@ impl Device {
             Some(Wire::Packet(port)) => {
                 let (mut rest, mut failed) = (frames, 0);
                 while !rest.is_empty() {
-                    // Of those that follow one that is not taken, some may be.
+                    // After a frame that is refused, later ones can still succeed.
                     let sent = match port.send_batch(rest) {
                         Ok(sent) if sent > 0 => sent,
                         _ => {
@@ -209,7 +209,7 @@ impl Device {
         }
     }
 
-    /// Frames that were left to a network card in a way that nobody undoes here.
+    /// Returns the number of frames whose network card offload is not supported here.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         match &self.wire {
@@ -218,7 +218,7 @@ impl Device {
         }
     }
 
-    /// The descriptor, while it is there.
+    /// Returns the descriptor, while the interface exists.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.wire.as_ref().map(|wire| match wire {
@@ -227,7 +227,7 @@ impl Device {
         })
     }
 
-    /// Makes the TAP and sets it up, if it is to be one.
+    /// Makes the TAP and sets it up, if the place is a TAP.
     fn make_tap(&mut self) -> io::Result<()> {
         let Place::Tap {
             name,
@@ -247,15 +247,15 @@ impl Device {
         if let Some((address, bits)) = *address {
             interface::set_address(name, address, bits)?;
         }
-        // What comes in here is of sources elsewhere. The setting is this interface's alone, and
-        // whether another one overrides it is looked at later.
+        // Packets that enter here have sources elsewhere. This setting applies only to this interface; later code
+        // checks whether another setting overrides it.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0");
-        // Nobody else is on its wire who could have the same address.
+        // Nobody else on this wire can have the same address.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
         interface::set_up(name)?;
         let mut has_v6 = false;
         if let Some(address) = *address_v6 {
-            // A host may be without IPv6: it then has no programs that miss it.
+            // A host can lack IPv6. Then it has no programs that need it.
             has_v6 = interface::add_address_v6(name, address, 128).is_ok();
         }
         for &(network, bits) in routes.iter().filter(|(n, _)| n.is_ipv4() || has_v6) {
@@ -271,8 +271,8 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the kernel checks the way back to sources of what comes in here: the stricter of both
-    /// settings counts.
+    /// Returns whether the kernel checks the reverse path to the sources of packets that enter here: the stricter of
+    /// both settings applies.
     fn filters_path(&self) -> bool {
         let is_on = |name: &str| {
             let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -283,7 +283,7 @@ impl Device {
     }
 }
 
-/// Lets frames arrive at a TAP, those of one program together; how many it did not take.
+/// Sends frames to a TAP. Frames of one program go together. Returns the number of frames that the TAP did not take.
 fn send_to_tap(tap: &Tap, takes_trains: &Cell<bool>, frames: &[Frame<'_>]) -> usize {
     let (mut rest, mut failed) = (frames, 0);
     while !rest.is_empty() {
@@ -301,7 +301,7 @@ fn send_to_tap(tap: &Tap, takes_trains: &Cell<bool>, frames: &[Frame<'_>]) -> us
             match tap.send_train(&head, segment, payloads) {
                 Ok(()) => continue,
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                    // A kernel before 6.2: one by one from here on.
+                    // A kernel before 6.2: from now on the frames go one by one.
                     takes_trains.set(false);
                 }
                 Err(_) => {}

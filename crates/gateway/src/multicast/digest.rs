@@ -1,24 +1,24 @@
-//! Packets seen a moment ago, to know one that comes back.
+//! Packets seen a moment ago, to recognize a packet that comes back.
 //!
-//! Frames of bridges are known by their Ethernet address. This is for what a router, a wireless
-//! network or a cable that closes a circle puts back under another one.
+//! Bridges recognize each other's frames by the Ethernet address. The digest is for packets that come back under
+//! another address: from a router, a wireless network, or a cable that closes a loop.
 
 use super::packet::{IPV4_BYTES, IPV6_BYTES};
 use base::{Duration, Time};
 
-/// How long a packet is remembered: what goes round an Ethernet is back within milliseconds, what
-/// goes round an overlay within its deadline.
+/// How long a packet is remembered. A packet that loops on an Ethernet is back within milliseconds, and one that loops
+/// through an overlay within its deadline.
 pub const HOLD: Duration = Duration::from_secs(1);
-/// Packets that are remembered: a second of 16 k packets/s, or the last 200 ms of 80 k. Each takes
+/// Number of packets that are remembered: a second of 16 k packets/s, or the last 200 ms of 80 k packets/s. Each takes
 /// 16 bytes, 256 KiB in all.
 pub const SLOTS: usize = 1 << 14;
-/// Bytes of the payload that are looked at from its beginning: among them the checksum of UDP, which
-/// speaks for all.
+/// Number of bytes from the start of the payload that the fingerprint covers. They include the checksum of UDP, which
+/// depends on the whole payload.
 const PAYLOAD_BYTES: usize = 64;
-/// 2^64 divided by the golden ratio, made odd.
+/// 2^64 divided by the golden ratio, rounded to an odd number.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Packets seen a moment ago.
+/// Fingerprints of packets seen a moment ago.
 #[derive(Debug)]
 pub struct Digest {
     seed: u64,
@@ -31,12 +31,12 @@ struct Slot {
     until: Time,
 }
 
-/// A packet's fingerprint, which does not change on its way.
+/// The fingerprint of a packet, which does not change on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Print(u64);
 
 impl Digest {
-    /// Nothing was seen; nobody who does not know the seed can make two packets look alike.
+    /// Creates an empty digest. Without the seed, nobody can make two packets look alike.
     #[must_use]
     pub fn new(seed: u64) -> Digest {
         let none = Slot {
@@ -49,8 +49,8 @@ impl Digest {
         }
     }
 
-    /// The fingerprint of an IP packet: all but the TTL or hop limit and the header's checksum, which
-    /// routers change.
+    /// Returns the fingerprint of an IP packet. It covers everything except the TTL or hop limit and the header's
+    /// checksum, which routers change.
     #[must_use]
     pub fn print(&self, packet: &[u8]) -> Print {
         let mut mixed = self.seed;
@@ -82,7 +82,7 @@ impl Digest {
         };
     }
 
-    /// Whether it was seen a moment ago.
+    /// Returns whether the packet was seen a moment ago.
     #[must_use]
     pub fn contains(&self, now: Time, Print(print): Print) -> bool {
         let slot = &self.slots[slot(print)];

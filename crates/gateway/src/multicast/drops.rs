@@ -1,45 +1,46 @@
-//! Why a frame or a packet does not cross: each reason is a counter.
+//! Reasons why a frame or a packet does not cross. Each reason is a counter.
 
 use core::fmt;
 
-/// Why something was not carried. The order is that of the counters.
+/// The reason why something was not carried. The order is that of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Drop {
     /// Shorter than its headers say.
     #[error("cut short")]
     Truncated,
-    /// A header that cannot be: version, lengths.
+    /// A header with an impossible version or length.
     #[error("malformed")]
     Malformed,
     /// The checksum of the IP header is wrong.
     #[error("wrong checksum in the IP header")]
     Checksum,
-    /// A VLAN's frame: the bridge is to be put on the VLAN's own interface.
+    /// A frame of a VLAN: the bridge must be put on the VLAN's own interface.
     #[error("of a VLAN: put the bridge on the VLAN's own interface")]
     Vlan,
     /// A source address that no host has.
     #[error("a source address that no host has")]
     Source,
-    /// Not to a group: a host's own traffic, seen because the interface is promiscuous.
+    /// The destination is not a group. This is a host's own traffic, which is visible because the interface is
+    /// promiscuous.
     #[error("not to a group")]
     NotMulticast,
-    /// To 224.0.0.0/24, or to a scope of IPv6 up to the link, which no router forwards.
+    /// The group is of 224.0.0.0/24, or of an IPv6 scope up to the link. No router forwards such a group.
     #[error("to a group that never leaves a network")]
     LinkLocal,
-    /// To a group that is not among those that may cross.
+    /// The group is not among those that may cross.
     #[error("to a group that is not allowed")]
     NotAllowed,
     /// TTL 0.
     #[error("TTL 0")]
     TtlZero,
-    /// TTL 1, and the bridge was told to behave as a router.
+    /// TTL 1, and the bridge is set to behave as a router.
     #[error("TTL 1")]
     TtlOne,
-    /// Put onto this network by a bridge.
+    /// A bridge put the frame onto this network.
     #[error("came from a bridge")]
     Injected,
-    /// Like a packet that was put onto this network a moment ago.
+    /// The packet equals one that was put onto this network a moment ago.
     #[error("came back")]
     Looped,
     /// The source sends more than it may.
@@ -48,28 +49,28 @@ pub enum Drop {
     /// Another bridge of this network carries.
     #[error("another bridge of this network carries")]
     Standby,
-    /// The node does not take more now, or is away.
+    /// The node takes no more now, or is unreachable.
     #[error("the node does not take it")]
     Node,
-    /// Longer than the overlay carries.
+    /// The packet is longer than the overlay carries.
     #[error("longer than the overlay carries")]
     TooLong,
-    /// IGMP with another TTL than 1: it came from beyond this network.
+    /// IGMP with a TTL other than 1: it came from beyond this network.
     #[error("IGMP or MLD with another TTL than 1")]
     IgmpTtl,
     /// IGMP in fragments.
     #[error("IGMP in fragments")]
     IgmpFragment,
-    /// IGMP cut short, or with lengths that do not fit.
+    /// IGMP cut short, or with inconsistent lengths.
     #[error("malformed IGMP or MLD")]
     IgmpMalformed,
     /// The checksum of IGMP is wrong.
     #[error("wrong checksum in IGMP or MLD")]
     IgmpChecksum,
-    /// IGMP of a kind that says nothing about members.
+    /// IGMP of a kind that is not about members.
     #[error("IGMP or MLD of another kind")]
     IgmpUnknown,
-    /// A report from an address that is not of this network.
+    /// A report from an address outside this network.
     #[error("IGMP or MLD from an address that is not of this network")]
     IgmpForeign,
     /// A report for a group that may not cross.
@@ -78,43 +79,43 @@ pub enum Drop {
     /// A join of a group of 232.0.0.0/8 or ff3x::/32 that names no source (RFC 4604 §2.2).
     #[error("a join of a source-specific group without a source")]
     JoinWithoutSource,
-    /// A join when there are as many groups as there can be.
+    /// A join when the maximum number of groups is reached.
     #[error("a join beyond the limit of groups")]
     JoinTooMany,
-    /// A source of a join when there are as many as there can be.
+    /// A source of a join when the maximum number of sources is reached.
     #[error("a join beyond the limit of sources")]
     SourceTooMany,
-    /// One host joins more groups or sources than one may.
+    /// One host joins more groups or sources than a host may.
     #[error("joins or sources beyond what one host may have")]
     HostTooMany,
-    /// A bridge's hello that cannot be.
+    /// A malformed hello of a bridge.
     #[error("malformed hello")]
     Hello,
-    /// From the overlay, and no packet of the group that it came for.
+    /// From the overlay: the packet does not belong to the group by which it came.
     #[error("from the overlay, and not what its group says")]
     Forged,
-    /// From the overlay, and the same was sent on this network a moment ago.
+    /// From the overlay: the same packet was sent on this network a moment ago.
     #[error("from the overlay, and already on this network")]
     Echo,
-    /// From the overlay, and nobody on this network wants the group.
+    /// From the overlay: the group has no member on this network.
     #[error("no member here")]
     NoMember,
-    /// From the overlay, and nobody on this network wants the source.
+    /// From the overlay: no member on this network wants the source.
     #[error("no member here wants this source")]
     Filtered,
-    /// From the overlay, longer than the interface takes, and not to be fragmented.
+    /// From the overlay: the packet is longer than the interface takes, and may not be fragmented.
     #[error("longer than the interface takes")]
     Mtu,
-    /// The interface did not take it.
+    /// The interface did not take the packet.
     #[error("the interface does not take it")]
     Port,
-    /// Left to a network card in a way that nobody undoes here, such as a train of TCP.
+    /// The frame needs an offload of a network card that is not supported here, such as a train of TCP.
     #[error("left to the network card in an unknown way")]
     Offload,
 }
 
 impl Drop {
-    /// All, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Drop; 35] = [
         Drop::Truncated,
         Drop::Malformed,
@@ -153,7 +154,7 @@ impl Drop {
         Drop::Offload,
     ];
 
-    /// The counter's name.
+    /// Returns the name of the counter.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -196,7 +197,7 @@ impl Drop {
     }
 }
 
-/// What did not cross, by the reason.
+/// Numbers of packets that did not cross, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drops([u64; Drop::ALL.len()]);
 
@@ -215,13 +216,13 @@ impl Drops {
         self.0[reason as usize] += count;
     }
 
-    /// For one reason.
+    /// Returns the count for one reason.
     #[must_use]
     pub fn of(&self, reason: Drop) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Every reason with its count.
+    /// Returns every reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
         Drop::ALL
             .into_iter()

@@ -1,27 +1,27 @@
-//! What one source may send: enough for any program, and not for one that has gone mad.
+//! The limit on what one source may send: it is enough for any program, and stops a faulty one.
 
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, Time};
 use core::net::IpAddr;
 
-/// Sources that have a measure of their own; those beyond share one. Each takes some 100 bytes.
+/// Number of sources that have a meter of their own; further sources share one. Each takes some 100 bytes.
 pub const SOURCES_MAX: usize = 4_096;
-/// A source that is silent for so long is forgotten.
+/// The time of silence after which a source is forgotten.
 const IDLE: Duration = Duration::from_secs(10);
-/// What may come at once: a quarter of a second's worth. An `ffmpeg -re` sends 127 kB at once.
+/// The burst that a source may send at once, in seconds of its rate. An `ffmpeg -re` sends 127 kB at once.
 const BURST_S: f64 = 0.25;
 
-/// What one source may send.
+/// The limit on what one source may send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// In a second.
+    /// Packets per second.
     pub packets: f64,
-    /// Of whole packets.
+    /// Bits per second, counted over whole packets.
     pub bits_per_s: f64,
 }
 
 impl Default for Limit {
-    /// More than a gateway on common hardware carries, so that only a source gone mad meets it.
+    /// The default is more than a gateway on common hardware carries, so that only a faulty source reaches it.
     fn default() -> Limit {
         Limit {
             packets: 200_000.0,
@@ -30,12 +30,12 @@ impl Default for Limit {
     }
 }
 
-/// The measures of all sources.
+/// The meters of all sources.
 #[derive(Debug)]
 pub struct Flood {
     limit: Limit,
     sources: Map<IpAddr, Meter>,
-    /// Of those that have none of their own.
+    /// The shared meter of sources that have none of their own.
     others: Meter,
 }
 
@@ -47,7 +47,7 @@ struct Meter {
 }
 
 impl Flood {
-    /// No source has sent anything.
+    /// Creates the meters; no source has sent anything.
     #[must_use]
     pub fn new(limit: Limit, now: Time) -> Flood {
         Flood {
@@ -57,7 +57,7 @@ impl Flood {
         }
     }
 
-    /// Whether a packet of so many bytes is within its source's limit.
+    /// Returns whether a packet of `bytes` bytes is within its source's limit.
     pub fn allows(&mut self, now: Time, source: IpAddr, bytes: usize) -> bool {
         if let Some(meter) = self.sources.get_mut(&source) {
             return meter.take(now, bytes);
@@ -71,7 +71,7 @@ impl Flood {
         allowed
     }
 
-    /// Forgets sources that are silent. To be called from time to time.
+    /// Forgets silent sources. The caller calls this from time to time.
     pub fn tidy(&mut self, now: Time) {
         self.sources.retain(|_, meter| meter.seen + IDLE > now);
     }
@@ -82,7 +82,7 @@ impl Meter {
         let bytes = limit.bits_per_s / 8.0;
         Meter {
             packets: TokenBucket::new(limit.packets, limit.packets * BURST_S, now),
-            // Any one packet has room, however low the limit.
+            // Any single packet fits, however low the limit.
             bytes: TokenBucket::new(bytes, (bytes * BURST_S).max(65_536.0), now),
             seen: now,
         }

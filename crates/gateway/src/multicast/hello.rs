@@ -1,104 +1,104 @@
-//! Bridges of one network find each other, and one of them carries.
+//! The bridges of one network find each other, and one of them carries.
 //!
 //! ```text
 //!   start ─▶ Listening ──nobody better──▶ Forwarding ──a better one forwards──▶ Standby
 //!                 └──somebody forwards──▶ Standby ──it is silent, leaves, or is cut off──▶ Forwarding
 //! ```
-//! Two bridges that both carried would bring every packet to the overlay twice, and each the other's
-//! back onto the network. So they say hello, five times a second, by a frame of their own that no
-//! host minds, and who forwards stays: a bridge that comes later waits, unless its operator gave it
-//! a better priority. One that falls silent is followed within [`HOLD`]; one that ends says so.
+//! Two bridges that both carried would bring every packet to the overlay twice, and each would put the other's packets
+//! back onto the network. So the bridges send hellos, five times a second, in a frame of their own that hosts ignore. A
+//! bridge that forwards stays the forwarder: a bridge that comes later waits, unless its operator gave it a better
+//! priority. A forwarder that falls silent is replaced within [`HOLD`]; one that ends announces this.
 //!
-//! A bridge whose node is away, or reaches no other node, carries nothing: it is *cut off*, says so at
-//! once, and comes behind all that are not. When its node reaches others again it is as good as any, so it
-//! does not take back what another carries meanwhile. Only one of a better priority does, and not before
-//! its node has reached others for a [`PROBATION`], which doubles each time that it is cut off again soon:
-//! a link that comes and goes does not move the network's traffic each time.
+//! A bridge whose node is unreachable, or reaches no other node, carries nothing: it is *cut off*, announces this at
+//! once, and ranks behind all bridges that are not. When its node reaches other nodes again, the bridge ranks as
+//! before, but it does not take back what another bridge carries meanwhile. Only a bridge of a better priority takes
+//! over, and only after its node has reached other nodes for a [`PROBATION`]. The probation doubles each time the
+//! bridge is soon cut off again, so that a link that comes and goes does not move the network's traffic each time.
 //!
 //! ```text
 //!    0       4        5      6          7                 8        12
 //!   | "SNBR" | 1 (1)  | role | priority | 1 if cut off    | node   | nonce (8) |
 //! ```
-//! A hello is not authenticated, as nothing on an Ethernet is: whoever can forge one can also answer
-//! IGMP queries for everybody and flood the network.
+//! A hello is not authenticated, because nothing on an Ethernet is: an attacker who can forge a hello can also answer
+//! IGMP queries for all hosts, and flood the network.
 
 use super::drops::Drop;
 use super::packet::{ETHERNET_BYTES, Ethernet, Mac};
 use base::{Duration, NodeAddr, Time};
 
-/// From one hello to the next.
+/// The time between hellos.
 pub const INTERVAL: Duration = Duration::from_millis(200);
-/// After so long without a hello a bridge is gone: three are lost.
+/// The time without a hello after which a bridge counts as gone: three hellos are lost.
 pub const HOLD: Duration = Duration::from_millis(700);
-/// How long a bridge's node has reached others again, before the bridge takes back what another one of a
-/// worse priority carries. Choice: longer than links need to show whether they stay.
+/// How long a bridge's node must have reached other nodes again before the bridge takes over from a bridge of a worse
+/// priority. Choice: longer than links need to show whether they stay up.
 pub const PROBATION: Duration = Duration::from_secs(5);
-/// The longest that it becomes by doubling.
+/// The maximum of the probation.
 pub const PROBATION_MAX: Duration = Duration::from_secs(160);
-/// After so long without being cut off it is as short as at first.
+/// The time without being cut off after which the probation has its first value again.
 const CALM: Duration = Duration::from_secs(600);
-/// Bridges of one network that are remembered; the rest are not heard.
+/// Maximum number of bridges of one network that are remembered; further bridges are ignored.
 pub const PEERS_MAX: usize = 16;
-/// Priority where the operator says nothing; lower is better.
+/// The default priority; lower is better.
 pub const PRIORITY: u8 = 100;
-/// Type of the frames: for local experiments. [IEEE 802 §9.2.3.4]
+/// Type of the frames: the one for local experiments. [IEEE 802 §9.2.3.4]
 pub const KIND: u16 = 0x88b5;
-/// Where hellos go: a group of our own, which switches pass on to all.
+/// Destination of hellos: a group address of our own, which switches forward to all ports.
 pub const TO: Mac = [0x03, 0x53, 0x4e, 0, 0, 1];
-/// How the Ethernet addresses begin by which bridges put packets onto a network.
+/// The first bytes of the Ethernet addresses from which bridges put packets onto a network.
 pub const MAC_PREFIX: [u8; 3] = [0x02, 0x53, 0x4e];
 
 const MAGIC: [u8; 4] = *b"SNBR";
 const VERSION: u8 = 1;
 const HELLO_BYTES: usize = 20;
-/// A frame that Ethernet carries has at least as many.
+/// The minimum length of an Ethernet frame.
 const FRAME_BYTES: usize = 60;
 
-/// What a bridge does on its network.
+/// The role of a bridge on its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It listens whether others are there.
+    /// It checks whether other bridges exist.
     Listening,
     /// It carries.
     Forwarding,
-    /// Another one carries.
+    /// Another bridge carries.
     Standby,
-    /// It ends.
+    /// It is ending.
     Leaving,
 }
 
-/// A bridge's place among those of its network: the lowest carries.
+/// The rank of a bridge among those of its network: the lowest carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// The operator's word.
+    /// The priority that the operator set.
     pub priority: u8,
-    /// Its node.
+    /// The node of the bridge.
     pub node: NodeAddr,
-    /// Tells bridges of one node apart.
+    /// A random number that distinguishes bridges of one node.
     pub nonce: u64,
 }
 
-/// What a bridge says of itself.
+/// The message by which a bridge announces itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Its place.
+    /// The rank of the bridge.
     pub rank: Rank,
-    /// What it does.
+    /// The role of the bridge.
     pub role: Role,
-    /// Its node is away, or reaches nobody.
+    /// Whether the bridge's node is unreachable, or reaches no other node.
     pub is_cut_off: bool,
 }
 
 impl Hello {
-    /// Its place: who is cut off comes behind all who are not.
+    /// Returns the sort key of the bridge: cut-off bridges rank behind all that are not cut off.
     fn place(&self) -> (bool, Rank) {
         (self.is_cut_off, self.rank)
     }
 
-    /// Reads what follows the Ethernet header.
+    /// Parses the bytes after the Ethernet header.
     ///
     /// # Errors
-    /// When it is no hello of this version.
+    /// The bytes are not a hello of this version.
     pub fn parse(bytes: &[u8]) -> Result<Hello, Drop> {
         let bytes: &[u8; HELLO_BYTES] = bytes.first_chunk().ok_or(Drop::Hello)?;
         let [
@@ -138,7 +138,7 @@ impl Hello {
         })
     }
 
-    /// The frame in which `from` says it.
+    /// Returns the frame in which `from` sends this hello.
     #[must_use]
     pub fn frame(&self, from: Mac) -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
@@ -164,13 +164,13 @@ impl Hello {
     }
 }
 
-/// Whether a frame was put onto the network by a bridge.
+/// Returns whether a bridge put the frame onto the network.
 #[must_use]
 pub fn is_injected(ethernet: &Ethernet) -> bool {
     ethernet.from[..3] == MAC_PREFIX
 }
 
-/// The Ethernet address by which a bridge puts packets onto a network.
+/// Returns the Ethernet address from which a bridge puts packets onto a network.
 #[must_use]
 pub fn mac(nonce: u64) -> Mac {
     let [a, b, c] = MAC_PREFIX;
@@ -178,7 +178,7 @@ pub fn mac(nonce: u64) -> Mac {
     [a, b, c, x, y, z]
 }
 
-/// Which bridge of a network carries.
+/// The election of the bridge that carries.
 #[derive(Debug)]
 pub struct Election {
     own: Rank,
@@ -189,17 +189,17 @@ pub struct Election {
     next_hello: Time,
 }
 
-/// Whether this bridge's node reaches others, and how well that has held.
+/// Whether this bridge's node reaches other nodes, and how stable this has been.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
-    /// It does; taken for granted until something is said.
+    /// Whether the node reaches other nodes; assumed until the node reports.
     is_there: bool,
-    /// It did once, so that a loss is one.
+    /// Whether the node ever reached other nodes. Without this, it cannot lose them.
     was_there: bool,
-    /// When it was lost last.
+    /// When the node last lost the other nodes.
     lost: Time,
     probation: Duration,
-    /// Until then nothing is taken back from another bridge.
+    /// Until this time the bridge takes nothing over from another bridge.
     probation_until: Time,
 }
 
@@ -210,7 +210,7 @@ struct Peer {
 }
 
 impl Election {
-    /// A bridge that begins to listen.
+    /// Creates a bridge that begins to listen.
     #[must_use]
     pub fn new(own: Rank, now: Time) -> Election {
         Election {
@@ -229,7 +229,7 @@ impl Election {
         }
     }
 
-    /// Begins anew, as on another network.
+    /// Starts again, for example on another network.
     pub fn restart(&mut self, now: Time) {
         let reach = self.reach;
         *self = Election {
@@ -238,7 +238,7 @@ impl Election {
         };
     }
 
-    /// The bridge's node reaches other nodes, or does not, or is away.
+    /// Records whether the bridge's node reaches other nodes; false also if the node is unreachable.
     pub fn set_reach(&mut self, now: Time, is_there: bool) {
         let reach = &mut self.reach;
         if is_there && !reach.is_there && reach.was_there {
@@ -253,7 +253,7 @@ impl Election {
             reach.lost = now;
         }
         if is_there != reach.is_there {
-            // Others shall know at once.
+            // The other bridges learn of the change at once.
             self.next_hello = now;
         }
         reach.is_there = is_there;
@@ -261,19 +261,19 @@ impl Election {
         self.decide(now);
     }
 
-    /// Its node is away, or reaches nobody.
+    /// Returns whether the node is unreachable, or reaches no other node.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         !self.reach.is_there
     }
 
-    /// What this bridge does.
+    /// Returns the role of this bridge.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The bridge that carries, if it is another one.
+    /// Returns the bridge that carries, if it is another one.
     #[must_use]
     pub fn forwarder(&self) -> Option<Rank> {
         self.forwarding().map(|hello| hello.rank)
@@ -285,7 +285,7 @@ impl Election {
         forwarding.min_by_key(Hello::place)
     }
 
-    /// What it says of itself.
+    /// Returns the hello of this bridge.
     fn own(&self) -> Hello {
         Hello {
             rank: self.own,
@@ -294,10 +294,10 @@ impl Election {
         }
     }
 
-    /// Another bridge says hello.
+    /// Handles a hello of another bridge.
     pub fn on_hello(&mut self, now: Time, hello: Hello) {
         if hello.rank == self.own {
-            // Its own, come back.
+            // The hello is this bridge's own, which has come back.
             return;
         }
         let known = self.peers.iter().position(|p| p.hello.rank == hello.rank);
@@ -313,7 +313,7 @@ impl Election {
         self.decide(now);
     }
 
-    /// Does what is due: the hello to be sent, if it is time.
+    /// Does the work that is due. Returns the hello to be sent, if one is due.
     pub fn on_timeout(&mut self, now: Time) -> Option<Hello> {
         self.decide(now);
         if now < self.next_hello {
@@ -323,14 +323,14 @@ impl Election {
         Some(self.own())
     }
 
-    /// The last word.
+    /// Returns the last hello, which announces the end of this bridge.
     #[must_use]
     pub fn leave(&mut self) -> Hello {
         self.role = Role::Leaving;
         self.own()
     }
 
-    /// When something is due next.
+    /// Returns when work is due next.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let silent = self.peers.iter().map(|peer| peer.heard + HOLD).min();
@@ -351,23 +351,24 @@ impl Election {
             (Role::Forwarding, Some(other)) if other.place() < own => Role::Standby,
             (Role::Forwarding, _) => Role::Forwarding,
             (_, Some(other)) if !self.may_replace(now, &other) => Role::Standby,
-            // One that carries nothing leaves no time for listening.
+            // The other bridge carries nothing, so this one does not spend time on listening.
             (Role::Listening, Some(other)) if other.is_cut_off && is_best => Role::Forwarding,
             (Role::Listening, _) if now < self.listened => Role::Listening,
             _ if is_best => Role::Forwarding,
-            // The better one will say so, or is gone soon.
+            // The better bridge will announce itself, or is gone soon.
             _ => Role::Standby,
         };
         if role != self.role {
             self.role = role;
-            // Others shall know at once.
+            // The other bridges learn of the change at once.
             self.next_hello = now;
         }
     }
 }
 
 impl Election {
-    /// Who forwards stays, except for one that is not cut off as it is, or of a better priority.
+    /// Returns whether this bridge may take over from `other`, which forwards. It may if `other` is cut off and this
+    /// bridge is not. It may also, after its probation, if its priority is better.
     fn may_replace(&self, now: Time, other: &Hello) -> bool {
         match (self.is_cut_off(), other.is_cut_off) {
             (true, _) => false,
@@ -391,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Bridges on one network: each hears all others at once while `up`.
+    /// Bridges on one network: while its flag is set, a bridge hears all others at once.
     struct Network {
         now: Time,
         bridges: Vec<(Election, bool)>,
@@ -486,7 +487,7 @@ mod tests {
         network.bridges[1].1 = false;
         network.say(1, last);
         assert_eq!(network.roles()[2], Forwarding);
-        // The first one was only cut off: two carry, until they hear each other.
+        // Only the connection of the first bridge was interrupted: two bridges carry, until they hear each other.
         network.bridges[0].1 = true;
         network.run(Duration::from_millis(1));
         assert_eq!(
@@ -496,7 +497,7 @@ mod tests {
     }
 
     impl Network {
-        /// Its node reaches others, or does not; all hear of it at once.
+        /// Sets whether the bridge's node reaches other nodes; all bridges hear of it at once.
         fn reach(&mut self, n: usize, is_there: bool) {
             self.bridges[n].0.set_reach(self.now, is_there);
             self.run(Duration::ZERO);
@@ -514,7 +515,7 @@ mod tests {
         network.reach(0, true);
         network.run(PROBATION * 4);
         assert_eq!(network.roles(), [Standby, Forwarding, Standby]);
-        // Of those that are cut off all, who carries stays, and the first that is not follows at once.
+        // If all are cut off, the forwarder stays, and the first one that is no longer cut off takes over at once.
         (0..3).for_each(|n| network.reach(n, false));
         let all_away = network.roles();
         assert_eq!(all_away.iter().filter(|r| **r == Forwarding).count(), 1);
@@ -534,7 +535,7 @@ mod tests {
         network.reach(1, true);
         network.run(INTERVAL);
         assert_eq!(network.roles(), [Standby, Forwarding], "it need not listen");
-        // Its first links are no recovery: its priority counts at once.
+        // The first links of its node are no recovery: its priority counts at once.
         network.reach(0, true);
         assert_eq!(network.roles(), [Forwarding, Standby]);
     }
@@ -550,7 +551,7 @@ mod tests {
             moves += usize::from(roles != last);
             last = roles;
         };
-        // Up for 8 s, down for 2 s, for ten minutes.
+        // The node is connected for 8 s and cut off for 2 s, for ten minutes.
         for _ in 0..60 {
             network.reach(0, false);
             note(&network);
@@ -560,7 +561,8 @@ mod tests {
             network.run(Duration::from_secs(8));
             note(&network);
         }
-        // Off, back after 5 s, off again; the probation of 10 s is longer than it stays up.
+        // The roles move when it is cut off, when it is back after 5 s, and when it is cut off again. The probation is
+        // 10 s then, which is longer than it stays connected.
         assert_eq!(moves, 3);
         network.run(PROBATION_MAX);
         assert_eq!(network.roles(), [Forwarding, Standby]);

@@ -1,10 +1,10 @@
-//! A bridge without a thread: it lives in the loop of its node, which it so reaches without a socket
-//! and without waking anybody.
+//! A bridge without a thread: it lives in the loop of its node, and so reaches the node without a socket and without
+//! waking anybody.
 //!
 //! ```text
 //!   loop of the node: ready, or packets came ──▶ Inside::turn ──▶ joins, packets ──▶ Sink
 //! ```
-//! It is the same bridge over the same loop of work, only that the overlay is two queues.
+//! It is the same bridge with the same work loop, but the overlay consists of two queues.
 
 use super::bridge::Settings;
 use super::device::Device;
@@ -19,16 +19,16 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of packets that leave in one turn: 256 of 9000.
+/// Maximum number of bytes of packets that leave in one turn: 256 packets of 9000 bytes.
 const LEAVING_BYTES_MAX: usize = 4 << 20;
 
-/// What a bridge wants of the node that it lives in.
+/// Receives what a bridge requests from the node in which it lives.
 pub trait Sink {
-    /// What is sent to a group.
+    /// Joins a group, to get packets for it.
     fn join(&mut self, group: NodeAddr);
-    /// No more.
+    /// Leaves a group.
     fn leave(&mut self, group: NodeAddr);
-    /// A packet for a group.
+    /// Sends a packet to a group.
     fn send(&mut self, group: NodeAddr, packet: &[u8]);
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Inside {
     }
 }
 
-/// Packets, back to back, and where each ends.
+/// Packets back to back, and the end of each one.
 #[derive(Default)]
 struct Packets {
     bytes: Vec<u8>,
@@ -72,12 +72,12 @@ impl Packets {
     }
 }
 
-/// Between the bridge and its node. The lock is never waited for: both are of one thread.
+/// The queues between the bridge and its node. Nothing ever waits for the lock, because both run on one thread.
 #[derive(Default)]
 struct Exchange {
     came: Packets,
     leaving: Packets,
-    /// Joins, and leaves.
+    /// Joins (true) and leaves (false).
     members: Vec<(NodeAddr, bool)>,
     told: VecDeque<Told>,
 }
@@ -86,7 +86,7 @@ struct Exchange {
 struct Queues {
     node: NodeAddr,
     exchange: Arc<Mutex<Exchange>>,
-    /// Nothing ever wakes it: a descriptor, because a connection has one.
+    /// A descriptor that never becomes ready. It exists because a connection has one.
     waker: Waker,
 }
 
@@ -110,7 +110,7 @@ impl Overlay for Queues {
 
 struct QueueLink {
     queues: Queues,
-    /// What was taken.
+    /// The packets that were received.
     came: Packets,
     gathered: usize,
 }
@@ -174,10 +174,10 @@ impl AsFd for QueueLink {
 }
 
 impl Inside {
-    /// Opens the interface. `tell` is told what happens, on the loop's thread: it must not wait.
+    /// Opens the interface. `tell` receives the events on the loop's thread: it must not wait.
     ///
     /// # Errors
-    /// When the interface cannot be had.
+    /// The interface cannot be used.
     pub fn open(
         node: NodeAddr,
         place: Place,
@@ -200,28 +200,28 @@ impl Inside {
         Ok(Inside { data, queues })
     }
 
-    /// Ready when the bridge has something to do.
+    /// Returns a descriptor that is ready when the bridge has work.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.data.fd()
     }
 
-    /// How long it can wait.
+    /// Returns how long the bridge can wait.
     pub fn wait(&self) -> core::time::Duration {
         self.data.wait()
     }
 
-    /// How long packets are let gather at the interface before it is looked at again: while they come fast.
+    /// Returns how long packets gather at the interface before the next check; `None` unless packets come fast.
     pub fn gather(&self) -> Option<core::time::Duration> {
         self.data.gather()
     }
 
-    /// The node tells something, before the turn in which it is heeded.
+    /// Queues a message of the node; the next turn handles it.
     pub fn hear(&mut self, told: Told) {
         self.queues.exchange().told.push_back(told);
     }
 
-    /// Does what there is to do, bounded, and takes what came; what follows goes into `sink`.
-    /// `is_ready` tells whether it is to look at the interface; there may be nothing.
+    /// Does a bounded amount of work, and takes the packets of `came`; the results go to `sink`. `is_ready` states
+    /// whether the interface may have frames; it may also be empty.
     pub fn turn<'a>(
         &mut self,
         is_ready: bool,
@@ -247,12 +247,12 @@ impl Inside {
         exchange.leaving.clear();
     }
 
-    /// What the bridge does and has counted, as of its last look at the interface.
+    /// Returns the state and the counters of the bridge, as of its last check of the interface.
     pub fn report(&self) -> Report {
         self.data.report()
     }
 
-    /// Tells the network that the bridge goes.
+    /// Announces to the network that the bridge ends.
     pub fn leave(&mut self) {
         self.data.leave();
     }

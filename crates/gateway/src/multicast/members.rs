@@ -1,45 +1,45 @@
-//! What the network wants of the overlay, against what the overlay's node was told.
+//! The difference between the groups that the network wants and the groups that the node was told to join.
 //!
 //! ```text
 //!   wanted ──▶ said ──▶ joined
 //!                └─ refused ──▶ parked ── after a while, or when the node has places again ──▶ said
 //! ```
-//! Only the difference is said, and no faster than a node should be bothered: each join that is new
-//! to a node is a record that every node of the overlay stores. A network on which programs join and
-//! leave like mad costs its own bridge something, and others little.
+//! Only differences are sent, and at a limited rate: each join that is new to a node is a record that every node of the
+//! overlay stores. So if programs of a network join and leave extremely often, this costs their own bridge some work,
+//! but other nodes little.
 
 use base::token_bucket::TokenBucket;
 use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeSet;
 
-/// Joins that are said at once; a site has some dozens of programs, and starts them together.
+/// Maximum number of joins that are sent at once. A site has some dozens of programs, and starts them together.
 const BURST: f64 = 1_000.0;
-/// Joins and leaves in a second beyond those.
+/// Joins and leaves per second beyond the burst.
 const RATE_PER_S: f64 = 200.0;
-/// How long after a refusal a join is said again, at first; it doubles with each that follows.
+/// The time from a refusal to the next attempt to join, at first; it doubles with each further refusal.
 pub const RETRY: Duration = Duration::from_secs(1);
-/// The longest that it becomes.
+/// The maximum of this time.
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// The difference between what is wanted and what was said.
+/// The difference between what is wanted and what was sent to the node.
 #[derive(Debug)]
 pub struct Members {
     wanted: BTreeSet<NodeAddr>,
-    /// What the node was told to join, and has not refused.
+    /// Groups that the node was told to join, and has not refused.
     joined: BTreeSet<NodeAddr>,
-    /// Groups of which one of the two may differ from the other.
+    /// Groups that may be in only one of `wanted` and `joined`.
     changed: BTreeSet<NodeAddr>,
-    /// Groups that are wanted and that the node has refused, or would refuse now.
+    /// Groups that are wanted, but that the node has refused or would refuse now.
     parked: BTreeSet<NodeAddr>,
-    /// When the parked are said again.
+    /// When the joins of the parked groups are sent again.
     retry_at: Time,
     retry: Duration,
-    /// The node has no places: joins are parked until they are said again.
+    /// The node has no places: further joins are parked until the next attempt.
     is_full: bool,
     budget: TokenBucket,
 }
 
-/// What the node is to be told.
+/// A message to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Join a group.
@@ -49,7 +49,7 @@ pub enum Change {
 }
 
 impl Members {
-    /// Nothing is wanted, nothing was said.
+    /// Creates the state in which nothing is wanted and nothing was sent.
     #[must_use]
     pub fn new(now: Time) -> Members {
         Members {
@@ -64,7 +64,7 @@ impl Members {
         }
     }
 
-    /// The network wants a group, or does not any more.
+    /// Records that the network wants a group, or no longer wants it.
     pub fn want(&mut self, group: NodeAddr, is_wanted: bool) {
         match is_wanted {
             true => self.wanted.insert(group),
@@ -74,7 +74,7 @@ impl Members {
         self.changed.insert(group);
     }
 
-    /// The node is another one, which was told nothing.
+    /// Records that the node is a new one, which was told nothing.
     pub fn on_node(&mut self) {
         self.joined.clear();
         self.changed = self.wanted.clone();
@@ -84,12 +84,13 @@ impl Members {
         self.is_full = false;
     }
 
-    /// The node has refused a join; for want of a place, if `is_full`, so that it would refuse others as well.
+    /// Records that the node has refused a join. If `is_full`, it had no place, and so would refuse further joins as
+    /// well.
     pub fn on_refused(&mut self, now: Time, group: NodeAddr, is_full: bool) {
         if self.joined.remove(&group) && self.wanted.contains(&group) {
             self.parked.insert(group);
         }
-        // Several refusals that follow from what was said together count once.
+        // Several refusals of messages that were sent together count once.
         let is_long_ago = self.retry_at < now && now.since(self.retry_at) > RETRY_MAX;
         if self.retry_at == Time::FAR || is_long_ago {
             self.retry = RETRY;
@@ -101,13 +102,13 @@ impl Members {
         self.is_full |= is_full;
     }
 
-    /// The node has places again.
+    /// Records that the node has places again.
     pub fn on_places(&mut self, now: Time) {
         self.retry = RETRY;
         self.say_parked(now);
     }
 
-    /// The next thing that the node is to be told, if it is time; it counts as said.
+    /// Returns the next message to the node, if one is due; it counts as sent.
     pub fn next(&mut self, now: Time) -> Option<Change> {
         if self.retry_at <= now {
             self.say_parked(now);
@@ -137,7 +138,7 @@ impl Members {
 
     fn say_parked(&mut self, now: Time) {
         self.is_full = false;
-        // Another refusal sets it anew.
+        // A further refusal sets the time again.
         self.retry_at = if self.parked.is_empty() {
             Time::FAR
         } else {
@@ -146,7 +147,7 @@ impl Members {
         self.changed.append(&mut self.parked);
     }
 
-    /// The node could not be told: it will be again.
+    /// Records that a message could not be sent to the node; it will be repeated.
     pub fn unsaid(&mut self, change: Change) {
         let group = match change {
             Change::Join(group) => {
@@ -161,7 +162,7 @@ impl Members {
         self.changed.insert(group);
     }
 
-    /// When there may be something to say.
+    /// Returns when the next message may be due.
     #[must_use]
     pub fn next_timeout(&self, now: Time) -> Time {
         let changed = match self.changed.is_empty() {
@@ -175,13 +176,13 @@ impl Members {
         changed.min(parked)
     }
 
-    /// How many groups the node was told to join, and has not refused.
+    /// Returns how many groups the node was told to join, and has not refused.
     #[must_use]
     pub fn joined(&self) -> usize {
         self.joined.len()
     }
 
-    /// How many groups are wanted that the node has refused, or would refuse now.
+    /// Returns how many wanted groups the node has refused, or would refuse now.
     #[must_use]
     pub fn refused(&self) -> usize {
         self.parked.len()
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(members.joined(), 250);
     }
 
-    /// A node with so many places, and what it has taken.
+    /// A node with a number of places, and the groups that it has taken.
     struct Node {
         places: usize,
         has: BTreeSet<NodeAddr>,
@@ -276,7 +277,7 @@ mod tests {
         node.hear(now, &mut members);
         assert_eq!((members.joined(), members.refused()), (3, 7));
         assert_eq!(node.refusals, 1, "the others would be refused as well");
-        // Again after 1, 3, 7, 15, 31, 61, 91 and 121 s.
+        // The attempts are after 1, 3, 7, 15, 31, 61, 91 and 121 s.
         let end = now + Duration::from_secs(121);
         while members.next_timeout(now) <= end {
             now = now.max(members.next_timeout(now));
@@ -287,7 +288,7 @@ mod tests {
         members.on_places(now);
         node.hear(now, &mut members);
         assert_eq!((members.joined(), members.refused()), (6, 4));
-        // A group that is not wanted any more is not asked for again.
+        // The bridge does not request a group again that nobody wants any more.
         (0..10).for_each(|n| members.want(group(n), n < 2));
         node.places = 100;
         node.hear(now, &mut members);

@@ -1,14 +1,15 @@
-//! What usually bites people, said once when it is seen.
+//! Frequent problems, each reported once when the bridge sees it.
 
 use super::packet::Mac;
 use core::fmt;
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-/// Notices that are remembered as said; after so many there are no more.
+/// Maximum number of notices: the bridge remembers which ones it reported, and reports no more when it has reached this
+/// number.
 pub const SAID_MAX: usize = 64;
 
-/// Something that the operator should know, with what to do about it.
+/// A condition that the operator should know, with advice about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Notice {
@@ -18,7 +19,7 @@ pub enum Notice {
         source: IpAddr,
         /// The group.
         group: IpAddr,
-        /// It is carried nevertheless.
+        /// Whether the bridge carries the packets nevertheless.
         carried: bool,
     },
     /// A source sends to a group that may not cross.
@@ -36,33 +37,33 @@ pub enum Notice {
         /// The group.
         group: IpAddr,
     },
-    /// There are as many groups or sources as there can be.
+    /// The maximum number of groups or sources is reached.
     TooManyJoins,
-    /// A host joins more groups or sources than one may.
+    /// A host joins more groups or sources than a host may.
     HostLimit {
-        /// Its Ethernet address.
+        /// The Ethernet address of the host.
         mac: Mac,
     },
-    /// A host joined a group, and nobody answers what this bridge asks.
+    /// A host joined a group, and no host answers the queries of this bridge.
     Unanswered {
         /// The group.
         group: IpAddr,
     },
-    /// Queries go out without an address.
+    /// The bridge sends queries without an address.
     NoAddress,
-    /// Another router asks, and decides how long members are believed.
+    /// Another router queries, and decides how long members are valid.
     OtherQuerier {
-        /// Its address.
+        /// The address of the router.
         address: IpAddr,
-        /// The version of IGMP that it speaks, or that its MLD is like.
+        /// The version of IGMP that the router speaks, or the version of IGMP that corresponds to its MLD.
         version: u8,
     },
-    /// A report from an address that is not of this network.
+    /// A report from an address outside this network.
     Foreign {
         /// The address.
         host: IpAddr,
     },
-    /// The kernel drops what comes from a source that it would not answer here.
+    /// The kernel drops packets of a source that it would not reach through this interface.
     PathFilter {
         /// The source.
         source: IpAddr,
@@ -74,14 +75,14 @@ pub enum Notice {
     },
     /// A packet from the overlay is longer than the interface takes.
     TooLong {
-        /// Its source.
+        /// The source of the packet.
         source: IpAddr,
-        /// Its bytes.
+        /// The length of the packet in bytes.
         bytes: usize,
-        /// What the interface takes.
+        /// The MTU of the interface.
         mtu: usize,
     },
-    /// Frames of a VLAN are not looked at.
+    /// Frames of a VLAN are ignored.
     Vlan,
 }
 
@@ -140,7 +141,7 @@ impl fmt::Display for Notice {
                 "{address} asks for members by {}v{} and has the lower address: it decides \
                  how fast a leave takes effect{}",
                 if address.is_ipv6() { "MLD" } else { "IGMP" },
-                // MLD counts one less. [RFC 3810 §1]
+                // The corresponding version of MLD is lower by one. [RFC 3810 §1]
                 version - u8::from(address.is_ipv6()),
                 if version < 3 {
                     ", and source filters do not work"
@@ -175,12 +176,12 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What was said.
+/// The notices that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Said(BTreeSet<Notice>);
 
 impl Said {
-    /// Whether it is to be said: once only.
+    /// Returns true only for the first call with a given notice: it is to be reported then.
     pub(super) fn first(&mut self, notice: Notice) -> bool {
         self.0.len() < SAID_MAX && self.0.insert(notice)
     }

@@ -1,51 +1,51 @@
-//! The bridge's way to the overlay: one socket for all groups.
+//! The bridge's connection to the overlay: one socket for all groups.
 
 use super::BRIDGE_PORT;
 use base::NodeAddr;
 use client::{Batch, Error, GroupSocket, Node, Options, Sending, Told};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How the overlay is reached.
+/// Gives access to the overlay.
 pub trait Overlay: Send + Sync + 'static {
-    /// A connection to it.
+    /// A connection to the overlay.
     type Link: Link;
 
-    /// Connects; may wait.
+    /// Connects; this may wait.
     fn connect(&self) -> Result<Self::Link, Error>;
 }
 
-/// A connection to the overlay. Nothing waits; the descriptor is ready when something came.
+/// A connection to the overlay. No function waits; the descriptor is ready when something has arrived.
 pub trait Link: AsFd + Send + 'static {
-    /// The node.
+    /// Returns the address of the node.
     fn node(&self) -> NodeAddr;
-    /// Wants what is sent to a group. That it is refused is told after a later receive.
+    /// Joins a group, to receive what is sent to it. A refusal is reported after a later receive.
     fn join(&self, group: NodeAddr) -> Result<(), Error>;
-    /// Wants it no more.
+    /// Leaves a group.
     fn leave(&self, group: NodeAddr) -> Result<(), Error>;
-    /// Longest packet that can be sent.
+    /// Returns the maximum length of a packet that can be sent.
     fn max_packet(&self) -> usize;
-    /// Adds a packet to those that are sent together; false when there is no room.
+    /// Adds a packet to those that are sent together. Returns false if there is no room.
     fn push(&mut self, group: NodeAddr, packet: &[u8]) -> bool;
-    /// How many are to be sent.
+    /// Returns how many packets are waiting to be sent.
     fn gathered(&self) -> usize;
-    /// Sends them; nothing is left, whatever becomes of them.
+    /// Sends the waiting packets. None is left afterwards, even if sending fails.
     fn flush(&mut self) -> Result<(), Error>;
-    /// Takes what came together; false when there is nothing.
+    /// Receives a message of packets. Returns false if nothing has arrived.
     fn receive(&mut self) -> Result<bool, Error>;
-    /// What was taken: groups and packets.
+    /// Returns the received packets with their groups.
     fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])>;
-    /// The next thing that the node has told until the last receive.
+    /// Returns the next report of the node up to the last receive.
     fn take_told(&mut self) -> Option<Told> {
         None
     }
 }
 
-/// A node, and how packets cross.
+/// Access to the overlay by a node, with the options for packets.
 #[derive(Clone, Debug)]
 pub struct ByNode {
     /// The node.
     pub node: Node,
-    /// How packets cross.
+    /// The options with which packets cross.
     pub options: Options,
 }
 

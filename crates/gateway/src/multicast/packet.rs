@@ -1,11 +1,12 @@
-//! Ethernet frames and IP headers, as far as a bridge looks at them and changes them.
+//! Ethernet frames and IP headers, as far as a bridge reads and changes them.
 //!
 //! ```text
 //!   |  to (6)  |  from (6)  | type (2) | IPv4 header (20..60) | payload        | padding |
 //!    01:00:5e + 23 bits of the group    |<------------ total length ---------->|
 //! ```
-//! A packet crosses whole: of its bytes only the TTL changes, and the header's checksum by as much. IPv6 has
-//! no such checksum, calls the TTL a hop limit, has 40 bytes and the type 86dd, and is sent to 33:33 and 32 bits.
+//! A packet crosses whole: only its TTL changes, and with it the header's checksum. IPv6 has no such checksum, calls
+//! the TTL hop limit, has a header of 40 bytes and the type 86dd, and uses the Ethernet addresses 33:33 and 32 bits of
+//! the group.
 
 use super::drops::Drop;
 use core::net::{IpAddr, Ipv6Addr};
@@ -14,72 +15,72 @@ use etherparse::{IpNumber, Ipv4HeaderSlice};
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// Bytes of a frame before its packet.
+/// Length of the Ethernet header in bytes.
 pub const ETHERNET_BYTES: usize = 14;
 /// Type of a frame with IPv4.
 pub const TYPE_IPV4: u16 = 0x0800;
 /// Type of a frame with IPv6.
 pub const TYPE_IPV6: u16 = 0x86dd;
-/// Types of frames with a VLAN's tag before the type.
+/// Types of frames that have a VLAN tag before the type.
 const TYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
-/// IP's number of IGMP.
+/// IP protocol number of IGMP.
 pub const PROTOCOL_IGMP: u8 = 2;
-/// IP's number of UDP.
+/// IP protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
-/// IP's number of ICMPv6, which carries MLD.
+/// IP protocol number of ICMPv6, which carries MLD.
 pub const PROTOCOL_ICMPV6: u8 = 58;
-/// IP's number of the options that each hop looks at.
+/// IP protocol number of the hop-by-hop options.
 pub const PROTOCOL_OPTIONS: u8 = 0;
-/// IP's number of a part of a packet of IPv6.
+/// IP protocol number of an IPv6 fragment.
 const PROTOCOL_FRAGMENT: u8 = 44;
-/// Bytes of an IPv6 header, and where its hop limit stands.
+/// Length of an IPv6 header in bytes, and the offset of its hop limit.
 pub const IPV6_BYTES: usize = 40;
 const HOP_LIMIT_AT: usize = 7;
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options, in bytes.
 pub const IPV4_BYTES: usize = 20;
-/// Bytes of the longest one.
+/// Maximum length of an IPv4 header in bytes.
 pub const IPV4_BYTES_MAX: usize = 60;
-/// Where the TTL and the checksum stand in an IPv4 header.
+/// Offsets of the TTL and the checksum in an IPv4 header.
 const TTL_AT: usize = 8;
 const CHECKSUM_AT: usize = 10;
 
-/// What stands before the packet.
+/// The Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ethernet {
-    /// To whom.
+    /// The destination.
     pub to: Mac,
-    /// From whom.
+    /// The source.
     pub from: Mac,
-    /// What it carries.
+    /// The type of the content.
     pub kind: u16,
 }
 
-/// What matters of an IP header that was checked.
+/// The checked fields of an IP header that the bridge needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
-    /// Who sent it.
+    /// The address of the sender.
     pub source: IpAddr,
-    /// To whom or to which group.
+    /// The destination host or group.
     pub destination: IpAddr,
-    /// Routers that it may still cross, and one.
+    /// The TTL: the number of routers that the packet may still cross, plus one.
     pub ttl: u8,
-    /// What it carries, behind options for each hop.
+    /// The protocol of the content, after the hop-by-hop options.
     pub protocol: u8,
-    /// Bytes of the header, with options for each hop.
+    /// Length of the header in bytes, with the hop-by-hop options.
     pub header_bytes: usize,
-    /// Bytes of the packet, less than there are when the frame is padded.
+    /// Length of the packet in bytes; less than the number of bytes in a padded frame.
     pub total_bytes: usize,
-    /// A part of a packet.
+    /// Whether this is a fragment of a packet.
     pub is_fragment: bool,
-    /// May not be cut in parts: no packet of IPv6 may on its way.
+    /// Whether the packet may not be fragmented; always true for IPv6, which is never fragmented on the path.
     pub dont_fragment: bool,
 }
 
 impl Ethernet {
-    /// Reads the header of a frame.
+    /// Parses the header of a frame.
     ///
     /// # Errors
-    /// When the frame is shorter, or has a VLAN's tag, which is counted under a reason of its own.
+    /// The frame is too short, or has a VLAN tag, which is counted under a reason of its own.
     pub fn parse(frame: &[u8]) -> Result<Ethernet, Drop> {
         let (&to, rest) = frame.split_first_chunk().ok_or(Drop::Truncated)?;
         let (&from, rest) = rest.split_first_chunk().ok_or(Drop::Truncated)?;
@@ -91,7 +92,7 @@ impl Ethernet {
         }
     }
 
-    /// The header as bytes.
+    /// Returns the header as bytes.
     #[must_use]
     pub fn emit(&self) -> [u8; ETHERNET_BYTES] {
         let mut bytes = [0; ETHERNET_BYTES];
@@ -103,10 +104,10 @@ impl Ethernet {
 }
 
 impl Ip {
-    /// Reads and checks the header of a packet that may be followed by padding.
+    /// Parses and checks the header of a packet. Padding may follow the packet.
     ///
     /// # Errors
-    /// When it is malformed, cut short, or its checksum is wrong.
+    /// The packet is malformed or cut short, or its checksum is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Ip, Drop> {
         match bytes.first().ok_or(Drop::Truncated)? >> 4 {
             6 => Ip::parse_v6(bytes),
@@ -152,7 +153,7 @@ impl Ip {
         };
         let (mut protocol, mut header_bytes) = (header[6], IPV6_BYTES);
         if protocol == PROTOCOL_OPTIONS {
-            // Eight bytes, and as many more as it says. [RFC 8200 §4.3]
+            // The header has eight bytes, and as many further groups of eight as it states. [RFC 8200 §4.3]
             let &[next, eights] = payload.first_chunk().ok_or(Drop::Malformed)?;
             header_bytes += 8 + 8 * usize::from(eights);
             if header_bytes > total_bytes {
@@ -172,13 +173,13 @@ impl Ip {
         })
     }
 
-    /// Whether a host can have sent from this address, and be known by it elsewhere: not a group, not a
-    /// broadcast, not loopback, not of one link of IPv6, and known.
+    /// Returns whether a host can send from this address and be reached by it elsewhere: the address is not a group,
+    /// broadcast, loopback, IPv6 link-local or unspecified address.
     #[must_use]
     pub fn has_host_source(&self) -> bool {
         let source = self.source;
         let is_known = match source {
-            // Class E, and the broadcast address among it.
+            // This excludes class E, which contains the broadcast address.
             IpAddr::V4(source) => source.octets()[0] < 240,
             IpAddr::V6(source) => {
                 !source.is_unicast_link_local() && source.to_ipv4_mapped().is_none()
@@ -187,7 +188,7 @@ impl Ip {
         is_known && !source.is_unspecified() && !source.is_loopback() && !source.is_multicast()
     }
 
-    /// The type of a frame with such a packet.
+    /// Returns the type of a frame with this packet.
     #[must_use]
     pub fn kind(&self) -> u16 {
         match self.destination {
@@ -197,7 +198,7 @@ impl Ip {
     }
 }
 
-/// Takes one from the TTL of a packet that [`Ip::parse`] found right, and mends its checksum.
+/// Decreases the TTL of a packet that [`Ip::parse`] accepted by one, and updates its checksum.
 pub fn decrement_ttl(packet: &mut [u8]) {
     let Some(header) = packet.first_chunk_mut::<IPV4_BYTES>() else {
         return;
@@ -217,8 +218,8 @@ pub fn decrement_ttl(packet: &mut [u8]) {
     header[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-/// Cuts a packet of IPv4 that is longer than `mtu` in fragments, as a router does: each is given to `put` as
-/// its head, after `ethernet`, and its part of the packet. [RFC 791 §3.2]
+/// Splits a packet of IPv4 that is longer than `mtu` into fragments, as a router does. Each fragment is passed to `put`
+/// as its header, which follows `ethernet`, and its part of the packet. [RFC 791 §3.2]
 pub fn fragment<'p>(
     ethernet: &[u8; ETHERNET_BYTES],
     packet: &'p [u8],
@@ -228,7 +229,7 @@ pub fn fragment<'p>(
 ) {
     let (header, payload) = packet.split_at(ip.header_bytes);
     let flags = u16::from_be_bytes([header[6], header[7]]);
-    // Offsets count eight bytes; an interface that takes less than one is none.
+    // Offsets count units of eight bytes; an interface that takes less than one unit is unusable.
     let step = mtu.saturating_sub(ip.header_bytes) & !7;
     let mut head = [0; ETHERNET_BYTES + IPV4_BYTES_MAX];
     let head = &mut head[..ETHERNET_BYTES + ip.header_bytes];
@@ -252,7 +253,7 @@ pub fn fragment<'p>(
     }
 }
 
-/// Makes those options nothing that only the first fragment carries. [RFC 791 §3.1]
+/// Replaces the options that only the first fragment carries by no-operation options. [RFC 791 §3.1]
 fn drop_options(mut options: &mut [u8]) {
     const NOTHING: u8 = 1;
     while let Some(&kind) = options.first() {
@@ -270,13 +271,13 @@ fn drop_options(mut options: &mut [u8]) {
     }
 }
 
-/// The Internet checksum of bytes that have zero, or nothing, where it goes.
+/// Returns the Internet checksum of bytes whose checksum field is zero or missing.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// The sum in ones' complement; 0xffff when a checksum among the bytes is right. [RFC 1071]
+/// Returns the ones' complement sum; 0xffff if the bytes contain a correct checksum. [RFC 1071]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -293,7 +294,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     total as u16
 }
 
-/// The Ethernet address of a group. [RFC 1112 §6.4, RFC 2464 §7]
+/// Returns the Ethernet address of a group. [RFC 1112 §6.4, RFC 2464 §7]
 #[must_use]
 pub fn group_mac(group: impl Into<IpAddr>) -> Mac {
     match group.into() {
@@ -314,7 +315,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
-    /// A header that Linux sent: 10.0.0.1 to 239.1.1.1, UDP, 32 bytes of payload, TTL 8.
+    /// A header that Linux sent: from 10.0.0.1 to 239.1.1.1, UDP, 32 bytes of payload, TTL 8.
     const HEADER: [u8; 20] = [
         0x45, 0x00, 0x00, 0x3c, 0x12, 0x34, 0x40, 0x00, 0x08, 0x11, 0x73, 0x6d, 10, 0, 0, 1, 239,
         1, 1, 1,
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(Ethernet::parse(&frame), Err(Drop::Vlan));
     }
 
-    /// ff1e::101 from fd53::7: UDP, behind options of `options` bytes.
+    /// A UDP packet from fd53::7 to ff1e::101, with `options` bytes of options before UDP.
     fn packet_v6(options: usize) -> Vec<u8> {
         let mut packet = vec![0x6b, 0x80, 0, 1, 0, 20 + options as u8, 17, 8];
         packet.extend(Ipv6Addr::new(0xfd53, 0, 0, 0, 0, 0, 0, 7).octets());
@@ -398,7 +399,7 @@ mod tests {
             one_hop_less[HOP_LIMIT_AT] += 1;
             assert_eq!(one_hop_less, whole);
         }
-        // Options that are longer than the packet.
+        // The options are longer than the packet.
         let mut beyond = packet_v6(8);
         beyond[IPV6_BYTES + 1] = 3;
         assert_eq!(Ip::parse(&beyond), Err(Drop::Malformed));
@@ -413,7 +414,7 @@ mod tests {
             let mut packet = vec![0x44; 20 + options + 4_000];
             packet[..20].copy_from_slice(&HEADER);
             packet[0] = 0x45 + (options / 4) as u8;
-            // An option for every fragment, one for the first only, and their end.
+            // One option is for every fragment, one for the first only, and one ends the list.
             packet[20..20 + options].fill(0);
             if options > 0 {
                 packet[20..28].copy_from_slice(&[0x94, 4, 0, 0, 7, 4, 4, 0]);

@@ -1,4 +1,4 @@
-//! What the bridge tells of itself: plain values, for logs, status and people.
+//! The reports of a bridge: plain values for logs, the status page and people.
 
 use super::bridge::{Counters, Tally};
 use super::hello::{Rank, Role};
@@ -8,62 +8,62 @@ use client::Error;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The bridge so far.
+/// The state of the bridge.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The interface's name.
     pub interface: String,
-    /// It is there.
+    /// Whether the interface exists.
     pub is_here: bool,
-    /// What the bridge does among those of its network.
+    /// The role of the bridge among those of its network.
     pub role: Role,
-    /// It asks for members.
+    /// Whether this bridge sends the queries.
     pub is_querier: bool,
-    /// Who asks in its place, and by which version of IGMP.
+    /// The other router that queries instead, and its version of IGMP.
     pub other_querier: Option<(Ipv4Addr, u8)>,
-    /// Who asks by MLD in its place, and by which version's like of IGMP.
+    /// The other router that queries by MLD instead, and the version of IGMP that corresponds to its MLD.
     pub other_querier_v6: Option<(Ipv6Addr, u8)>,
-    /// The node is connected.
+    /// Whether the node is connected.
     pub connected: bool,
-    /// Groups that have members on the network.
+    /// Number of groups that have members on the network.
     pub groups: usize,
-    /// The node is away, or reaches no other node.
+    /// Whether the node is unreachable, or reaches no other node.
     pub is_cut_off: bool,
-    /// Groups that the node was told to join, and has not refused.
+    /// Number of groups that the node was told to join, and has not refused.
     pub joined: usize,
-    /// Groups that are wanted and that the node refuses: it is asked again.
+    /// Number of groups that are wanted, but that the node refuses; the bridge asks again.
     pub refused: usize,
-    /// Groups to which hosts send, and of which the node takes nothing.
+    /// Number of groups to which hosts send, but whose packets the node does not take.
     pub refused_sends: usize,
-    /// The first of the overlay's groups whose packets were seen, by address.
+    /// The first of the overlay groups of which packets were seen, in order of address.
     pub carried: Vec<Carried>,
-    /// The first of the groups that have members, by address.
+    /// The first of the groups that have members, in order of address.
     pub members: Vec<GroupReport>,
-    /// What crossed.
+    /// The counters of packets.
     pub counters: Counters,
     /// Processor time of the bridge's thread.
     pub cpu: Duration,
-    /// How many reports there were before.
+    /// Sequence number of this report; 0 is the initial report, which is empty.
     pub reported: u64,
 }
 
-/// Who wants what of one group.
+/// What the members of one group want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReport {
     /// The group.
     pub group: IpAddr,
-    /// These sources only; `None` for all but some.
+    /// The only sources that the members want; `None` if they want all sources except for some.
     pub sources: Option<Vec<IpAddr>>,
 }
 
-/// What was done with the packets of one of the overlay's groups.
+/// What happened to the packets of one overlay group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// The overlay's group.
+    /// The overlay group.
     pub by: NodeAddr,
-    /// The group of IP of the last packet.
+    /// The IP group of the last packet.
     pub ip: IpAddr,
-    /// How many crossed, and did not.
+    /// Numbers of packets that crossed, and that did not.
     pub tally: Tally,
 }
 
@@ -91,41 +91,41 @@ impl Default for Report {
     }
 }
 
-/// Something that happened.
+/// An event of the bridge.
 #[derive(Debug)]
 pub enum Event {
-    /// What usually bites people, once.
+    /// A frequent problem, reported once.
     Notice(Notice),
-    /// The bridge carries, or does not any more.
+    /// The bridge carries, or no longer carries.
     Role {
-        /// What it does.
+        /// The new role.
         role: Role,
         /// The bridge that carries, if it is another one.
         forwarder: Option<Rank>,
     },
-    /// The interface has come or gone.
+    /// The interface has appeared or disappeared.
     Interface {
         /// Its name.
         name: String,
-        /// It has come.
+        /// Whether the interface has appeared.
         is_here: bool,
     },
-    /// The node reaches other nodes, or does not any more.
+    /// The node reaches other nodes, or no longer does.
     Reach(bool),
-    /// The node refused something, such as to join a group.
+    /// The node refused a request, such as a join.
     Refused(String),
-    /// The node takes nothing that hosts send to a group.
+    /// The node takes no packets that hosts send to a group.
     NotSent(String),
-    /// The node went away; it is looked for.
+    /// The connection to the node was lost; the bridge tries to reconnect.
     NodeAway(Error),
-    /// It is back.
+    /// The node is connected again.
     NodeBack,
-    /// Another thing that the operator should know.
+    /// Another condition that the operator should know.
     Warning(String),
 }
 
 impl Event {
-    /// A word for programs.
+    /// Returns a word for programs.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl Event {
 }
 
 impl Role {
-    /// A word for programs.
+    /// Returns a word for programs.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

@@ -1,18 +1,18 @@
-//! Which groups may cross: networks of groups, of IPv4 and IPv6, and exceptions to them.
+//! The groups that may cross: networks of groups, of IPv4 and IPv6, with exceptions.
 //!
-//! What is of one link never crosses, whatever the rules say: 224.0.0.0/24, where routing protocols, IGMP and
-//! discovery live (RFC 5771 §4), and the scopes 0 to 2 of IPv6, of an interface and of a link (RFC 7346 §2).
+//! Groups of one link never cross, whatever the rules are: 224.0.0.0/24, which contains routing protocols, IGMP and
+//! discovery (RFC 5771 §4), and the IPv6 scopes 0 to 2, of an interface and of a link (RFC 7346 §2).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
-/// Networks that one list may name.
+/// Maximum number of networks in a list.
 pub const NETWORKS_MAX: usize = 64;
 /// The widest scope of IPv6 that never leaves a link.
 const SCOPE_LINK: u8 = 2;
 
-/// Whether a group never leaves its link.
+/// Returns whether a group never leaves its link.
 #[must_use]
 pub fn is_link_local(group: impl Into<IpAddr>) -> bool {
     match group.into() {
@@ -21,8 +21,8 @@ pub fn is_link_local(group: impl Into<IpAddr>) -> bool {
     }
 }
 
-/// Whether a group is of 232.0.0.0/8 or ff30::/12 less the scope, where a member names the sources it wants
-/// (RFC 4607 §1).
+/// Returns whether a group is source-specific: of 232.0.0.0/8, or of ff30::/12 with any scope. A member of such a group
+/// names the sources that it wants (RFC 4607 §1).
 #[must_use]
 pub fn is_source_specific(group: impl Into<IpAddr>) -> bool {
     match group.into() {
@@ -48,13 +48,14 @@ struct Network {
 }
 
 impl Default for Rules {
-    /// What is meant for private use, without the local scope, which ends where a site does, and where
-    /// discovery such as SSDP lives [RFC 2365 §6.1]; and source-specific multicast. The scope of an
-    /// organization, 239.192.0.0/14, is among it.
+    /// The default allows the range for private use and source-specific multicast. The range includes the scope of an
+    /// organization, 239.192.0.0/14. It excludes the local scope, which ends at the site and contains discovery such as
+    /// SSDP [RFC 2365 §6.1].
     ///
-    /// Of IPv6 likewise: the scopes of an organization (8) and of the world (e) [RFC 7346 §2], and of them groups
-    /// that programs choose (ff1x), those that belong to a prefix, source-specific ones among them (ff3x), and
-    /// those of a rendezvous point (ff7x). What IANA has assigned for good (ff0x), as 224.0.1.0/24, stays at home.
+    /// IPv6 is similar: the default allows the scopes of an organization (8) and of the world (e) [RFC 7346 §2]. Within
+    /// them it allows groups that programs choose (ff1x), groups that belong to a prefix, including source-specific
+    /// ones (ff3x), and groups of a rendezvous point (ff7x). Groups that IANA has assigned permanently (ff0x) do not
+    /// cross, and neither does 224.0.1.0/24.
     fn default() -> Rules {
         let network = |address: IpAddr, bits, is_exception| Network {
             address,
@@ -80,7 +81,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Whether a group may cross: an exception is stronger than a network.
+    /// Returns whether a group may cross: an exception takes precedence over a network.
     #[must_use]
     pub fn allows(&self, group: impl Into<IpAddr>) -> bool {
         let group = group.into();
@@ -91,13 +92,13 @@ impl Rules {
         group.is_multicast() && !is_link_local(group) && has(false) && !has(true)
     }
 
-    /// The networks, without the exceptions.
+    /// Returns the networks, without the exceptions.
     pub fn networks(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         let networks = self.networks.iter().filter(|n| !n.is_exception);
         networks.map(|network| (network.first(), network.bits))
     }
 
-    /// Whether groups of IPv6 may cross at all.
+    /// Returns whether any groups of IPv6 may cross.
     #[must_use]
     pub fn has_ipv6(&self) -> bool {
         self.networks().any(|(network, _)| network.is_ipv6())
@@ -113,7 +114,7 @@ impl Network {
         group.is_ipv4() == self.address.is_ipv4() && of_group.first() == self.first()
     }
 
-    /// Its lowest address.
+    /// Returns the lowest address.
     fn first(&self) -> IpAddr {
         let bits = u32::from(self.bits);
         match self.address {
@@ -129,7 +130,7 @@ impl Network {
     }
 }
 
-/// The text is no list of groups.
+/// The text is not a list of groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRules {
     /// Not a group or a network of groups.
@@ -137,15 +138,15 @@ pub enum BadRules {
         "{0:?} is no group or network of groups: write 239.1.0.0/16, 239.1.1.1, ff1e::/16, or !239.1.1.1 for one that may not cross"
     )]
     NotGroups(String),
-    /// 224.0.0.0/24 or a part of it, or of a scope of IPv6 that ends at the link.
+    /// The entry is 224.0.0.0/24 or a part of it, or of an IPv6 scope that ends at the link.
     #[error(
         "{0:?} never leaves a network: groups of 224.0.0.0/24 and of ff00::/12 to ff02::/16 cannot be bridged"
     )]
     LinkLocal(String),
-    /// Nothing may cross by this list.
+    /// The list allows no group.
     #[error("no groups are left: name at least one network without `!`")]
     Empty,
-    /// Too long a list.
+    /// The list is too long.
     #[error("more than {NETWORKS_MAX} networks of groups")]
     TooMany,
 }
@@ -178,7 +179,8 @@ impl Network {
             None => (rest, None),
         };
         let address: IpAddr = address.parse().map_err(|_| bad())?;
-        // All of multicast; and what is wholly of a link.
+        // The shortest and the longest prefix of multicast, and the prefix length from which a network is entirely of
+        // one link.
         let (least, most, of_link) = match address {
             IpAddr::V4(_) => (4, 32, 24),
             IpAddr::V6(_) => (8, 128, 16),
@@ -243,7 +245,7 @@ mod tests {
         for may in ["ff1e::101", "ff18::1", "ff3e::8000:1", "ff38::1", "ff7e::1"] {
             assert!(allows(&rules, may), "{may}");
         }
-        // Of the site and less; assigned for good; of a link; and no group.
+        // These are of the site scope or a narrower one, assigned permanently, of a link, and not a group.
         for not in [
             "ff15::1",
             "ff14::1",
@@ -273,7 +275,7 @@ mod tests {
         assert!(allows(&only, "ff15::7") && !allows(&only, "ff15::8"));
         let is_ssm = |text: &str| is_source_specific(text.parse::<IpAddr>().unwrap());
         assert!(is_ssm("ff3e::8000:1") && is_ssm("ff35::1"));
-        // Of a prefix, and so of nobody's channels.
+        // This group belongs to a prefix, and so is not a channel.
         assert!(!is_ssm("ff3e:40:2001:db8::1") && !is_ssm("ff1e::1"));
     }
 

@@ -1,13 +1,12 @@
-//! The bridge's thread: takes what is ready from the interface and from the node, and puts it to the
-//! other side.
+//! The bridge's thread: it takes what is ready from the interface and from the node, and passes it to the other side.
 //!
 //! ```text
 //!   interface ──frames──▶ Bridge ──packets, up to 64 in a message──▶ node
 //!   interface ◀──frames, back to back── Bridge ◀──packets of a message── node
 //!   every second: a look at the interface, and the counters for who asks
 //! ```
-//! While packets come fast they are let gather for a moment, as the media plane does: to wake a
-//! thread and a node for each costs more than to carry it.
+//! While packets come fast, the thread lets them gather for a moment, as the media plane does: waking a thread and a
+//! node for each packet costs more than carrying it.
 
 mod rate;
 mod watch;
@@ -35,29 +34,28 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use wire::ipc::ErrorCode;
 
-/// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
-/// other.
+/// Priority of the thread: the same as that of a node's loop, so that neither waits longer than a turn of the other.
 const PRIORITY: u8 = 10;
-/// Frames after which a turn takes no more from the interface: they take about a millisecond.
+/// Maximum number of frames from the interface per turn: they take about a millisecond.
 const FRAMES_PER_TURN: usize = 256;
-/// Messages after which a turn takes no more from the node: each brings up to 64 packets.
+/// Maximum number of messages from the node per turn: each contains up to 64 packets.
 const MESSAGES_PER_TURN: usize = 8;
-/// Frames that are put onto the network together.
+/// Number of frames that are put onto the network together.
 const TOGETHER: usize = net::packet::BATCH;
-/// How long after a node that had no room for a join it is told again.
+/// The time after which a join or leave that the node had no room for is sent again.
 const JOIN_AGAIN: Duration = Duration::from_millis(10);
-/// The node says of a group once in a second that it takes nothing; when it has not said so for this long, nobody
-/// sends there any more, or may.
+/// The node reports once a second that it takes no packets for a group. If it has not done so for this time, no host
+/// sends to the group any more, or the sends are permitted again.
 const NOT_SENT_HOLD: Duration = Duration::from_secs(5);
-/// Groups of which that is remembered.
+/// Maximum number of groups for which such reports are remembered.
 const NOT_SENT_MAX: usize = 1_024;
-/// The same refusal of the node is told so often.
+/// The minimum time between events for the same refusal of the node.
 const REFUSED_EVERY: Duration = Duration::from_secs(10);
 
 const TOKEN_WAKE: u64 = 0;
 const TOKEN_PORT: u64 = 1;
 const TOKEN_NODE: u64 = 2;
-/// Frames may wait at the interface.
+/// The event that frames may wait at the interface.
 const PORT_READY: Ready = Ready {
     token: TOKEN_PORT,
     readable: true,
@@ -66,7 +64,7 @@ const PORT_READY: Ready = Ready {
     hung_up: false,
 };
 
-/// The thread and all that it has.
+/// The thread with its state.
 pub(super) struct Loop<O: Overlay> {
     shared: Arc<Shared<O>>,
     poller: Poller,
@@ -75,22 +73,22 @@ pub(super) struct Loop<O: Overlay> {
     bridge: Bridge,
     effects: Effects,
     next_look: Time,
-    /// The node took no join then: it is told again at this moment.
+    /// The time for the next joins and leaves, because the node had no room for one.
     next_join: Time,
-    /// Whether the node reaches others, as it has told.
+    /// Whether the node reaches other nodes, as it last reported.
     reaches: Option<bool>,
-    /// Groups of which the node takes nothing that hosts send, as it has said then.
+    /// Groups whose packets the node does not take, each with the time of the node's last report.
     not_sent: BTreeMap<NodeAddr, Time>,
-    /// What the node refused last, and when.
+    /// The last refusal of the node, and its time.
     refused: Option<(String, Time)>,
     rate: Rate,
-    /// A turn has left something.
+    /// Whether a turn has left work.
     has_more: bool,
-    /// What the interface had no room for.
+    /// Number of frames with an unsupported offload that are already in the counters.
     unknown: u64,
 }
 
-/// What follows from frames and packets, until it can be done.
+/// Results of frames and packets that are not yet carried out.
 struct Effects {
     frames: Vec<Vec<u8>>,
     members: Members,
@@ -146,7 +144,7 @@ impl<O: Overlay> Loop<O> {
             has_more: false,
             unknown: 0,
         };
-        // A first look here: what cannot be is an error of the start.
+        // The first check is here, so that a problem is an error of the start.
         this.look(now)?;
         this.tell();
         Ok(this)
@@ -172,32 +170,33 @@ impl<O: Overlay> Loop<O> {
         self.leave();
     }
 
-    /// Tells the network that the bridge goes.
+    /// Announces to the network that the bridge ends.
     pub(super) fn leave(&mut self) {
         self.bridge.leave(&mut self.effects);
         self.follow();
         self.publish();
     }
 
-    /// What was published last.
+    /// Returns the last published report.
     pub(super) fn report(&self) -> Report {
         self.shared.report().clone()
     }
 
-    /// Does what there is to do, without waiting: for one that has no thread of its own. The interface
-    /// is all that can be ready then, so that nothing has to be asked of the kernel.
+    /// Does the pending work without waiting, for a caller that has no thread for the bridge. In this case only the
+    /// interface can be ready, so no call to the kernel is needed to find what is ready.
     pub(super) fn step(&mut self, is_ready: bool) {
         self.inject(self.shared.clock.now());
         self.turn(if is_ready { &[PORT_READY] } else { &[] });
     }
 
-    /// How long it can wait.
+    /// Returns how long the bridge can wait.
     pub(super) fn wait(&self) -> core::time::Duration {
         let now = self.shared.clock.now();
         core::time::Duration::from_nanos(self.next_timeout(now).since(now).as_nanos())
     }
 
-    /// How long packets are let gather at the moment: no time when there are more already.
+    /// Returns how long packets gather at the moment; zero if more packets are already waiting, and `None` unless
+    /// packets come fast.
     pub(super) fn gather(&self) -> Option<core::time::Duration> {
         let span = if self.has_more {
             core::time::Duration::ZERO
@@ -207,7 +206,7 @@ impl<O: Overlay> Loop<O> {
         self.rate.is_fast.then_some(span)
     }
 
-    /// Ready when something is.
+    /// Returns a descriptor that is ready when one of the sources is.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
@@ -220,7 +219,7 @@ impl<O: Overlay> Loop<O> {
         self.bridge.next_timeout().min(self.next_look).min(members)
     }
 
-    /// Serves what is ready.
+    /// Handles what is ready.
     fn turn(&mut self, ready: &[Ready]) {
         let now = self.shared.clock.now();
         let (mut packets, mut more) = (0, false);
@@ -253,7 +252,7 @@ impl<O: Overlay> Loop<O> {
         self.has_more = more;
     }
 
-    /// From the network to the overlay. How many frames there were.
+    /// Carries frames from the network to the overlay. Returns the number of frames.
     fn capture(&mut self, now: Time) -> usize {
         let Loop {
             device,
@@ -287,7 +286,7 @@ impl<O: Overlay> Loop<O> {
         })
     }
 
-    /// From the overlay to the network. How many packets there were, and whether those were all.
+    /// Carries packets from the overlay to the network. Returns the number of packets, and whether these were all.
     fn inject(&mut self, now: Time) -> (usize, bool) {
         let mut packets = 0;
         for _ in 0..MESSAGES_PER_TURN {
@@ -300,7 +299,7 @@ impl<O: Overlay> Loop<O> {
                     self.hear(now);
                     return (packets, true);
                 }
-                // The node had no way for a packet; the others go on.
+                // The node had no path for one packet; the other packets go on.
                 Err(Error::Refused { text, .. }) => self.on_refused(now, text),
                 Err(error) => {
                     self.lose_node(now, error);
@@ -312,7 +311,7 @@ impl<O: Overlay> Loop<O> {
         (packets, false)
     }
 
-    /// Heeds what the node has told.
+    /// Handles the reports of the node.
     fn hear(&mut self, now: Time) {
         while let Some(told) = self.link.as_mut().and_then(Link::take_told) {
             match told {
@@ -334,7 +333,7 @@ impl<O: Overlay> Loop<O> {
         }
     }
 
-    /// The node takes nothing that is sent to a group. It is told when it begins.
+    /// Records that the node takes no packets for a group. An event is reported when this begins.
     fn on_not_sent(&mut self, now: Time, group: NodeAddr, text: String) {
         self.not_sent.retain(|_, said| *said + NOT_SENT_HOLD > now);
         let is_new = !self.not_sent.contains_key(&group);
@@ -384,7 +383,7 @@ impl<O: Overlay> Loop<O> {
         packets
     }
 
-    /// Does what has followed from all that was served.
+    /// Carries out the results of what was handled.
     fn follow(&mut self) {
         for frame in self.effects.frames.drain(..) {
             self.device.send(&[Frame::new(&frame[..14], &frame[14..])]);
@@ -421,11 +420,12 @@ impl<O: Overlay> Loop<O> {
     }
 }
 
-/// Sends what was gathered. What the node does not take at once is lost: later it is of no use.
+/// Sends the gathered packets. Packets that the node does not take at once are lost, because they would be useless
+/// later.
 fn flush(link: &mut impl Link, bridge: &mut Bridge) {
     let count = link.gathered();
     if count > 0 && link.flush().is_err() {
-        // That it is gone is seen when something is received.
+        // A lost connection is noticed at the next receive.
         bridge.on_refused(Drop::Node, count as u64);
     }
 }

@@ -1,36 +1,36 @@
-//! Datagrams of one program that are put onto a TAP together: what the kernel then does once and not
-//! for each.
+//! Datagrams of one program that are put onto a TAP together, so that the kernel does its work once and not for each
+//! datagram.
 //!
 //! ```text
 //!   IP UDP payload | IP UDP payload | IP UDP payload ──▶ IP UDP payload payload payload ──▶ the kernel cuts them
 //! ```
-//! Only datagrams that come out of the cutting as they were are taken together: equal headers, whole,
-//! without options, of one length but for the last, with right checksums, and ids that count up, or
-//! mean nothing because the packet may not be fragmented. [RFC 6864 §4.1]
+//! Datagrams are combined only if the kernel's split restores them exactly. They have equal headers, no fragmentation,
+//! no options, the same length (the last one may be shorter) and correct checksums. Their ids increase by one, or have
+//! no meaning because the packet may not be fragmented. [RFC 6864 §4.1]
 
 use super::packet::{ETHERNET_BYTES, IPV4_BYTES, PROTOCOL_UDP, checksum, sum};
 use net::packet::Frame;
 
-/// Bytes of all headers.
+/// Length of all headers in bytes.
 pub const HEAD_BYTES: usize = ETHERNET_BYTES + HEADERS_BYTES;
-/// Of them those of IP and UDP.
+/// Length of the headers of IP and UDP in bytes.
 pub const HEADERS_BYTES: usize = IPV4_BYTES + 8;
-/// Datagrams that the kernel cuts at most (`UDP_MAX_SEGMENTS` of older ones).
+/// Maximum number of datagrams that the kernel splits (`UDP_MAX_SEGMENTS` of older kernels).
 pub const DATAGRAMS_MAX: usize = 64;
-/// Payload of all of them: an IP packet's length has 16 bits.
+/// Maximum total payload: the length of an IP packet has 16 bits.
 const PAYLOAD_BYTES_MAX: usize = 65_535 - HEADERS_BYTES;
 
-/// What two datagrams must have in common, and their ids.
+/// The fields that must be the same in two datagrams, and the ids.
 #[derive(Clone, Copy)]
 struct Key {
-    /// TOS, then flags, TTL, addresses and ports.
+    /// The TOS, then the flags and the TTL, then the addresses and ports.
     same: ([u8; 1], [u8; 3], [u8; 12]),
     id: u16,
     dont_fragment: bool,
     payload: usize,
 }
 
-/// How many of `frames`, from the first on, can be sent together; 1 when it is that one alone.
+/// Returns how many of `frames`, from the first one on, can be sent together; 1 if the first one must go alone.
 #[must_use]
 pub fn length(frames: &[Frame<'_>]) -> usize {
     let mut frames = frames.iter();
@@ -57,7 +57,7 @@ pub fn length(frames: &[Frame<'_>]) -> usize {
     count
 }
 
-/// The headers of a train, which [`length`] has found; and the bytes of payload in each datagram.
+/// Returns the headers of a train that [`length`] has found, and the length of the payload in each datagram.
 #[must_use]
 pub fn head(frames: &[Frame<'_>]) -> Option<([u8; HEAD_BYTES], u16)> {
     let first = frames.first()?;
@@ -77,7 +77,7 @@ pub fn head(frames: &[Frame<'_>]) -> Option<([u8; HEAD_BYTES], u16)> {
     Some((head, payload(first) as u16))
 }
 
-/// What there is to compare, of a frame that may be one of several.
+/// Returns the fields to compare, if the frame can be part of a train.
 fn key(frame: &Frame<'_>) -> Option<Key> {
     let packet = frame.body();
     let (headers, payload) = packet.split_first_chunk::<HEADERS_BYTES>()?;
@@ -86,16 +86,16 @@ fn key(frame: &Frame<'_>) -> Option<Key> {
     let is_plain = frame.head().len() == ETHERNET_BYTES
         && headers[0] == 0x45
         && headers[9] == PROTOCOL_UDP
-        // Neither a fragment nor the reserved bit.
+        // The packet is not a fragment, and the reserved bit is not set.
         && flags & !0x4000 == 0
         && usize::from(length) == 8 + payload.len()
         && !payload.is_empty()
-        // None would become one.
+        // A datagram without a checksum would get one.
         && headers[26..28] != [0, 0];
     if !is_plain {
         return None;
     }
-    // The kernel will write a right one, whatever was there.
+    // The kernel will write a correct checksum, so a wrong one must not pass here.
     let (ip, datagram) = packet.split_at(IPV4_BYTES);
     let total = u32::from(pseudo(ip, length)) + u32::from(sum(datagram));
     if (total & 0xffff) + (total >> 16) != 0xffff {
@@ -115,7 +115,7 @@ fn key(frame: &Frame<'_>) -> Option<Key> {
     })
 }
 
-/// The sum of UDP's pseudo header.
+/// Returns the sum of the UDP pseudo header.
 fn pseudo(ip: &[u8], length: u16) -> u16 {
     let total = u32::from(sum(&ip[12..20])) + u32::from(PROTOCOL_UDP) + u32::from(length);
     ((total & 0xffff) + (total >> 16)) as u16
@@ -125,7 +125,7 @@ fn pseudo(ip: &[u8], length: u16) -> u16 {
 mod tests {
     use super::*;
 
-    /// A datagram as Linux sends it, with right checksums.
+    /// A datagram as Linux sends it, with correct checksums.
     fn datagram(id: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0xb8];
         packet.extend(((HEADERS_BYTES + payload.len()) as u16).to_be_bytes());

@@ -1,62 +1,61 @@
-//! The bound U of the best-route search: what could be delivered in the time that is left, if the
-//! way could be chosen anew at every node. The [module above](super) says why it is a bound.
+//! The bound U of the best-route search: what could be delivered in the time that is left if the next link could be
+//! chosen anew at every node. The [module above](super) says why it is a bound.
 //!
-//! U_v is kept by *slack*: the time that is left beyond the least delay from v to the destination.
-//! In slack, a link v→w takes its reduced delay T' = T + least(w) − least(v), which is 0 on
-//! shortest paths. Slack is cut into cells; entry k of node v bounds U_v for every slack up to k
-//! cells. Reduced delays are rounded down to cells: more slack is left than in truth, and U grows
-//! with slack, so what is computed is never too small. On shortest paths nothing is rounded, and
-//! the cells cover only the slack that there is.
+//! U_v is stored by *slack*: the time that is left beyond the least delay from v to the destination. In terms of slack,
+//! a link v→w takes its reduced delay T' = T + least(w) − least(v), which is 0 on shortest paths. Slack is divided into
+//! cells; entry k of node v bounds U_v for every slack up to k cells. Reduced delays are rounded down to cells. So more
+//! slack is left than in truth, and since U grows with slack, the result is never too small. On shortest paths nothing
+//! is rounded, and the cells cover only the slack that there is.
 //!
 //! ```text
 //!   entry k of v  =  max over v→w of  (1−p) · entry (k − ⌊T'/cell⌋) of w
 //!                                     +  r  · entry (k − ⌊(T'+2T+Δ)/cell⌋) of w
 //! ```
 //!
-//! Entries are computed by rising k, and for one k from the destination outwards: a link that
-//! takes less than a cell leads to a node that is nearer to the destination, unless it is shorter
-//! than a cell; for those the round is repeated until nothing changes.
+//! Entries are computed by rising k, and for one k from the destination outwards. A link whose reduced delay is less
+//! than a cell leads to a node that is nearer to the destination, unless the link itself is shorter than a cell. For
+//! such links the round is repeated until nothing changes.
 
 use super::Ground;
 use crate::delivery::Steps;
 use crate::topology::{Edge, NodeIndex, Topology};
 
-/// The most cells of slack. At a deadline of 100 ms a cell is then at most 49 µs, so a path of ten
-/// links gains less than half a millisecond by rounding.
+/// The maximum number of cells of slack. At a deadline of 100 ms a cell is then at most 49 µs, so a path of ten links
+/// gains less than half a millisecond by rounding.
 const MOST_CELLS: u64 = 2_048;
-/// The fewest cells, for large graphs.
+/// The minimum number of cells, for large graphs.
 const FEWEST_CELLS: u64 = 128;
-/// Entries times links to look at, about 4 ns each: with the 400 of 100 nodes and 200 two-way links
-/// all cells are had, with 8000 links 262.
+/// The maximum number of entries times links to look at, about 4 ns each. With the 400 links of 100 nodes and 200
+/// two-way links, all cells fit; with 8000 links, 262.
 const LOOKS: u64 = 1 << 21;
 
-/// U, for the nodes by which a path in time can come.
+/// U, for the nodes that a path in time can visit.
 pub(super) struct Bound {
     /// Microseconds of slack per cell.
     cell: u64,
-    /// Entries by node; none for nodes that no such path comes by.
+    /// Entries by node; empty for nodes that no such path visits.
     entries: Vec<Vec<f64>>,
-    /// Links looked at, for the account of work.
+    /// Number of links looked at, which counts as work.
     pub(super) work: u64,
 }
 
-/// A link as U sees it.
+/// A link in terms of U.
 struct Arc {
     to: usize,
-    /// Cells and shares of what arrives: at once, and recovered.
+    /// The cells and shares of what arrives at once, and of what is recovered.
     steps: Vec<(usize, f64)>,
 }
 
 impl Arc {
-    /// Cells of what is not lost.
+    /// Returns the cells that a packet takes if it is not lost.
     fn direct_cells(&self) -> usize {
         self.steps[0].0
     }
 }
 
 impl Bound {
-    /// U on this ground, for the links that `kept` gives steps for. If that takes more than
-    /// `most_work` it is 1 everywhere, which bounds everything.
+    /// Computes U on this ground, for the links for which `kept` returns steps. If that takes more than `most_work`, U
+    /// is 1 everywhere, which bounds everything.
     pub(super) fn new(
         topology: &Topology,
         ground: &Ground,
@@ -104,7 +103,7 @@ impl Bound {
         entries.get(k).copied().unwrap_or(0.0)
     }
 
-    /// Whether a path that is good enough can come by `node`.
+    /// Returns whether a path that is good enough can visit `node`.
     pub(super) fn is_of_use(&self, node: NodeIndex) -> bool {
         !self.entries[node.place()].is_empty()
     }
@@ -119,7 +118,7 @@ impl Bound {
         let least = |node: NodeIndex| ground.to_dst[node.place()].unwrap_or(0);
         let arc = |edge: &Edge| {
             let steps = kept(node, edge).filter(|_| self.is_of_use(edge.peer))?;
-            // Not negative: no way is shorter than the least delay.
+            // The difference is not negative: no path is shorter than the least delay.
             let cells = |us: u64| ((us + least(edge.peer) - least(node)) / self.cell) as usize;
             let direct = core::iter::once((steps.direct_us, steps.direct));
             let all = direct.chain(steps.later().iter().copied());
@@ -131,7 +130,7 @@ impl Bound {
         topology.links_from(node).iter().filter_map(arc).collect()
     }
 
-    /// False if there was too much to do.
+    /// Returns false if there was too much to do.
     fn fill(
         &mut self,
         dst: NodeIndex,
@@ -169,9 +168,9 @@ impl Bound {
         true
     }
 
-    /// Rounds through the nodes that settle the entries of one k: one, unless a link of less than a
-    /// cell leads to a node later in the order. A path without loops has fewer links than there are
-    /// nodes, so that many rounds always do.
+    /// Returns the number of rounds through the nodes that settle the entries of one k. It is one, unless a link of
+    /// less than a cell leads to a node later in the order. A path without loops has fewer links than there are nodes,
+    /// so this many rounds are always enough.
     fn rounds(&self, order: &[NodeIndex], arcs: &[Vec<Arc>]) -> usize {
         let mut rank = vec![0; self.entries.len()];
         order
@@ -217,7 +216,7 @@ mod tests {
         |from, edge| ground.usable(topology, from, edge.peer, edge.link)
     }
 
-    /// Links of a millisecond or so, and some shorter than a cell, both ways with other delays.
+    /// Builds links of about a millisecond, and some shorter than a cell, with different delays in the two directions.
     fn topology(rng: &mut Rng) -> Topology {
         let mut topology = Topology::new(Parameters {
             detect_us: 5,
@@ -234,7 +233,7 @@ mod tests {
         topology
     }
 
-    /// Checks the bound at the end of each partial path from the source against every way on.
+    /// Checks the bound at the end of each partial path from the source against every continuation.
     fn check(
         topology: &Topology,
         ground: &Ground,

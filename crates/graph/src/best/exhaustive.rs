@@ -1,16 +1,15 @@
 //! The best route by trying every simple path, as the paper did. [Amir06 §IV-B]
 //!
-//! Depth first, with one certain cut: a partial path that delivers no more than the best path
-//! known, counting what can still be in time, is not extended. It shares with the search
-//! [above](super) nothing but the distributions, so each checks the other. Time grows
-//! exponentially with the nodes; the paper stopped at 16.
+//! The search is depth first, with one safe cut: it does not extend a partial path that delivers no more than the best
+//! path known, counting what can still be in time. It shares nothing with the search [above](super) but the
+//! distributions, so each checks the other. Its time grows exponentially with the nodes; the paper stopped at 16.
 
 use super::{Ground, Question, ROUNDING, Route};
 use crate::delivery::{Distribution, Steps};
 use crate::paths::NoPath;
 use crate::topology::{NodeIndex, Topology};
 
-/// The most nodes for which all paths are tried: twice the paper's, and still seconds on a sparse
+/// The maximum number of nodes for which all paths are tried: twice the paper's, and still only seconds on a sparse
 /// network.
 pub const MOST_NODES: usize = 32;
 
@@ -25,7 +24,7 @@ pub enum NoAnswer {
     TooLarge(usize),
 }
 
-/// The best of all paths. Its bounds are one.
+/// Returns the best of all paths. Its two bounds are equal.
 pub fn best_of_all(topology: &Topology, question: &Question) -> Result<Route, NoAnswer> {
     if topology.node_count() > MOST_NODES {
         return Err(NoAnswer::TooLarge(topology.node_count()));
@@ -36,7 +35,7 @@ pub fn best_of_all(topology: &Topology, question: &Question) -> Result<Route, No
         question,
         path: vec![ground.src],
         best: Vec::new(),
-        // Below what the worst path delivers, so that there is one even if all packets are late.
+        // The value is below what the worst path delivers, so that a path is found even if all packets are late.
         delivery: -1.0,
         work: 0,
         ground,
@@ -71,7 +70,7 @@ impl All<'_> {
             if self.path.contains(&edge.peer) || self.ground.to_dst[edge.peer.place()].is_none() {
                 continue;
             }
-            // With nothing in time yet, a path that is late as a whole is still a path.
+            // If nothing is in time yet, a path on which all packets are late still counts.
             let until = self.ground.latest(edge.peer).unwrap_or(0);
             let steps = Steps::of(edge.link, self.question.recovery, topology.parameters());
             let next = distribution.through(&steps, until);

@@ -1,10 +1,10 @@
 //! The greedy optimiser: Dijkstra's algorithm with the delivery ratio in place of a distance.
 //! [Amir06 §IV-B]
 //!
-//! At each step the node is settled whose partial path delivers the largest share of packets there
-//! within the deadline; its distribution is then fixed, and extended by the links of the node.
-//! A partial path that delivers much but slowly thus wins over one that would have left time for
-//! the rest of the way: "wrong routing decisions taken early in the incremental algorithm".
+//! Each step settles the node whose partial path delivers the largest share of packets there within the deadline. The
+//! node's distribution is then fixed, and extended by the links of the node. So a partial path that delivers much but
+//! slowly wins over one that would have left time for the rest of the path: "wrong routing decisions taken early in the
+//! incremental algorithm".
 //!
 //! ```text
 //!   settle the node of the largest delivery ──▶ extend its distribution by each link ──▶ repeat
@@ -16,7 +16,8 @@ use crate::paths::NoPath;
 use crate::topology::{NodeIndex, Topology};
 use core::cmp::Reverse;
 
-/// The path that the greedy optimiser chooses. Unreachable also if no packet arrives in time.
+/// Returns the path that the greedy optimiser chooses. The destination also counts as unreachable if no packet arrives
+/// in time.
 pub fn path(topology: &Topology, question: &Question) -> Result<Vec<NodeIndex>, NoPath> {
     let (src, dst) = question.ends(topology)?;
     let deadline = question.deadline();
@@ -37,7 +38,7 @@ pub fn path(topology: &Topology, question: &Question) -> Result<Vec<NodeIndex>, 
         };
         here.settled = true;
         let latency_us = here.latency_us;
-        // Not needed any more at a settled node, and it may be large.
+        // A settled node does not need its distribution any more, and it may be large.
         let distribution = core::mem::replace(&mut here.distribution, Distribution::start());
         for edge in topology.links_from(node) {
             let steps = Steps::of(edge.link, question.recovery, topology.parameters());
@@ -70,8 +71,8 @@ struct Partial {
 }
 
 impl Partial {
-    /// Larger is better. Choice: where the paper is silent, of equal deliveries the shorter delay;
-    /// deliveries are compared in whole billionths, so that rounding decides nothing.
+    /// Returns the rank; larger is better. Choice: the paper is silent on ties, so of equal deliveries the shorter
+    /// delay wins. Deliveries are compared in whole billionths, so that rounding decides nothing.
     fn rank(&self) -> (u64, Reverse<u64>) {
         (
             (self.delivered / super::ROUNDING) as u64,
@@ -80,7 +81,7 @@ impl Partial {
     }
 }
 
-/// The node to settle next; of equal ones that of the lowest address.
+/// Returns the node to settle next; of equal nodes, the one with the lowest address.
 fn next(topology: &Topology, at_node: &[Option<Partial>]) -> Option<NodeIndex> {
     let open = topology.nodes().filter_map(|node| {
         let partial = at_node[node.place()]
@@ -108,7 +109,7 @@ mod tests {
     use crate::metric::{LinkCost, Parameters};
     use base::NodeAddr;
 
-    /// [Amir06 Fig. 11]'s kind of network: to D there is a short lossy way and a long clean one.
+    /// Builds the kind of network of [Amir06 Fig. 11]: there is a short lossy path and a long clean path to D.
     fn network(last_us: u32) -> (Topology, Question) {
         let links = [
             (1, 2, 10_000, 0.05),
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn it_is_right_while_there_is_time_and_fails_when_there_is_not() {
         assert_eq!(choice(20_000), Some(vec![1, 3, 4, 5]));
-        // 70 ms are spent when the last link turns out to take 40.
+        // 70 ms have passed when the last link, which takes 40 ms, begins.
         assert_eq!(choice(40_000), None);
     }
 

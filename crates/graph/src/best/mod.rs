@@ -1,10 +1,9 @@
 //! The best route: the path that delivers the largest share of packets within a deadline, when
 //! every link runs the real-time protocol. [Amir06 §IV-B]
 //!
-//! A link is better the shorter and the less lossy it is, but which of two partial paths is better
-//! depends on what follows [Amir06 Fig. 11], so no cost per link answers the question. The paper
-//! computed all paths, up to 16 nodes. Here labels are searched best first, each a partial path
-//! with its exact distribution of delays:
+//! A shorter or less lossy link is always better. But which of two partial paths is better depends on what follows
+//! [Amir06 Fig. 11], so no cost per link answers the question. The paper computed all paths, up to 16 nodes. Here the
+//! search takes labels best first. Each label is a partial path with its exact distribution of delays:
 //!
 //! ```text
 //!   s ──▶ … ──▶ v ─ ─ ─ ─ ─ ▶ t        label:  distribution F of the delay from s to v
@@ -15,31 +14,28 @@
 //!   known, and what another label at the same node is ahead of at every moment
 //! ```
 //!
-//! **Why it is right.** (1) *More link, less delivery*: a link's shares add up to 1 at most and its
-//! delays are not negative, so behind it no more has arrived at any moment than before it. Cutting a
-//! loop out of a walk never makes it worse; the best walk is a simple path. (2) *Dominance*: if
-//! label A is ahead of label B at the same node at every moment, then A followed by any links is
-//! ahead of B followed by the same; by (1) the best path through B is not better than some simple
-//! path through A. B may go. (3) *Bound*: U_v(y) is what could be delivered from v within y if at
-//! every node the next link could be chosen anew, knowing the time that is left: a fixed path is
-//! one way to choose, so U_v(y) is at least the delivery of every path from v. U satisfies
+//! **Why it is right.** (1) *More links, less delivery*: a link's shares add up to 1 at most and its delays are not
+//! negative, so at any moment no more has arrived behind it than before it. Cutting a loop out of a walk never makes it
+//! worse; the best walk is a simple path. (2) *Dominance*: if label A is ahead of label B at the same node at every
+//! moment, then A followed by any links is ahead of B followed by the same links. By (1), the best path through B is
+//! not better than some simple path through A. So B may be dropped. (3) *Bound*: U_v(y) is what could be delivered from
+//! v within y if at every node the next link could be chosen anew, knowing the time that is left. A fixed path is one
+//! such choice, so U_v(y) is at least the delivery of every path from v. U satisfies
 //!
 //! ```text
 //!   U_t(y) = 1,   U_v(y) = max over links v→w of (1−p)·U_w(y−T) + r·U_w(y−3T−Δ),   0 for y < 0
 //! ```
 //!
-//! and is computed on a grid of y with delays rounded *down*, which only makes it larger (module
-//! `bound`). Before that, links are left out by which no path can exceed the best one known even
-//! if its delay were that of the soonest way there and on, and its losses those of the least lossy
-//! one (module `relax`). (4) Hence at every time the largest bound in the heap or of what was left
-//! out, or the best path known if that is larger, is an *upper bound* of what any path delivers,
-//! and the exact delivery of the best path known a *lower bound*. The search may stop early with
-//! both in hand; when it runs to the end they are equal but for rounding of floating point
-//! ([`ROUNDING`]).
+//! The search computes U on a grid of y with delays rounded *down*, which only makes U larger (module `bound`). Before
+//! that, it leaves out links that cannot be part of a path better than the best one known, even if the path had the
+//! least delay before and after the link and the least losses (module `relax`). (4) Hence, at every time, an *upper
+//! bound* of what any path delivers is the largest of three values: the largest bound in the heap, the largest bound of
+//! what was left out, and the delivery of the best path known. The exact delivery of the best path known is a *lower
+//! bound*. The search may stop early and has both bounds; when it runs to the end, they are equal except for rounding
+//! of floating point ([`ROUNDING`]).
 //!
-//! Since losses are rare, knowing the time that is left is worth little: U is close to what a fixed
-//! path reaches, and few labels are touched. Time is bounded by [`Effort::work`], memory by a number
-//! of labels.
+//! Since losses are rare, knowing the time that is left is worth little: U is close to what a fixed path reaches, and
+//! few labels are extended. [`Effort::work`] bounds the time, and the number of labels bounds the memory.
 
 mod bound;
 pub mod exhaustive;
@@ -56,39 +52,39 @@ use crate::topology::{NodeIndex, Topology};
 use base::NodeAddr;
 use relax::{Direction, least_delays};
 
-/// Deliveries that differ by less are the same: far above what rounding does to sums of up to 2^20
-/// products, far below anything that matters.
+/// Deliveries that differ by less than this count as equal. The value is far above the rounding of sums of up to 2^20
+/// products, and far below any difference that matters.
 pub const ROUNDING: f64 = 1e-9;
 
-/// Between whom, how soon, over what kind of links.
+/// The ends of the path, the deadline, and the recovery on the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Where packets come from.
+    /// The node that packets come from.
     pub src: NodeAddr,
-    /// Where they go.
+    /// The node that packets go to.
     pub dst: NodeAddr,
-    /// What arrives later does not count. At most [`LONGEST_DEADLINE_US`].
+    /// The deadline; what arrives later does not count. At most [`LONGEST_DEADLINE_US`].
     pub deadline_us: u32,
-    /// What the links do about losses.
+    /// How the links recover losses.
     pub recovery: Recovery,
 }
 
-/// How hard to look.
+/// How much effort a search may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// The answer may be this far from the best one, in shares of packets. 0 for the best itself.
+    /// The largest difference between the answer and the best path, in shares of packets; 0 for the best path itself.
     pub tolerance: f64,
-    /// The most work to do, in units of one atom of a distribution looked at, about 5 ns each.
-    /// When it is done the answer is the best path known so far with its bounds.
+    /// The maximum work, in units of one atom of a distribution looked at, about 5 ns each. When the work is used up,
+    /// the answer is the best path known so far, with its bounds.
     pub work: u64,
 }
 
-/// A path and what is known of how good it is.
+/// A path and the bounds of how good it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// The nodes from source to destination.
     pub nodes: Vec<NodeIndex>,
-    /// The share of packets that it delivers in time, exactly; a lower bound of the best.
+    /// The share of packets that the path delivers in time, exactly. It is a lower bound of the best delivery.
     pub delivery: f64,
     /// No path delivers more than this.
     pub upper: f64,
@@ -97,22 +93,22 @@ pub struct Route {
 }
 
 impl Effort {
-    /// The best path itself, for comparisons: within rounding of the optimum.
+    /// The effort that finds the best path itself, for comparisons. The result is within rounding of the optimum.
     pub const EXACT: Effort = Effort {
         tolerance: 0.0,
         work: 400_000_000,
     };
 
-    /// What a node spends on a stamp, on the thread that forwards: the same tolerance, and at most
-    /// about 5 ms of search. What is found by then is never worse than the path of the least
+    /// The effort that a node spends on a stamp, on the thread that forwards: the same tolerance as
+    /// [`Effort::ROUTING`], and at most about 5 ms of search. The result is never worse than the path of the least
     /// expected latency, with which the search begins.
     pub const STAMP: Effort = Effort {
         tolerance: 0.000_5,
         work: 1_000_000,
     };
 
-    /// What a program spends on a route: half of a tenth of a point from the optimum, and at most
-    /// about a quarter of a second of work.
+    /// The effort that a program spends on a route: at most half of a tenth of a percentage point from the optimum, and
+    /// at most about a quarter of a second of work.
     pub const ROUTING: Effort = Effort {
         tolerance: 0.000_5,
         work: 50_000_000,
@@ -120,14 +116,14 @@ impl Effort {
 }
 
 impl Route {
-    /// How far the best path can be from this one.
+    /// Returns by how much the best path can be better than this one.
     pub fn gap(&self) -> f64 {
         self.upper - self.delivery
     }
 }
 
 impl Question {
-    /// The share of packets that a path delivers in time; `None` if a link of it is not there.
+    /// Returns the share of packets that a path delivers in time; `None` if one of its links does not exist.
     pub fn delivery(&self, topology: &Topology, path: &[NodeIndex]) -> Option<f64> {
         let distribution = Distribution::of_path(topology, path, self.recovery, self.deadline_us)?;
         Some(distribution.delivered())
@@ -146,7 +142,7 @@ impl Question {
     }
 }
 
-/// What every algorithm here needs to know of a topology: the ends, and least delays.
+/// What every algorithm here needs to know about a topology: the ends and the least delays.
 struct Ground {
     src: NodeIndex,
     dst: NodeIndex,
@@ -180,7 +176,7 @@ impl Ground {
         self.deadline.checked_sub(self.to_dst[node.place()]?)
     }
 
-    /// The time to spare of a packet that comes by `node` as soon as it can; `None` if it is late.
+    /// Returns the time to spare of a packet that reaches `node` as soon as it can; `None` if the packet is late.
     fn slack(&self, node: NodeIndex) -> Option<u64> {
         self.latest(node)?.checked_sub(self.from_src[node.place()]?)
     }

@@ -1,6 +1,6 @@
-//! Two questions that are easy because each asks for one thing only: how soon can a packet be
-//! somewhere, however lossy the way; and what share can get through, however slow the way among
-//! links that can be in time at all. Together they tell which links a good path can use.
+//! Two questions that are easy because each asks for one thing only. How soon can a packet reach a node, however lossy
+//! the path is? And what share can get through, however slow the path is, over links that can be in time at all?
+//! Together the answers show which links a good path can use.
 //!
 //! ```text
 //!   s ── share a ──▶ v ── link ──▶ w ── share b ──▶ t      a · (1−p+r) · b  ≥  any path by the link
@@ -13,7 +13,7 @@ use crate::topology::{Edge, NodeIndex, Topology};
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Which way paths are followed.
+/// The direction in which paths are followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From the node to all others.
@@ -54,7 +54,7 @@ pub(super) fn least_delays(
     least
 }
 
-/// What can get through at most.
+/// The largest shares that can get through.
 pub(super) struct Shares {
     from_src: Vec<f64>,
     to_dst: Vec<f64>,
@@ -70,18 +70,18 @@ impl Shares {
         }
     }
 
-    /// No path delivers more.
+    /// Returns an upper bound of what any path delivers.
     pub(super) fn most(&self) -> f64 {
         self.to_dst[self.src.place()]
     }
 
-    /// No path by this link delivers more.
+    /// Returns an upper bound of what any path over this link delivers.
     pub(super) fn through(&self, from: NodeIndex, to: NodeIndex, steps: &Steps) -> f64 {
         self.from_src[from.place()] * steps.delivered() * self.to_dst[to.place()]
     }
 }
 
-/// The largest product of the links' shares on any way between `root` and each node; 0 without one.
+/// Returns the largest product of the links' shares on any path between `root` and each node; 0 if there is no path.
 fn largest_shares(
     topology: &Topology,
     ground: &Ground,
@@ -91,7 +91,7 @@ fn largest_shares(
     let mut shares = vec![0.0; topology.node_count()];
     let mut settled = vec![false; topology.node_count()];
     shares[root.place()] = 1.0f64;
-    // Floats that are not negative are in the order of their bits.
+    // Floats that are not negative sort like their bits.
     let mut heap = BinaryHeap::from([(1.0f64.to_bits(), root)]);
     while let Some((_, node)) = heap.pop() {
         if core::mem::replace(&mut settled[node.place()], true) {
@@ -116,7 +116,7 @@ fn largest_shares(
 }
 
 impl Ground {
-    /// The delivery of a link as far as it can be in time; `None` if it never can.
+    /// Returns the delivery of a link, as far as it can be in time; `None` if it never can.
     pub(super) fn usable(
         &self,
         topology: &Topology,

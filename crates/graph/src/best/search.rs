@@ -19,11 +19,10 @@ const MOST_ATOMS: usize = 256;
 /// are made.
 const MOST_LABELS: usize = 16_384;
 
-/// The path that delivers the most packets in time, with a proof of how good it is: no path
-/// delivers more than `upper`. A path is found whenever there is one, even if all packets are late
-/// on it.
+/// Returns the path that delivers the most packets in time, with a proof of how good it is: no path delivers more than
+/// `upper`. A path is found whenever there is one, even if all packets are late on it.
 ///
-/// Among equally good paths one is taken that a metric would have chosen, expected latency first.
+/// Among equally good paths, one that a metric would have chosen is preferred, expected latency first.
 pub fn best_route(
     topology: &Topology,
     question: &Question,
@@ -66,12 +65,12 @@ fn look(
 /// A partial path.
 struct Label {
     node: NodeIndex,
-    /// Its place among the labels; its own for the source.
+    /// The position of its parent among the labels; the source's label is its own parent.
     parent: usize,
     distribution: Distribution,
-    /// False once the distribution has been coarsened: it is then ahead of the truth.
+    /// False once the distribution has been coarsened. It is then an upper bound of the true one.
     exact: bool,
-    /// Dropped for another label before its turn came.
+    /// The label was dropped for another label before its turn came.
     dominated: bool,
 }
 
@@ -80,27 +79,26 @@ struct Search<'a> {
     question: &'a Question,
     ground: Ground,
     shares: Shares,
-    /// None before it is worth while.
+    /// `None` until the bound is worth computing.
     bound: Option<Bound>,
-    /// What is not bounded by more than this above the best delivery known is not followed.
+    /// A label is followed only if its bound exceeds the best known delivery by more than this.
     margin: f64,
     most_atoms: usize,
     best: Vec<NodeIndex>,
     delivery: f64,
-    /// The largest bound of what was not followed.
+    /// The largest bound of the labels that were not followed.
     given_up: f64,
     labels: Vec<Label>,
-    /// The labels at each node that may be ahead of others.
+    /// The labels at each node that may dominate others.
     at_node: Vec<Vec<usize>>,
-    /// Bounds, as bits, which are in order for floats that are not negative; of equal ones the
-    /// older label first.
+    /// Bounds as bits, which sort like the floats if these are not negative. Of equal bounds, the older label comes
+    /// first.
     heap: BinaryHeap<(u64, Reverse<usize>)>,
     work: u64,
 }
 
 impl Search<'_> {
-    /// Paths to begin with: those that metrics choose. Latency has one even if all packets are
-    /// late.
+    /// Offers the paths that metrics choose, as a start. By latency there is a path even if all packets are late.
     fn offer_metrics(&mut self) {
         let (src, dst) = (self.ground.src, self.ground.dst);
         let expected_first = [
@@ -115,7 +113,7 @@ impl Search<'_> {
         }
     }
 
-    /// Computes the bound, over the links that a better path can use, and starts at the source.
+    /// Computes the bound over the links that a better path can use, and starts at the source.
     fn begin(&mut self, most_work: u64) {
         for node in self.topology.nodes() {
             for edge in self.topology.links_from(node) {
@@ -138,7 +136,7 @@ impl Search<'_> {
         });
     }
 
-    /// A link's steps, and what no path by it exceeds.
+    /// Returns the steps of a link, and the most that any path over the link delivers.
     fn usable(&self, node: NodeIndex, edge: &Edge) -> Option<(Steps, f64)> {
         let steps = self
             .ground
@@ -146,14 +144,14 @@ impl Search<'_> {
         Some((steps, self.shares.through(node, edge.peer, &steps)))
     }
 
-    /// The link's steps if a better path can use it.
+    /// Returns the steps of the link if a better path can use it.
     fn keep(&mut self, node: NodeIndex, edge: &Edge) -> Option<Steps> {
         let (steps, most) = self.usable(node, edge)?;
         self.can_be_better(most).then_some(steps)
     }
 
-    /// Whether something with this bound is to be followed. What is not counts for the answer's
-    /// upper bound.
+    /// Returns whether something with this bound is worth following. If not, its bound counts for the upper bound of
+    /// the answer.
     fn can_be_better(&mut self, bound: f64) -> bool {
         let can = bound > self.delivery + self.margin;
         if !can {
@@ -167,7 +165,7 @@ impl Search<'_> {
             let bound = f64::from_bits(bits);
             let exhausted = self.work > most_work || self.labels.len() > MOST_LABELS;
             if !self.can_be_better(bound) || exhausted {
-                // All others in the heap are bounded by this one.
+                // This bound is the largest in the heap.
                 self.given_up = self.given_up.max(bound);
                 return;
             }
@@ -212,7 +210,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the partial path comes by `node`.
+    /// Returns whether the partial path visits `node`.
     fn comes_by(&self, mut label: usize, node: NodeIndex) -> bool {
         while self.labels[label].node != node {
             let parent = self.labels[label].parent;
@@ -224,7 +222,7 @@ impl Search<'_> {
         true
     }
 
-    /// A path is complete. Its delivery is computed anew if the label's is only a bound.
+    /// Handles a complete path. Computes its delivery anew if the label's is only a bound.
     fn arrive(&mut self, last: &Label) {
         if last.distribution.delivered() > self.delivery + ROUNDING {
             let mut path = vec![last.node];
@@ -287,9 +285,8 @@ impl Search<'_> {
         self.labels.push(Label { parent, ..label });
     }
 
-    /// Whether another label at the node is ahead of this one at every moment; those that this one
-    /// is ahead of are dropped. Only what an exact distribution tells counts: an upper bound being
-    /// ahead tells nothing.
+    /// Returns whether another label at the node is ahead of this label at every moment. Drops the labels that this one
+    /// is ahead of. Only an exact distribution can be ahead; an upper bound proves nothing.
     fn is_dominated(&mut self, label: &Label) -> bool {
         let rivals = core::mem::take(&mut self.at_node[label.node.place()]);
         let mut dominated = false;
@@ -329,7 +326,7 @@ mod tests {
     use crate::metric::{LinkCost, Parameters};
     use base::{NodeAddr, Rng};
 
-    /// Five stages of four ways each from node 1 to node 26, all lossy: labels abound.
+    /// Builds five stages of four paths each from node 1 to node 26, all lossy, so that there are many labels.
     fn stages(rng: &mut Rng) -> Topology {
         let mut topology = Topology::new(Parameters::default());
         let mut link = |from: u32, to: u32| {
@@ -345,7 +342,7 @@ mod tests {
         topology
     }
 
-    /// With labels of very few atoms nearly all are mere bounds; the answer is still the best.
+    /// With labels of very few atoms, nearly all labels are only bounds. The answer is still the best path.
     #[test]
     fn coarse_labels_do_not_mislead() {
         let mut rng = Rng::new(21);

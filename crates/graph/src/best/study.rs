@@ -1,5 +1,5 @@
-//! The routing study: the paths that different ways of routing choose between two nodes, and what
-//! they deliver in time. [Amir06 §IV-B, Fig. 12, 13]
+//! The routing study: the paths that different ways of routing choose between two nodes, and the share that they
+//! deliver in time. [Amir06 §IV-B, Fig. 12, 13]
 //!
 //! | way of routing | chooses |
 //! |---|---|
@@ -29,7 +29,7 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// The ways that [Amir06 Fig. 13] compares, and the best route, which it could not compute.
+    /// The ways that [Amir06 Fig. 13] compares, and the best route, which the paper could not compute.
     pub const COMPARED: [Routing; 6] = [
         Routing::Metric(Metric::Hops),
         Routing::Metric(Metric::Latency),
@@ -39,7 +39,7 @@ impl Routing {
         Routing::Best(Effort::EXACT),
     ];
 
-    /// Its name.
+    /// Returns the name of this way of routing.
     pub const fn as_str(self) -> &'static str {
         match self {
             Routing::Metric(metric) => metric.as_str(),
@@ -49,8 +49,8 @@ impl Routing {
         }
     }
 
-    /// The path that this way of routing chooses, and what it delivers in time. The upper bound is
-    /// that of this path alone, except for the best route.
+    /// Returns the path that this way of routing chooses, and what it delivers in time. The upper bound covers this
+    /// path alone, except for the best route.
     ///
     /// The greedy optimiser may find no path where there is one; it then delivers nothing.
     pub fn route(self, topology: &Topology, question: &Question) -> Result<Route, NoAnswer> {

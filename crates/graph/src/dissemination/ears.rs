@@ -6,14 +6,14 @@
 //!   ear of the destination     u ─▶ x ─▶ m ─▶ t        x and m are new, u is in the graph
 //! ```
 //!
-//! The inner nodes of an ear have no other links than those of the ear, so it closes no cycle: what
-//! leads into an ear of the source is the source, to which nothing leads, and what leads out of one of the destination
-//! is the destination. An ear that would be late is not added. Where a link has no ear in time, its quickest path is
-//! taken if that closes no cycle.
+//! The inner nodes of an ear have no links except those of the ear, so an ear closes no cycle: the only way into an ear
+//! of the source is from the source, which has no incoming links in the graph, and the only way out of an ear of the
+//! destination is to the destination. An ear that would be late is not added. If a link has no ear in time, its
+//! quickest path is used, unless that closes a cycle.
 //!
-//! Of all ears it takes the one with the fewest links that are in trouble, then the fewest new links, then the one that
-//! is expected at the destination first. [Babay et al. 2017] takes shortest-path trees, and of these the
-//! one of the fewest links.
+//! Of all ears, the search takes the one with the fewest links that are in trouble, then the fewest new links, then the
+//! earliest expected arrival at the destination. [Babay et al. 2017] takes shortest-path trees, and of these the one
+//! with the fewest links.
 
 mod crossings;
 mod search;
@@ -24,12 +24,12 @@ use base::NodeAddr;
 use search::Toll;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Links of the source that it sends over, and links of the destination, at most.
+/// The maximum number of links of the source that it sends over, and of links of the destination.
 ///
-/// Choice: of 16 links that lose 40 % each, all lose a packet once in two millions; a stamp holds 128 links.
+/// Choice: of 16 links that lose 40 % each, all lose a packet once in two million; a stamp holds 128 links.
 pub(super) const EARS_MAX: usize = 16;
 
-/// Which way a search goes.
+/// The direction of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Towards {
     Destination,
@@ -52,18 +52,18 @@ pub(super) struct Ears<'t> {
     dst: NodeIndex,
     deadline_us: u64,
     links: BTreeSet<(NodeIndex, NodeIndex)>,
-    /// The least latency within the graph from each node to the destination, with the next node; and from the
-    /// source, with the one before.
+    /// The least latency within the graph from each node to the destination, with the next node; and from the source,
+    /// with the previous node.
     ahead: BTreeMap<NodeIndex, (u64, NodeIndex)>,
     behind: BTreeMap<NodeIndex, (u64, NodeIndex)>,
-    /// Each from the source to the destination.
+    /// The paths, each from the source to the destination.
     pub(super) paths: Vec<Vec<NodeIndex>>,
-    /// Links looked at.
+    /// Number of links looked at.
     pub(super) work: u64,
 }
 
 impl<'t> Ears<'t> {
-    /// A graph of some paths between two nodes without another common node.
+    /// Builds the graph of several paths between two nodes that have no other common node.
     pub(super) fn new(
         topology: &'t Topology,
         (src, dst): (NodeIndex, NodeIndex),
@@ -92,7 +92,7 @@ impl<'t> Ears<'t> {
         self.of_end(Towards::Destination);
     }
 
-    /// Adds every link of the destination by which a packet can be in time.
+    /// Adds every link of the destination over which a packet can be in time.
     pub(super) fn of_destination(&mut self) {
         self.of_end(Towards::Source);
     }
@@ -109,7 +109,7 @@ impl<'t> Ears<'t> {
         }
     }
 
-    /// The links of an end that the graph has not, the shortest first.
+    /// Returns the links of an end that are not in the graph, the shortest first.
     fn order(&self, towards: Towards) -> Vec<Edge> {
         let links = match towards {
             Towards::Destination => self.topology.links_from(self.src),
@@ -130,7 +130,7 @@ impl<'t> Ears<'t> {
         fresh
     }
 
-    /// A path over an end's link, by new nodes to the first one of the graph, and on within it.
+    /// Returns a path over an end's link, over new nodes to the first node of the graph, and on within the graph.
     fn ear(&mut self, edge: &Edge, towards: Towards) -> Option<Vec<NodeIndex>> {
         if let Some(rest) = self.rest_us(edge.peer, towards) {
             let us = u64::from(edge.link.latency_us).saturating_add(rest);
@@ -146,7 +146,7 @@ impl<'t> Ears<'t> {
         Some(self.whole(&ear?, towards))
     }
 
-    /// The quickest path over an end's link, wherever it comes by.
+    /// Returns the quickest path over an end's link, whichever nodes it visits.
     fn quickest(&mut self, edge: &Edge, towards: Towards) -> Option<Vec<NodeIndex>> {
         let far = self.end(towards);
         let joins = |_: &Ears, node| (node == far).then_some(0);
@@ -171,7 +171,7 @@ impl<'t> Ears<'t> {
         Subgraph::of_paths(&all).is_ok()
     }
 
-    /// The path from the source to the destination over the nodes from one end's neighbour on.
+    /// Returns the path from the source to the destination over these nodes, which begin with one end's neighbor.
     fn whole(&self, way: &[NodeIndex], towards: Towards) -> Vec<NodeIndex> {
         let rest = way.last().map(|last| self.along(*last, towards));
         let rest = rest.unwrap_or_default();
@@ -185,10 +185,11 @@ impl<'t> Ears<'t> {
         }
     }
 
-    /// How long a packet takes within the graph from a node to the destination, or from the source to it.
+    /// Returns how long a packet takes within the graph from a node to the destination, or from the source to the node.
     fn rest_us(&self, node: NodeIndex, towards: Towards) -> Option<u64> {
         match towards {
-            // An ear of the source does not lead back to it, nor one of the destination out of it.
+            // An ear of the source does not lead back to the source, and an ear of the destination does not lead out of
+            // the destination.
             Towards::Destination if node == self.src => None,
             Towards::Source if node == self.dst => None,
             Towards::Destination => self.ahead.get(&node).map(|(us, _)| *us),
@@ -196,7 +197,7 @@ impl<'t> Ears<'t> {
         }
     }
 
-    /// The nodes after this one on its quickest way within the graph.
+    /// Returns the nodes after this one on its quickest path within the graph.
     fn along(&self, node: NodeIndex, towards: Towards) -> Vec<NodeIndex> {
         let end = self.end(towards);
         let ways = match towards {
@@ -207,7 +208,7 @@ impl<'t> Ears<'t> {
         core::iter::successors(next(&node), next).collect()
     }
 
-    /// Adds a path whose links that are not yet in the graph are an ear.
+    /// Adds a path. Its links that are not yet in the graph form an ear.
     fn add(&mut self, path: Vec<NodeIndex>) {
         self.links
             .extend(path.windows(2).map(|hop| (hop[0], hop[1])));

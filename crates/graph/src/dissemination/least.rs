@@ -4,16 +4,16 @@ use crate::topology::{Edge, NodeIndex, Topology};
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The least latency between one node and all others, by ways that avoid a third.
+/// The least latency between one node and all others, over paths that avoid a third node.
 pub(super) struct Least(Vec<Option<u64>>);
 
 impl Least {
-    /// From each node to `dst`.
+    /// Computes the latencies from each node to `dst`.
     pub(super) fn to(topology: &Topology, dst: NodeIndex, avoided: NodeIndex) -> Least {
         Least::run(topology, dst, avoided, Topology::links_to)
     }
 
-    /// From `src` to each node.
+    /// Computes the latencies from `src` to each node.
     pub(super) fn from(topology: &Topology, src: NodeIndex, avoided: NodeIndex) -> Least {
         Least::run(topology, src, avoided, Topology::links_from)
     }
@@ -46,7 +46,7 @@ impl Least {
         Least(least)
     }
 
-    /// Whether a link of an end and the rest of the way are in time together.
+    /// Returns whether a packet over a link of an end and the rest of the path is in time.
     pub(super) fn is_within(&self, edge: &Edge, deadline_us: u64) -> bool {
         let rest = self.0.get(edge.peer.place()).copied().flatten();
         rest.is_some_and(|rest| rest.saturating_add(u64::from(edge.link.latency_us)) <= deadline_us)

@@ -45,7 +45,7 @@ fn topology(links: &[(u32, u32, u32)]) -> Topology {
     Topology::from_links(Parameters::default(), both)
 }
 
-/// Three neighbours at each end, 3 to 5 and 6 to 8, in three rows with one longer crosswise link.
+/// Builds three neighbors at each end, 3 to 5 and 6 to 8, in three rows with one longer crosswise link.
 fn rows() -> Topology {
     let mut links = vec![(5, 7, 28)];
     for row in 0..3 {
@@ -87,10 +87,10 @@ fn each_trouble_has_its_graph() {
     let (first, second) = (vec![1, 3, 6, 2], vec![1, 4, 7, 2]);
     assert_eq!(of(CALM), std::slice::from_ref(&first));
     assert_eq!(of(MIDDLE), [first.clone(), second.clone()]);
-    // Over the third link to a node of the second path: one link less than by a row of its own.
+    // The ear leads over the third link to a node of the second path, with one link less than a row of its own.
     let ear = vec![1, 5, 7, 2];
     assert_eq!(of(SOURCE), [first.clone(), second.clone(), ear.clone()]);
-    // To the third neighbour of the destination only its own row leads.
+    // Only its own row leads to the third neighbor of the destination.
     let other = vec![1, 5, 8, 2];
     assert_eq!(
         of(DESTINATION),
@@ -105,7 +105,7 @@ fn what_would_be_late_is_left_out() {
     let of = |ms, trouble| told(&plan(&t, &journey(ms), trouble));
     assert_eq!(of(34, CALM).len(), 0);
     assert_eq!(of(35, BOTH), [[1, 3, 6, 2]]);
-    // The third row takes 37 ms, by the crosswise link it is 38.
+    // The third row takes 37 ms; over the crosswise link it takes 38 ms.
     let third = [vec![1, 3, 6, 2], vec![1, 4, 7, 2], vec![1, 5, 8, 2]];
     assert_eq!(of(37, SOURCE), third);
     assert_eq!(of(NEVER, BOTH).len(), 4);
@@ -135,9 +135,9 @@ fn trouble_is_where_the_bad_link_of_the_path_is() {
     };
     for (a, b, trouble) in [(S, 3, SOURCE), (3, 6, MIDDLE), (6, T, DESTINATION)] {
         assert_eq!(look(&calm), CALM);
-        // The path has gone elsewhere at once; what it was driven from counts.
+        // The path has changed at once; the trouble of the previous path counts.
         assert_eq!(look(&with(a, b, 0.2)), trouble, "{a} {b}");
-        // With the path elsewhere, a bad link that no packet takes does not.
+        // After that, a bad link that no packet takes does not count.
         assert_eq!(look(&with(a, b, 0.2)), CALM, "{a} {b}");
     }
     assert_eq!(look(&with(S, 5, 0.2)), CALM, "never on the path");
@@ -174,7 +174,7 @@ fn links_that_are_silent_gone_or_have_failed_are_trouble() {
 fn trouble_comes_at_two_percent_and_goes_after_a_hold_below_one() {
     let mut watch = Watch::default();
     let at = |s| Time::ZERO + Duration::from_secs(s);
-    // One way only, so that the path stays.
+    // There is only one path, so it stays.
     let look = |watch: &mut Watch, s, loss| {
         let mut t = topology(&[(S, 3, 5), (3, 4, 20), (4, T, 5)]);
         lose(&mut t, 3, 4, loss);
@@ -200,7 +200,7 @@ fn trouble_comes_at_two_percent_and_goes_after_a_hold_below_one() {
 fn where_alarms_are_told_they_decide_and_not_the_loss() {
     let mut watch = Watch::default();
     let at = |s| Time::ZERO + Duration::from_secs(s);
-    // One way only, so that the path stays.
+    // There is only one path, so it stays.
     let look = |watch: &mut Watch, s, loss, alarm, price_us| {
         let mut t = topology(&[(S, 3, 5), (3, 4, 20), (4, T, 5)]);
         let link = LinkCost {
@@ -214,7 +214,7 @@ fn where_alarms_are_told_they_decide_and_not_the_loss() {
     assert_eq!(look(&mut watch, 1, 0.5, Some(false), 0), CALM);
     assert_eq!(look(&mut watch, 2, 0.0, Some(true), 0), MIDDLE);
     assert_eq!(look(&mut watch, 9, 0.5, Some(true), 0), MIDDLE);
-    // What was announced of the loss stays for minutes.
+    // The announced loss stays for minutes.
     assert_eq!(look(&mut watch, 10, 0.5, Some(false), 0), MIDDLE, "held");
     assert_eq!(watch.next(), Some(at(19)));
     assert_eq!(look(&mut watch, 19, 0.5, Some(false), 0), CALM);
@@ -223,7 +223,7 @@ fn where_alarms_are_told_they_decide_and_not_the_loss() {
         MIDDLE,
         "an outage"
     );
-    // The far end goes on without alarms.
+    // The far end continues without alarms.
     assert_eq!(look(&mut watch, 40, 0.009, None, 0), CALM);
     assert_eq!(look(&mut watch, 41, 0.5, None, 0), MIDDLE);
 }
@@ -260,7 +260,7 @@ fn a_look_counts_the_runs_that_it_takes() {
     }
     let mut watch = Watch::default();
     assert_eq!(runs(&mut watch, &bad, 65), 3, "and one for each end");
-    // Both ends are in trouble and the middle is not: each is looked at for itself.
+    // Both ends are in trouble and the middle is not: each end is examined separately.
     assert_eq!(runs(&mut watch, &bad, 65), 5);
 }
 
@@ -269,7 +269,7 @@ fn links() -> impl Strategy<Value = Links> {
     proptest::collection::vec(link, 1..40)
 }
 
-/// Whenever nodes look, the ones behind the source see trouble for longer than the source, by the margin at least.
+/// Whenever nodes look, the nodes behind the source see trouble for longer than the source, at least by the margin.
 #[test]
 fn behind_the_source_trouble_lasts_longer() {
     let calm = rows();
@@ -288,7 +288,8 @@ fn behind_the_source_trouble_lasts_longer() {
                     .look(Time::ZERO + Duration::from_secs(s), t, &journey(65))
                     .0
             };
-            // The source looks each second. The other has looked at times that differ, and always when the topology changed.
+            // The source looks each second. The other node looks at different times, and always when the topology
+            // changed.
             let (mut source, mut behind) = (Watch::default(), Watch::behind_source());
             let mut last = [0; 2];
             for s in 0..60 {
@@ -310,7 +311,7 @@ fn behind_the_source_trouble_lasts_longer() {
     }
 }
 
-/// Packets of a tree take the tree's path, though there is a better one.
+/// Packets of a tree take the tree's path, even if there is a better one.
 #[test]
 fn a_tree_is_watched_along_its_own_path() {
     let mut t = rows();
@@ -325,7 +326,8 @@ fn a_tree_is_watched_along_its_own_path() {
     assert_eq!(look([1, 5, 8, 2]), MIDDLE);
 }
 
-/// All ways on from the end of `path` to a node that take at most so long, and how much of that they leave.
+/// Returns all continuations from the end of `path` to a node that take at most this time, and how much of the time
+/// they leave.
 fn ways(
     t: &Topology,
     path: &mut Vec<NodeIndex>,
@@ -348,8 +350,8 @@ fn ways(
     }
 }
 
-/// A link of the source, or the last one of ways that are told backwards, is in the graph exactly if it is of use; or
-/// there is a quickest way over it that closes a cycle.
+/// Checks that a link of the source is in the graph exactly if it is of use, or that a quickest path over it closes a
+/// cycle. For reversed paths, the link is the last one.
 fn is_right(
     t: &Topology,
     paths: &[Vec<NodeAddr>],
@@ -450,7 +452,7 @@ proptest! {
     }
 }
 
-/// In a mesh of three neighbours at each end, each leads to two: as a ring, with the fewest links.
+/// In a mesh of three neighbors at each end, each leads to two: as a ring, with the fewest links.
 #[test]
 fn with_trouble_at_both_ends_each_neighbour_of_one_leads_to_two_of_the_other() {
     let mut links = Vec::new();

@@ -1,30 +1,30 @@
-//! Changes of a topology that somebody wonders about.
+//! Changes of a topology whose effect a user wants to know.
 
 use crate::metric::{LinkCost, Repair};
 use crate::topology::Topology;
 use base::NodeAddr;
 use core::fmt;
 
-/// What would be otherwise.
+/// A change of the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// A link is like this. What is not named stays as it is; a link that is not there is added if
-    /// its latency is named.
+    /// A link gets these properties. Properties that are not named stay as they are. A link that does not exist is
+    /// added if its latency is named.
     Link {
         /// One end.
         a: NodeAddr,
         /// The other end.
         b: NodeAddr,
-        /// Which directions.
+        /// The directions that change.
         direction: Direction,
-        /// Its one-way latency in microseconds.
+        /// The new one-way latency in microseconds.
         latency_us: Option<u32>,
-        /// Its loss, in shares of 65 536.
+        /// The new loss, in shares of 65 536.
         loss: Option<u16>,
-        /// How often a packet that it has lost is asked for.
+        /// How often the receiver requests a lost packet.
         strikes: Option<u8>,
     },
-    /// A link is down, in both directions: nodes use none that is up in one alone.
+    /// A link is down, in both directions: nodes do not use a link that is up in only one direction.
     LinkDown {
         /// One end.
         a: NodeAddr,
@@ -40,22 +40,22 @@ pub enum Edit {
 pub enum Direction {
     /// From the first end to the second.
     There,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
-/// Why a topology cannot be changed so.
+/// Why a topology cannot be changed in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadEdit {
-    /// Nothing is known of the node.
+    /// The node is not known.
     Unknown(NodeAddr),
-    /// There is no link between the two, and too little is said to add one.
+    /// There is no link between the two nodes, and the edit does not say enough to add one.
     NoLink(NodeAddr, NodeAddr),
-    /// A link from a node to itself.
+    /// The link would lead from a node to itself.
     Same(NodeAddr),
 }
 
-/// The topology as it would be after all edits, in their order.
+/// Returns the topology after all edits, in their order.
 pub fn apply(topology: &Topology, edits: &[Edit]) -> Result<Topology, BadEdit> {
     let mut after = topology.clone();
     edits.iter().try_for_each(|edit| edit.apply(&mut after))?;
@@ -87,7 +87,7 @@ impl Edit {
                     };
                     topology.set_link(from, to, Some(link));
                 }
-                // A request goes the other way, so both directions must have their losses by now.
+                // A request takes the other direction, so the losses of both directions must already be set.
                 if let Some(strikes) = strikes {
                     for (from, to) in direction.of(a, b) {
                         set_strikes(topology, from, to, strikes);
@@ -123,7 +123,7 @@ impl Edit {
 }
 
 impl Direction {
-    /// From where to where, between two ends.
+    /// Returns the directions between two ends, as pairs of from and to.
     pub fn of(self, a: NodeAddr, b: NodeAddr) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
         let back = (self == Direction::Both).then_some((b, a));
         core::iter::once((a, b)).chain(back)

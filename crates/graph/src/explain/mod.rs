@@ -1,5 +1,5 @@
-//! Why packets go the way they go, and what would be if links were otherwise: what `why` and
-//! `whatif` tell.
+//! Why packets take their path, and which path they would take if links were different. This is what `why` and `whatif`
+//! show.
 //!
 //! ```text
 //!   Topology ─┬─────────────────▶ answer(Question) ─▶ Answer: chosen, runners-up, all numbers
@@ -7,13 +7,13 @@
 //!                             └─▶ pairs::changed   ─▶ every pair whose path changes
 //! ```
 //!
-//! An answer is a function of the topology and the question alone, and the chosen path is the one
-//! that packets of the class take: the table's for a metric, the source's stamp for the others. So
-//! a running node and a scenario file whose links are the same give the same answer.
+//! An answer is a function of the topology and the question alone, and the chosen path is the one that packets of the
+//! class take: by table for a metric, and by the source's stamp for the other classes. So a running node and a scenario
+//! file with the same links give the same answer.
 //!
-//! Every path is told with all its numbers, not only with those that decide: each link's latency
-//! and loss, its cost by every metric, and what of a packet flow arrives by the deadline
-//! ([`crate::delivery`]), recovered and not.
+//! An answer contains every path with all its numbers, not only with those that decide: each link's latency and loss,
+//! its cost by every metric, and the share of a packet flow that arrives by the deadline ([`crate::delivery`]), with
+//! and without recovery.
 
 pub mod edit;
 pub mod pairs;
@@ -32,103 +32,105 @@ use core::fmt;
 use core::str::FromStr;
 use std::collections::BTreeSet;
 
-/// Runners-up that are told at most. Each costs a shortest-path tree per node of the one before.
+/// The maximum number of runners-up in an answer. Each costs a shortest-path tree for every node of the path before it.
 pub const RUNNERS_UP_MAX: usize = 8;
-/// Disjoint paths that are told at most.
+/// The maximum number of disjoint paths in an answer.
 pub const DISJOINT_MAX: usize = 8;
-/// What disjoint paths and the shortest of the widest are measured by: what nodes stamp by.
+/// The metric of disjoint paths and of the shortest of the widest paths: the one that nodes use for stamps.
 pub const PATH_METRIC: Metric = Metric::ExpectedLatency;
-/// What links are taken to do about losses: what protects them, as nodes reckon.
+/// The recovery that links are assumed to use: their reported protection, as nodes assume it, too.
 pub const RECOVERY: Recovery = Recovery::InForce;
 
 /// How a class chooses its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The least cost, by table.
+    /// By the least cost, by table.
     Metric(Metric),
-    /// The widest, and of those the one of the least expected latency; stamped.
+    /// The widest path; of equally wide ones the path of the least expected latency; stamped.
     Width,
-    /// The one that delivers the most within the deadline; stamped.
+    /// The path that delivers the most within the deadline; stamped.
     Best,
-    /// So many paths without a common node, of the least expected latency together; stamped.
+    /// This number of paths without a common node, of the least total expected latency; stamped.
     Disjoint(usize),
-    /// One path while all is well, and more links around an end where there is trouble; stamped.
+    /// One path while there is no trouble, and more links around an end where there is trouble; stamped.
     /// ([`crate::dissemination`])
     Targeted,
 }
 
-/// From where to where, for which packets.
+/// The ends of the path, and the packets that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Where packets come from.
+    /// The node that packets come from.
     pub src: NodeAddr,
-    /// Where they go.
+    /// The node that packets go to.
     pub dst: NodeAddr,
-    /// How their path is chosen.
+    /// How the path is chosen.
     pub class: Class,
-    /// What arrives later does not count, in microseconds.
+    /// The deadline in microseconds; what arrives later does not count.
     pub deadline_us: u32,
-    /// How many paths to tell besides the chosen one, at most [`RUNNERS_UP_MAX`].
+    /// How many paths to list besides the chosen one, at most [`RUNNERS_UP_MAX`].
     pub runners_up: usize,
 }
 
 /// A path with all its numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Its links in order.
+    /// The path's links in order.
     pub legs: Vec<Leg>,
-    /// The sums of their costs, in the order of [`Metric::ALL`].
+    /// The sums of the links' costs, in the order of [`Metric::ALL`].
     pub costs: [Cost; 4],
-    /// The width of the narrowest.
+    /// The width of the narrowest link.
     pub width: Width,
-    /// The sum of their latencies.
+    /// The sum of the links' latencies.
     pub latency_us: u64,
     /// The share of packets that arrives within the deadline if nothing is recovered.
     pub unrecovered: f64,
-    /// The same with what protects each link; one request and one retransmission where that is not told.
+    /// The same share with the protection of each link; with one request and one retransmission if the protection is
+    /// not reported.
     pub recovered: f64,
 }
 
 /// One link of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Where it begins.
+    /// The node where the link begins.
     pub from: NodeAddr,
-    /// Where it ends.
+    /// The node where the link ends.
     pub to: NodeAddr,
-    /// What is known of it.
+    /// The known properties of the link.
     pub link: LinkCost,
-    /// What it costs, in the order of [`Metric::ALL`].
+    /// The costs of the link, in the order of [`Metric::ALL`].
     pub costs: [Cost; 4],
-    /// The rate of one TCP connection over it.
+    /// The rate of one TCP connection over the link.
     pub width: Width,
 }
 
-/// Why packets go the way they go.
+/// The explanation of the path that packets take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What was asked.
+    /// The question that this answers.
     pub question: Question,
-    /// The path that packets take; for disjoint ones all of them.
+    /// The path that packets take; for disjoint paths, all of them.
     pub chosen: Vec<Route>,
-    /// The next best ones by what decides, best first.
+    /// The next best paths by the deciding measure, best first.
     pub runners_up: Vec<Route>,
-    /// No path delivers more than this within the deadline. Known for [`Class::Best`] alone.
+    /// No path delivers more than this within the deadline. Only set for [`Class::Best`].
     pub upper: Option<f64>,
-    /// Known for [`Class::Targeted`] alone.
+    /// Only set for [`Class::Targeted`].
     pub targeted: Option<Targeted>,
 }
 
 /// The graphs of [`Class::Targeted`], for a source that has seen no trouble before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Targeted {
-    /// Where there is trouble by now: the graph for it is chosen.
+    /// Where there is trouble at present: the graph for this trouble is chosen.
     pub trouble: Trouble,
-    /// The links of the graph for trouble in the middle, around the source, around the destination, and around both.
+    /// The number of links of the graphs for trouble in the middle, around the source, around the destination, and
+    /// around both.
     pub links: [usize; 4],
 }
 
-/// The path of the class, what each link of it costs, and the paths that came next.
+/// Returns the path of the class, the cost of each of its links, and the next best paths.
 pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath> {
     let Question { src, dst, .. } = *question;
     let (mut upper, mut targeted) = (None, None);
@@ -163,8 +165,8 @@ pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath
     })
 }
 
-/// The paths of the graph for the trouble that there is by now, as a node's source stamps them, and what the other graphs
-/// come to. Where nothing is in time packets are routed by table.
+/// Returns the paths of the graph for the present trouble, as a node's source stamps them, and the sizes of the other
+/// graphs. If nothing meets the deadline, packets are routed by table.
 fn targeted(topology: &Topology, question: &Question) -> Result<(Vec<Path>, Targeted), NoPath> {
     let Question {
         src,
@@ -217,7 +219,7 @@ fn targeted(topology: &Topology, question: &Question) -> Result<(Vec<Path>, Targ
     Ok((chosen, Targeted { trouble, links }))
 }
 
-/// The best path as a node's source computes it, and what none can exceed.
+/// Returns the best path as a node's source computes it, and the upper bound of all paths.
 fn best(topology: &Topology, question: &Question) -> Result<(Path, f64), NoPath> {
     let Question {
         src,
@@ -250,7 +252,7 @@ impl Route {
             .collect();
         let in_time = |recovery| {
             let delays = Distribution::of_path(topology, &nodes, recovery, deadline_us);
-            // Shares are sums of floating point: never more than all.
+            // Shares are sums of floating point, so they are limited to 1.
             delays.map_or(0.0, |delays| delays.delivered().min(1.0))
         };
         let zero = [Cost(0); 4];
@@ -272,7 +274,7 @@ impl Route {
         first.into_iter().chain(self.legs.iter().map(|leg| leg.to))
     }
 
-    /// What the path costs by a metric.
+    /// Returns the cost of the path by a metric.
     pub fn cost(&self, metric: Metric) -> Cost {
         self.costs[metric.index()]
     }
@@ -292,7 +294,7 @@ impl Leg {
 }
 
 impl Class {
-    /// Names and what they mean; `disjoint` may be followed by a number, as in `disjoint-3`.
+    /// The names of classes and their meaning; `disjoint` may be followed by a number, as in `disjoint-3`.
     pub const NAMES: [&'static str; 8] = [
         "expected-latency",
         "latency",
@@ -318,7 +320,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// The text names no class.
+/// The text is not the name of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownClass;
 

@@ -7,46 +7,46 @@ use crate::spf::Tree;
 use crate::topology::{NodeIndex, Topology};
 use base::{NodeAddr, Set};
 
-/// Pairs that are compared for classes whose paths are computed one by one: all of 100 nodes.
-/// Each costs some shortest-path trees of 100 nodes, 10 µs each, so 10 000 pairs take a second.
+/// The maximum number of pairs that are compared for classes whose paths are computed one by one: all pairs of 100
+/// nodes. Each costs some shortest-path trees of 100 nodes, 10 µs each, so 10 000 pairs take a second.
 pub const STAMPED_PAIRS_MAX: usize = 10_000;
-/// The same for best routes, which are searched for, a millisecond each among 30 nodes.
+/// The same for best routes, whose search takes a millisecond each among 30 nodes.
 pub const BEST_PAIRS_MAX: usize = 1_000;
 
 /// A pair whose path changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// Where packets come from.
+    /// The node that packets come from.
     pub src: NodeAddr,
-    /// Where they go.
+    /// The node that packets go to.
     pub dst: NodeAddr,
-    /// Their path, or paths; empty if there was none.
+    /// The path or paths before the change; empty if there was none.
     pub before: Vec<Route>,
-    /// The same after the change.
+    /// The path or paths after the change.
     pub after: Vec<Route>,
 }
 
 /// The pairs whose paths change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changed {
-    /// Pairs that were compared.
+    /// Number of pairs that were compared.
     pub compared: usize,
-    /// Pairs whose path is another.
+    /// Number of pairs whose path changes.
     pub changed: usize,
-    /// Of those, pairs that have no path any more.
+    /// Number of these pairs that lose their only path.
     pub lost: usize,
-    /// And pairs that have one only now.
+    /// Number of these pairs that had no path before.
     pub gained: usize,
-    /// The first ones in order of source and destination, those that lost their path before all.
+    /// The first changed pairs in order of source and destination; pairs that lost their path come first.
     pub listed: Vec<Pair>,
 }
 
 /// There are more pairs than are compared for this class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyPairs {
-    /// How many there are.
+    /// Number of pairs in the topology.
     pub pairs: usize,
-    /// How many are compared.
+    /// Maximum number of pairs that are compared.
     pub most: usize,
 }
 
@@ -103,7 +103,7 @@ pub fn changed(
     Ok(changed)
 }
 
-/// The nodes that can be reached.
+/// Returns the nodes that can be reached.
 fn reached(topology: &Topology, src: NodeAddr) -> Set<NodeAddr> {
     let mut seen = Set::default();
     let mut stack: Vec<NodeIndex> = topology.index(src).into_iter().collect();
@@ -115,7 +115,7 @@ fn reached(topology: &Topology, src: NodeAddr) -> Set<NodeAddr> {
     seen
 }
 
-/// The destinations to which the path from `src` differs.
+/// Returns the destinations to which the path from `src` differs.
 fn different(
     before: &Topology,
     after: &Topology,
@@ -141,7 +141,7 @@ fn different(
         .collect()
 }
 
-/// The paths of one pair; none if there is none.
+/// Returns the paths of one pair; empty if there is no path.
 fn paths(
     topology: &Topology,
     class: Class,
@@ -172,7 +172,7 @@ fn paths(
     answer(topology, &question).map_or_else(|_| Vec::new(), |answer| answer.chosen)
 }
 
-/// The tree of a source, and what its paths are made of.
+/// The tree of a source, and the data from which its paths are built.
 struct Paths<'t> {
     topology: &'t Topology,
     tree: Option<Tree>,
@@ -193,7 +193,7 @@ impl<'t> Paths<'t> {
             .unwrap_or_default()
     }
 
-    /// Walks both paths back from their common end.
+    /// Returns whether the paths differ. Walks both paths back from their common end.
     fn differs(&self, other: &Paths<'_>, dst: NodeAddr) -> bool {
         let mut at = dst;
         loop {

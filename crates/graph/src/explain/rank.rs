@@ -1,9 +1,8 @@
-//! The paths that came next.
+//! The next best paths.
 //!
-//! For a metric they are the next shortest ones, exactly. Width and delivery have no such order
-//! that is cheap to follow, so there the best of a bounded field are told: the shortest paths by
-//! every metric, which hold the short, the clean and the balanced ones, and the shortest ones of
-//! the next narrower widths.
+//! For a metric these are exactly the next shortest paths. Width and delivery have no such order that is cheap to
+//! follow. So for these the result is the best of a limited set: the shortest paths by every metric, which include the
+//! short, the clean and the balanced ones, and the shortest paths of the next narrower widths.
 
 use super::{Class, PATH_METRIC, Question, RECOVERY, RUNNERS_UP_MAX};
 use crate::delivery::Distribution;
@@ -13,7 +12,8 @@ use crate::topology::Topology;
 use crate::width::{Width, shortest_of_width};
 use core::cmp::Ordering;
 
-/// Up to as many as the question wants, best first by what decides. None of them is chosen.
+/// Returns up to as many paths as the question wants, best first by the deciding measure. None of them is a chosen
+/// path.
 pub(super) fn runners_up(
     topology: &Topology,
     question: &Question,
@@ -49,8 +49,8 @@ pub(super) fn runners_up(
     Ok(next)
 }
 
-/// The shortest paths that may be narrower than the chosen one, step by step: each is the shortest
-/// of those that are as wide as the widest link that the one before was too wide for.
+/// Returns the shortest paths that may be narrower than the chosen one, step by step: each is the shortest path of
+/// those that are as wide as the widest link that the path before was too wide for.
 fn narrower(
     topology: &Topology,
     question: &Question,
@@ -63,7 +63,7 @@ fn narrower(
     let mut widths: Vec<Width> = links.map(|edge| edge.width()).collect();
     widths.sort_unstable();
     widths.dedup();
-    // As many widths are tried as make no more work than the other paths do.
+    // The number of widths is limited, so that this takes no more work than the other paths.
     for _ in 0..4 * wanted {
         let below = widths.partition_point(|other| *other < width);
         let Some(&next) = below.checked_sub(1).and_then(|at| widths.get(at)) else {
@@ -78,7 +78,7 @@ fn narrower(
     Ok(found)
 }
 
-/// By what decides, then by cost, then by addresses.
+/// Sorts by the deciding measure, then by cost, then by addresses.
 fn sort(topology: &Topology, question: &Question, field: &mut [Path]) {
     let score = |path: &Path| match question.class {
         Class::Width => path.width().0 as f64,
@@ -104,7 +104,7 @@ fn delivered(topology: &Topology, path: &Path, deadline_us: u32) -> f64 {
     delays.map_or(0.0, |delays| delays.delivered())
 }
 
-/// A number of which the larger comes first.
+/// A number that sorts the larger value first.
 struct Descending(f64);
 
 impl Ord for Descending {

@@ -8,7 +8,8 @@ const B: NodeAddr = NodeAddr(2);
 const C: NodeAddr = NodeAddr(3);
 const D: NodeAddr = NodeAddr(4);
 
-/// A to D: by B quick and lossy, by C slow and clean, directly slower and lossier.
+/// Builds the paths from A to D: the path over B is quick and lossy, the path over C slow and clean, and the direct
+/// link slower and lossier.
 fn network() -> Topology {
     let links = [
         (A, B, 10, 0.05),
@@ -92,7 +93,7 @@ fn targeted_is_one_path_in_calm_and_says_what_trouble_would_make_of_it() {
     assert_eq!(paths, [[1, 2, 4]]);
     let targeted = told.targeted.unwrap();
     assert_eq!(targeted.trouble, Trouble::default());
-    // Two paths, and with trouble at an end its third link as well.
+    // There are two paths, and with trouble at an end its third link as well.
     assert_eq!(targeted.links, [4, 5, 5, 5]);
     // Two links of the source are bad.
     let told = answer(&network(), &ask(class)).unwrap();
@@ -247,7 +248,7 @@ fn edits_change_what_they_name_and_nothing_else() {
     let residual =
         |strikes| crate::protection::left(asked(strikes), 100_000, t.parameters()).share();
     assert!((residual(0) - 0.1).abs() < 1e-4 && residual(5) < 0.01);
-    // The request meets the new loss, too, in either direction.
+    // The new loss also affects the request, in either direction.
     let edit = Edit::Link {
         a: A,
         b: B,
@@ -267,7 +268,7 @@ fn edits_change_what_they_name_and_nothing_else() {
     let gone = apply(&t, &[Edit::NodeDown(D)]).unwrap();
     assert_eq!(gone.link_count(), 4);
     assert_eq!(gone.node_count(), t.node_count());
-    // In their order: the last word counts.
+    // Edits apply in their order, so the last one counts.
     let both = [link(A, B, Some(1), None), link(A, B, Some(2), None)];
     assert_eq!(at(&apply(&t, &both).unwrap(), A, B).unwrap().latency_us, 2);
 }
@@ -289,7 +290,7 @@ fn edits_that_cannot_be_are_told() {
         assert_eq!(apply(&t, &[edit]).unwrap_err(), why, "{edit:?}");
         assert!(!why.to_string().is_empty());
     }
-    // What is down cannot go down again.
+    // A link that is down cannot go down again.
     assert_eq!(
         apply(&t, &[down(A, B), down(A, B)]).unwrap_err(),
         BadEdit::NoLink(A, B)

@@ -4,14 +4,13 @@
 //!   names ──▶ sites (latitude, longitude) ──▶ every pair, or each with its nearest ──▶ Network
 //! ```
 //!
-//! The table holds cities in which networks meet, and the 26 and 5 sites of [Amir06 Tables I, II].
-//! The paper does not say where its sites are; their places are those of the institutions, and of
-//! the Internet2 and Canarie routers the cities in their names.
+//! The table contains cities in which networks meet, and the 26 and 5 sites of [Amir06 Tables I, II]. The paper does
+//! not say where its sites are. Their positions are those of the institutions; for the Internet2 and Canarie routers
+//! they are those of the cities in their names.
 //!
-//! Cables do not follow great circles: [`ROUTED_KM_PER_MS`] is the speed at which the distance
-//! between two sites is covered in practice. Where a route makes a detour by way of another
-//! continent, as from RNP to KAIST in 290 ms [Amir06 §V-B], no speed tells; give that link its own
-//! delay.
+//! Cables do not follow great circles: [`ROUTED_KM_PER_MS`] is the speed at which packets cover the distance between
+//! two sites in practice. Where a route makes a detour over another continent, as from RNP to KAIST in 290 ms [Amir06
+//! §V-B], no speed is right; give that link its own delay.
 
 use super::{BadShape, Network, Node, check_size, check_speed, delay_us};
 use base::Set;
@@ -19,14 +18,14 @@ use base::Set;
 /// The mean radius of the Earth.
 const EARTH_KM: f64 = 6_371.008_8;
 
-/// Kilometres of great circle per millisecond: the University of Washington and KAIST are 8 399 km
-/// and 59 ms apart. [Amir06 §V-B]
+/// Kilometres of great circle per millisecond. The University of Washington and KAIST are 8 399 km and 59 ms apart.
+/// [Amir06 §V-B]
 pub const ROUTED_KM_PER_MS: f64 = 142.4;
 
 /// A place on the globe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Site {
-    /// What it is called.
+    /// The name of the site.
     pub name: &'static str,
     /// Degrees north.
     pub latitude: f64,
@@ -149,36 +148,36 @@ pub const AMIR06_TABLE_II: [Site; 5] = [
     site("monash", -37.91, 145.13),
 ];
 
-/// The text names no site.
+/// The text is not the name of a site.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no site is called '{0}': use names like 'frankfurt', 'new-york' or 'kaist'")]
 pub struct UnknownSite(pub String);
 
-/// The site of this name: a city, or a site of [Amir06 Tables I, II].
+/// Returns the site with this name: a city, or a site of [Amir06 Tables I, II].
 pub fn find(name: &str) -> Result<Site, UnknownSite> {
     let mut all = CITIES.iter().chain(&AMIR06_TABLE_I).chain(&AMIR06_TABLE_II);
     let found = all.find(|site| site.name == name);
     found.copied().ok_or_else(|| UnknownSite(name.to_string()))
 }
 
-/// The length of the shortest way over the globe.
+/// Returns the length of the shortest way over the globe.
 pub fn great_circle_km(a: &Site, b: &Site) -> f64 {
     let [north_a, north_b] = [a, b].map(|site| site.latitude.to_radians());
     let half_north = (north_b - north_a) / 2.0;
     let half_east = (b.longitude - a.longitude).to_radians() / 2.0;
-    // The haversine of the angle between them; above 1 only by rounding.
+    // This is the haversine of the angle between them; it exceeds 1 only by rounding.
     let haversine =
         half_north.sin().powi(2) + north_a.cos() * north_b.cos() * half_east.sin().powi(2);
     2.0 * EARTH_KM * haversine.min(1.0).sqrt().asin()
 }
 
-/// The sites, each linked to every other one, as in both experiments of [Amir06 §V-B].
+/// Links each site to every other one, as in both experiments of [Amir06 §V-B].
 pub fn full_mesh(sites: &[Site], km_per_ms: f64) -> Result<Network, BadShape> {
     nearest(sites, sites.len().saturating_sub(1).max(1), km_per_ms)
 }
 
-/// The sites, each linked to its `neighbours` nearest ones and to whatever else it takes to connect
-/// them all, the shortest links first.
+/// Links each site to its `neighbours` nearest ones. Adds the links that are needed to connect all sites, the shortest
+/// first.
 pub fn nearest(sites: &[Site], neighbours: usize, km_per_ms: f64) -> Result<Network, BadShape> {
     let n = sites.len();
     check_speed(km_per_ms)?;
@@ -198,7 +197,7 @@ pub fn nearest(sites: &[Site], neighbours: usize, km_per_ms: f64) -> Result<Netw
                 .map(|&b| (a.min(b), a.max(b))),
         );
     }
-    // All pairs by length; Kruskal's algorithm over them, with the chosen ones taken first.
+    // Kruskal's algorithm runs over all pairs, sorted by length, after the chosen ones.
     let mut pairs: Vec<(usize, usize)> = (0..n)
         .flat_map(|a| (a + 1..n).map(move |b| (a, b)))
         .collect();
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(find("atlantis"), Err(UnknownSite("atlantis".to_string())));
     }
 
-    /// [Amir06 §V-B]: 59 ms from the University of Washington to KAIST.
+    /// [Amir06 §V-B]: the University of Washington and KAIST are 59 ms apart.
     #[test]
     fn the_papers_sites_are_a_mesh() {
         let network = full_mesh(&AMIR06_TABLE_II, ROUTED_KM_PER_MS).unwrap();

@@ -11,10 +11,10 @@
 use super::{Node, plane_distance};
 use base::Rng;
 
-/// How often a graph is drawn before its pieces are joined.
+/// How often a graph is drawn before its parts are joined.
 const TRIES: usize = 100;
 
-/// The links of a connected random graph on these points.
+/// Returns the links of a connected random graph on these points.
 pub(super) fn connected_graph(
     points: &[Node],
     probability: f64,
@@ -34,9 +34,9 @@ pub(super) fn connected_graph(
     links
 }
 
-/// Joins the pieces to that of the first point, the nearest first, by the shortest links.
+/// Joins the parts to the part of the first point, the nearest first, by the shortest links.
 fn join_pieces(points: &[Node], pieces: &[usize], links: &mut Vec<(usize, usize)>) {
-    /// A point that is not joined yet, with the nearest one that is.
+    /// A point that is not joined yet, with the nearest point that is.
     struct Apart {
         point: usize,
         nearest: usize,
@@ -68,7 +68,7 @@ fn join_pieces(points: &[Node], pieces: &[usize], links: &mut Vec<(usize, usize)
     }
 }
 
-/// For each point the first point of its piece.
+/// Returns, for each point, the first point of its part.
 fn pieces(n: usize, links: &[(usize, usize)]) -> Vec<usize> {
     let mut piece: Vec<usize> = (0..n).collect();
     for &(a, b) in links {
@@ -123,7 +123,7 @@ mod tests {
                 .collect();
             let km = |pair: &(usize, usize)| plane_distance(&points[pair.0], &points[pair.1]);
             pairs.sort_by(|x, y| km(x).total_cmp(&km(y)));
-            // Kruskal's algorithm.
+            // This is Kruskal's algorithm.
             let mut tree = Vec::new();
             for pair in pairs {
                 let before = pieces(8, &tree);

@@ -11,10 +11,9 @@
 //! - [`transit_stub`]: the Internet's two levels of domains, as GT-ITM generates them.
 //! - [`cities`]: sites of the world with delays by great-circle distance. [Amir06 §V-B]
 //!
-//! A network says where nodes are and how long links take; what links lose is drawn apart
-//! ([`Network::random_losses`]), so that one network can be tried under many losses. Lengths are
-//! rounded to whole microseconds and weights to whole numbers before they decide anything, so that
-//! equal seeds give equal networks.
+//! A network determines where nodes are and how long links take. The losses of links are drawn separately
+//! ([`Network::random_losses`]), so that one network can be tried with many losses. Lengths are rounded to whole
+//! microseconds and weights to whole numbers before they decide anything, so that equal seeds give equal networks.
 
 pub mod cities;
 mod connected;
@@ -33,17 +32,17 @@ pub const MOST_NODES: usize = 10_000;
 /// The most links that a generator makes: a full mesh of 1 000 nodes has 499 500.
 pub const MOST_LINKS: usize = 500_000;
 
-/// The speed of light in kilometres per millisecond. BRITE's delays are length over this speed.
+/// The speed of light in kilometres per millisecond. BRITE's delays are length divided by this speed.
 pub const LIGHT_KM_PER_MS: f64 = 299.792_458;
-/// The speed of light in fibre, about two thirds of that in vacuum.
+/// The speed of light in fibre, about two thirds of the speed in vacuum.
 pub const FIBRE_KM_PER_MS: f64 = 200.0;
 
 /// Nodes and the links between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    /// The nodes; a node's number is its place here.
+    /// The nodes; a node's number is its position here.
     pub nodes: Vec<Node>,
-    /// The links, each standing for both directions.
+    /// The links; each stands for both directions.
     pub links: Vec<Link>,
 }
 
@@ -51,7 +50,7 @@ pub struct Network {
 /// degrees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What people call it.
+    /// The name of the node, for people.
     pub name: String,
     /// Kilometres to the right, or degrees east.
     pub x: f64,
@@ -70,31 +69,31 @@ pub struct Link {
     pub delay_us: u32,
 }
 
-/// Why there is no such network.
+/// Why a network cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadShape {
-    /// Fewer nodes than the shape has.
+    /// There are fewer nodes than the shape needs.
     #[error("{nodes} nodes are too few for this shape: use at least {least}")]
     TooFewNodes {
-        /// Nodes asked for.
+        /// Number of nodes requested.
         nodes: usize,
-        /// Nodes needed.
+        /// Number of nodes needed.
         least: usize,
     },
-    /// More nodes or links than is sensible.
+    /// There are more nodes or links than is sensible.
     #[error("{nodes} nodes with {links} links are too many: stay within 10000 nodes, 500000 links")]
     TooLarge {
-        /// Nodes asked for.
+        /// Number of nodes requested.
         nodes: usize,
-        /// Links that they would have, at least.
+        /// Number of links that they would have, at least.
         links: usize,
     },
-    /// A number outside its range.
+    /// A number is outside its range.
     #[error("{what} is out of range: use {range}")]
     OutOfRange {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
-        /// What it may be.
+        /// The range of the number.
         range: &'static str,
     },
 }
@@ -105,8 +104,8 @@ impl Network {
         NodeAddr(0x0a00_0001 + index as u32)
     }
 
-    /// The graph to route on: every link in both directions, with the loss of its place in
-    /// `losses`, or none where the list ends.
+    /// Returns the graph to route on: every link in both directions. A link has the loss at its position in `losses`,
+    /// or no loss if the list is shorter.
     pub fn topology(&self, parameters: Parameters, losses: &[f64]) -> Topology {
         let mut topology = Topology::new(parameters);
         for index in 0..self.nodes.len() {
@@ -122,8 +121,8 @@ impl Network {
         topology
     }
 
-    /// A loss for each link: none for most, evenly up to `most` for the given share of them,
-    /// chosen at random. The routing study has 5 % on half of the links. [Amir06 §IV-B]
+    /// Returns a loss for each link: none for most links, and evenly distributed up to `most` for a random selection of
+    /// the given share. The routing study has 5 % on half of the links. [Amir06 §IV-B]
     pub fn random_losses(&self, share: f64, most: f64, rng: &mut Rng) -> Vec<f64> {
         let mut losses = vec![0.0; self.links.len()];
         let lossy = (share.clamp(0.0, 1.0) * losses.len() as f64).round() as usize;
@@ -136,7 +135,7 @@ impl Network {
         losses
     }
 
-    /// Whether every node can reach every other one.
+    /// Returns whether every node can reach every other node.
     pub fn is_connected(&self) -> bool {
         !self.nodes.is_empty()
             && self
@@ -145,9 +144,8 @@ impl Network {
                 .all(Option::is_some)
     }
 
-    /// The two nodes for which the least delay is longest, and that delay in microseconds; `None`
-    /// for fewer than two nodes. Of pairs that are equally far the first counts; pairs without a
-    /// path do not. [Amir06 §IV-B]
+    /// Returns the two nodes whose least delay is the longest, and that delay in microseconds; `None` for fewer than
+    /// two nodes. Of equally distant pairs, the first counts. Pairs without a path do not count. [Amir06 §IV-B]
     pub fn diameter(&self) -> Option<(usize, usize, u64)> {
         let neighbours = self.neighbours();
         let mut widest = None;
@@ -195,7 +193,7 @@ impl Network {
     }
 }
 
-/// How long light takes for a distance, in microseconds; at least one.
+/// Returns how long light takes for a distance, in microseconds; at least one.
 fn delay_us(km: f64, km_per_ms: f64) -> u32 {
     // The cast saturates.
     ((km * 1_000.0 / km_per_ms).round() as u32).max(1)

@@ -9,24 +9,23 @@
 //!                             n-2
 //! ```
 //!
-//! The chain of five links is that of [Amir06 Fig. 8].
+//! The chain of five links is the one of [Amir06 Fig. 8].
 
 use super::{BadShape, Link, Network, Node, check_size};
 
-/// `nodes` in a row, each linked to the next.
+/// Builds `nodes` in a row, each linked to the next.
 pub fn chain(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     let links = (1..nodes).map(|b| (b - 1, b)).collect();
     build(nodes, 2, row, links, delay_us)
 }
 
-/// `nodes` in a circle, each linked to the next, the last one to the first.
+/// Builds `nodes` in a circle, each linked to the next, the last one to the first.
 pub fn ring(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     let links = (0..nodes).map(|a| (a, (a + 1) % nodes)).collect();
     build(nodes, 3, circle, links, delay_us)
 }
 
-/// Node 0 and the last one, joined by way of each of the others: `nodes` - 2 disjoint paths of two
-/// links.
+/// Joins node 0 and the last node over each of the others: `nodes` - 2 disjoint paths of two links.
 pub fn diamond(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     let middle = 1..nodes.saturating_sub(1);
     let links = middle
@@ -35,7 +34,7 @@ pub fn diamond(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     build(nodes, 3, lozenge, links, delay_us)
 }
 
-/// `nodes`, each linked to every other one.
+/// Builds `nodes`, each linked to every other one.
 pub fn full_mesh(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     check_size(nodes, pairs(nodes))?;
     let links = (0..nodes)
@@ -44,7 +43,7 @@ pub fn full_mesh(nodes: usize, delay_us: u32) -> Result<Network, BadShape> {
     build(nodes, 2, circle, links, delay_us)
 }
 
-/// Links of a full mesh.
+/// Returns the number of links of a full mesh.
 pub(super) fn pairs(nodes: usize) -> usize {
     nodes.saturating_mul(nodes.saturating_sub(1)) / 2
 }
@@ -72,7 +71,7 @@ fn build(
     })
 }
 
-/// Where nodes are drawn; the delays of these networks do not come from it.
+/// The side of the plane in which nodes are placed; the delays of these networks do not depend on it.
 const SIDE_KM: f64 = 1_000.0;
 
 fn row(i: usize, nodes: usize) -> (f64, f64) {

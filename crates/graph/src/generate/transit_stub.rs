@@ -8,45 +8,43 @@
 //!                    T ══ T ── stub             ──  each stub hangs on one transit node
 //! ```
 //!
-//! 1. A connected random graph of the transit domains; each of its links becomes one between random
-//!    nodes of the two domains.
+//! 1. The transit domains form a connected random graph; each of its links becomes a link between random nodes of the
+//!    two domains.
 //! 2. Each transit domain is a connected random graph of its nodes.
-//! 3. On each transit node hang stub domains, connected random graphs too, each by one link between
-//!    that node and a random node of the stub.
-//! 4. Extra links from random transit nodes to random stub nodes, and between random nodes of
-//!    different stubs.
+//! 3. Each transit node has stub domains, which are also connected random graphs. One link joins a stub domain to its
+//!    transit node, from a random node of the stub.
+//! 4. Extra links join random transit nodes to random stub nodes, and random nodes of different stubs.
 //!
-//! GT-ITM's numbers of nodes and stubs are averages; so they are here when `vary` is set (evenly
-//! from 1 to twice the average less 1), and exact otherwise. Within a domain each pair of nodes is
-//! linked with the domain's probability (GT-ITM's *pure random* method). GT-ITM draws a domain again
-//! until it is connected; here what is still in pieces after some tries is joined by the shortest
-//! links that do it, so that every network is connected and none takes forever.
+//! GT-ITM's numbers of nodes and stubs are averages. They are averages here when `vary` is set (evenly from 1 to twice
+//! the average less 1), and exact otherwise. Within a domain each pair of nodes is linked with the domain's probability
+//! (GT-ITM's *pure random* method). GT-ITM draws a domain again until it is connected. Here, the parts that are left
+//! after some tries are joined by the shortest links, so that every network is connected and none takes forever.
 //!
-//! Transit domains lie in the plane, their nodes around them, and stubs close to their transit
-//! node: delays shrink from level to level as distances do.
+//! Transit domains lie in the plane, their nodes around them, and stubs close to their transit node: delays shrink from
+//! level to level as distances do.
 
 use super::connected::connected_graph;
 use super::regular::pairs;
 use super::{BadShape, FIBRE_KM_PER_MS, MOST_NODES, Network, Node, check_size, check_speed};
 use base::{Rng, Set};
 
-/// What to generate. The default has about 100 nodes: 1 · 4 · (1 + 3 · 8), as in the example that
-/// comes with GT-ITM.
+/// The parameters of the generator. The default has about 100 nodes: 1 · 4 · (1 + 3 · 8), as in the example that comes
+/// with GT-ITM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransitStub {
-    /// How many transit domains.
+    /// Number of transit domains.
     pub transit_domains: usize,
-    /// Nodes of each transit domain.
+    /// Number of nodes of each transit domain.
     pub transit_nodes: usize,
-    /// Stub domains on each transit node.
+    /// Number of stub domains on each transit node.
     pub stubs_per_transit_node: usize,
-    /// Nodes of each stub domain.
+    /// Number of nodes of each stub domain.
     pub stub_nodes: usize,
     /// Whether these numbers of nodes and stubs are averages.
     pub vary: bool,
-    /// Extra links from transit nodes to stubs.
+    /// Number of extra links from transit nodes to stubs.
     pub extra_transit_stub: usize,
-    /// Extra links from stubs to stubs.
+    /// Number of extra links from stubs to stubs.
     pub extra_stub_stub: usize,
     /// Probability of a link between two transit domains.
     pub domain_probability: f64,
@@ -56,7 +54,7 @@ pub struct TransitStub {
     pub stub_probability: f64,
     /// The side of the plane in kilometres.
     pub side_km: f64,
-    /// How fast packets travel, in kilometres per millisecond.
+    /// The speed of packets, in kilometres per millisecond.
     pub km_per_ms: f64,
 }
 
@@ -64,9 +62,9 @@ pub struct TransitStub {
 const TRANSIT_SHARE: f64 = 0.2;
 /// The side of a stub domain's square.
 const STUB_SHARE: f64 = 0.02;
-/// How often an extra link is drawn before it is given up: nearly all of them exist already.
+/// How often an extra link is drawn before it is given up. If it fails so often, nearly all of the links exist already.
 const EXTRA_TRIES: usize = 100;
-/// Nodes of a domain on average. Varied it has at most twice as many, 499 500 pairs.
+/// Maximum of the average number of nodes of a domain. With `vary`, a domain has at most twice as many, 499 500 pairs.
 const MOST_DOMAIN_NODES: usize = 500;
 
 impl Default for TransitStub {
@@ -89,8 +87,7 @@ impl Default for TransitStub {
 }
 
 impl TransitStub {
-    /// A network of this shape. Transit nodes are named `t0.1`, for domain and node, stub nodes
-    /// `s5.2`.
+    /// Generates a network of this shape. Transit nodes are named `t0.1`, for domain and node, stub nodes `s5.2`.
     pub fn generate(&self, rng: &mut Rng) -> Result<Network, BadShape> {
         self.check()?;
         let mut growing = Growing {
@@ -191,7 +188,7 @@ impl Growing<'_> {
         for &transit in transits.iter().flatten() {
             let Node { x, y, .. } = self.network.nodes[transit];
             for _ in 0..self.about(self.shape.stubs_per_transit_node) {
-                // Bounds what averages that vary can add up to.
+                // This limits the sum of averages that vary.
                 if self.network.nodes.len() >= MOST_NODES {
                     return stubs;
                 }
@@ -229,7 +226,7 @@ impl Growing<'_> {
         }
     }
 
-    /// Nodes at random in a square, without links.
+    /// Adds nodes at random positions in a square, without links.
     fn domain(&mut self, name: &str, nodes: usize, middle: (f64, f64), side: f64) -> Domain {
         let first = self.network.nodes.len();
         for i in 0..nodes {
@@ -251,7 +248,7 @@ impl Growing<'_> {
         }
     }
 
-    /// Adds a link that was not there, of those that `draw` proposes.
+    /// Adds a link that does not exist yet, of those that `draw` proposes.
     fn link_anew(&mut self, draw: impl Fn(&mut Self) -> Option<(usize, usize)>) {
         for _ in 0..EXTRA_TRIES {
             if let Some((a, b)) = draw(self)
@@ -262,7 +259,7 @@ impl Growing<'_> {
         }
     }
 
-    /// False if the link was there.
+    /// Adds a link. Returns false if it existed already.
     fn link(&mut self, a: usize, b: usize) -> bool {
         let new = self.linked.insert((a.min(b), a.max(b)));
         if new {
@@ -307,8 +304,8 @@ mod tests {
         network.nodes[node].name.split('.').next().unwrap()
     }
 
-    /// Links by the kinds of domains at their ends: within transit, between transits, transit to
-    /// stub, within a stub, between stubs.
+    /// Counts links by the kinds of domains at their ends: within transit, between transits, transit to stub, within a
+    /// stub, between stubs.
     fn kinds(network: &Network) -> [usize; 5] {
         let mut kinds = [0; 5];
         for link in &network.links {

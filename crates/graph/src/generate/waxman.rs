@@ -1,48 +1,47 @@
 //! Waxman's random networks as BRITE's RouterWaxman generates them. [Amir06 §IV-B]
 //!
-//! Nodes lie at random on the unit squares of a plane of HS × HS kilometres, no two on the same
-//! one. Two nodes at distance d are worth a link with probability α·exp(−d / (β·L)), where L is
-//! the plane's diagonal. How links come about is BRITE's growth type:
+//! Nodes lie at random on the unit squares of a plane of HS × HS kilometres, no two on the same square. Two nodes at
+//! distance d have a link with a weight of α·exp(−d / (β·L)), where L is the plane's diagonal. BRITE's growth type
+//! determines how links are made:
 //!
-//! - *incremental*: m nodes stand there; every other node joins by m links to nodes that came
-//!   before it; at last each of the first m gets m links to nodes outside their number. So n nodes
-//!   have n·m links, and all are connected: with m = 2, the 15 nodes and 30 links, 100 nodes and
-//!   200 links of [Amir06 Fig. 12, 13].
-//! - *random*: a node is drawn and gets m links to any others; and again, until no node is without
-//!   a link. Such a network may fall into parts.
+//! - *incremental*: m nodes are there at the start. Every other node joins with m links to nodes before it; at the end
+//!   each of the first m gets m links to other nodes than the first m. So n nodes have n·m links, and all are
+//!   connected: with m = 2, the 15 nodes and 30 links, 100 nodes and 200 links of [Amir06 Fig. 12, 13].
+//! - *random*: a node is drawn and gets m links to any others. This is repeated until no node is without a link. Such a
+//!   network may fall into parts.
 //!
-//! BRITE draws a target evenly, accepts it by its probability, and draws again until one is
-//! accepted. That is a choice among the targets by weight, and so it is done here: the same
-//! distribution in bounded time. It also shows that α cancels out; only β shapes the network.
+//! BRITE draws a target evenly, accepts it by its probability, and draws again until one is accepted. That is a choice
+//! among the targets by weight, and this module implements it as such: the same distribution in bounded time. It also
+//! shows that α cancels out; only β shapes the network.
 
 use super::{BadShape, LIGHT_KM_PER_MS, Network, Node, check_size, check_speed, plane_distance};
 use base::{Rng, Set};
 
-/// What to generate. The default is BRITE's configuration of a network of 100 nodes.
+/// The parameters of the generator. The default is BRITE's configuration of a network of 100 nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waxman {
-    /// N: how many nodes.
+    /// N: the number of nodes.
     pub nodes: usize,
     /// HS: the side of the plane in kilometres.
     pub side_km: u32,
-    /// α, 0 to 1: the probability of a link of no length. Without effect, see the module.
+    /// α, 0 to 1: the probability of a link of no length. It has no effect, see the module.
     pub alpha: f64,
-    /// β, above 0: how far links reach, as a share of the plane's diagonal.
+    /// β, above 0: the reach of links, as a share of the plane's diagonal.
     pub beta: f64,
-    /// m: links of each new node.
+    /// m: the number of links of each new node.
     pub links_per_node: usize,
     /// How nodes join.
     pub growth: Growth,
-    /// How fast packets travel, in kilometres per millisecond.
+    /// The speed of packets, in kilometres per millisecond.
     pub km_per_ms: f64,
 }
 
 /// How nodes join, BRITE's growth type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// One after the other, to nodes that are there.
+    /// One after the other, to nodes that already exist.
     Incremental,
-    /// In any order, until none is left alone.
+    /// In any order, until every node has a link.
     Random,
 }
 
@@ -61,7 +60,7 @@ impl Default for Waxman {
 }
 
 impl Waxman {
-    /// A network of this shape.
+    /// Generates a network of this shape.
     pub fn generate(&self, rng: &mut Rng) -> Result<Network, BadShape> {
         self.check()?;
         let mut growing = Growing {
@@ -153,8 +152,8 @@ impl Growing<'_> {
         }
     }
 
-    /// Links `node` to m of `targets`, fewer if there are fewer. In random growth this stops as
-    /// soon as no node is without a link.
+    /// Links `node` to m of `targets`, or fewer if there are fewer. In random growth this stops as soon as no node is
+    /// without a link.
     fn link_to_some_of(&mut self, node: usize, targets: core::ops::Range<usize>) {
         for _ in 0..self.shape.links_per_node {
             let weights: Vec<(usize, u64)> = targets
@@ -175,10 +174,10 @@ impl Growing<'_> {
         }
     }
 
-    /// The probability of a link as a whole number, so that the last bit of `exp`, which differs
-    /// from library to library, does not matter.
+    /// Returns the probability of a link as a whole number, so that the last bit of `exp`, which differs from library
+    /// to library, does not matter.
     fn weight(&self, a: usize, b: usize) -> u64 {
-        /// 2^40: the sum over 10 000 nodes stays under 2^54.
+        /// 2^40: the sum over 10 000 nodes stays below 2^54.
         const ONE: f64 = 1_099_511_627_776.0;
         let diagonal = f64::from(self.shape.side_km) * core::f64::consts::SQRT_2;
         let distance = plane_distance(&self.network.nodes[a], &self.network.nodes[b]);
@@ -187,7 +186,7 @@ impl Growing<'_> {
     }
 }
 
-/// One of the candidates, by weight.
+/// Draws one of the candidates, by weight.
 fn draw(weights: &[(usize, u64)], rng: &mut Rng) -> Option<usize> {
     let mut ticket = rng.below(weights.iter().map(|(_, weight)| weight).sum());
     for &(candidate, weight) in weights {

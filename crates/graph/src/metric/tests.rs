@@ -106,9 +106,9 @@ fn what_the_protection_leaves_is_what_counts() {
         "{}",
         ms(many)
     );
-    // Requests that are lost count too.
+    // Requests that are lost also count.
     assert!(ms(protected(10_000, 0.05, 0.4, 1)) > ms(one));
-    // A link that is too long for any answer loses all that it loses.
+    // A link that is too long for any answer keeps all its losses.
     let long = protected(33_000, 0.05, 0.0, 5);
     assert!(
         (ms(long) - (33.0 + 0.05 * 68.0)).abs() < 1e-2,
@@ -134,12 +134,12 @@ fn losses_burden_a_link_and_one_that_is_always_late_is_as_bad_as_outages() {
         let link = LinkCost { repair, ..link };
         cost(Metric::ExpectedLatency, link, &parameters).0 as f64 / 1e6
     };
-    // 46 ms, a loss of 7.7 % on the way, and 64 ms of price on the other way.
+    // The link takes 46 ms and loses 7.7 % in the forward direction; the other path has a price of 64 ms.
     let lossy = ms(10, 0.0) + ms(64, 0.077);
     assert!(lossy > ms(46, 0.002) + 64.0, "{lossy}");
     let burden = ms(30, 0.05) - 30.0;
     assert!((50.0..60.0).contains(&burden), "{burden}");
-    // A path of 279 ms is no better than one of 20 ms that has just failed.
+    // A path of 279 ms is no better than a path of 20 ms that has just failed.
     assert!(ms(224, 0.001) + ms(55, 0.002) > ms(20, 0.0) + 256.0);
     assert!(ms(149, 0.0) < 150.0);
 }
@@ -200,7 +200,8 @@ fn a_link_that_is_in_time_now_and_then_is_better_than_one_that_is_always_late() 
         "one in time"
     );
     assert!(ms(160, 64, 0.0) > ms(160, 0, 0.0) + ms(60, 0, 0.0));
-    // Half of the room costs what it is; beyond, the order stays, and so does the latency.
+    // Up to half of the room, a price costs its full amount. Beyond that, the order of links stays, and so does the
+    // latency.
     assert_eq!(ms(50, 50, 0.0), 100.0);
     let prices = [0, 16, 64, 256, 1_024, 4_000_000];
     let mut before = 0.0;

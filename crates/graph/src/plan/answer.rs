@@ -1,4 +1,4 @@
-//! What a plan says: ways, their segments, and why they are believed.
+//! The content of a plan: ways to move the data, their segments, and why their rates are believed.
 
 use super::Question;
 use crate::metric::Cost;
@@ -8,37 +8,38 @@ use base::NodeAddr;
 /// Why a rate is believed, from the most certain to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// Transfers over the link have had it.
+    /// Transfers over the link have reached the rate.
     Measured,
-    /// So many times what one connection has had: nobody has seen so many together.
+    /// The rate is a multiple of what one connection has reached. Nobody has measured this number of connections
+    /// together.
     Scaled,
-    /// The link's capacity, as configured, allows no more.
+    /// The rate is the configured capacity of the link, which allows no more.
     Capacity,
-    /// By the round trip and the loss of the link, which are measured.
+    /// The model computes the rate from the measured round trip and loss of the link.
     Model,
-    /// By the sums over several links in a row: nobody has measured the way between their ends.
+    /// The model adds up several links in a row. Nobody has measured the path between their ends.
     Added,
-    /// No loss is known, so nothing limits the model: at least so much, and how much is not known.
+    /// No loss is known, so nothing limits the model. The rate is a lower bound; the actual rate is not known.
     AtLeast,
 }
 
-/// Between two rates. What is not known reaches from nothing to no limit.
+/// A range of rates. An unknown range reaches from nothing to no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
-    /// At least.
+    /// The lower bound.
     pub low: Width,
-    /// At most.
+    /// The upper bound.
     pub high: Width,
 }
 
 impl Interval {
-    /// Nothing is known.
+    /// The range of which nothing is known.
     pub const OPEN: Interval = Interval {
         low: Width::NONE,
         high: Width::UNLIMITED,
     };
 
-    /// Of the slower of two.
+    /// Returns the range of the slower of two connections.
     #[must_use]
     pub fn slower(self, other: Interval) -> Interval {
         Interval {
@@ -47,7 +48,7 @@ impl Interval {
         }
     }
 
-    /// With `rate` inside, and nothing above `most`.
+    /// Returns the range, extended to contain `rate` and limited to `most`.
     #[must_use]
     pub(super) fn about(self, rate: Width, most: Width) -> Interval {
         Interval {
@@ -57,32 +58,32 @@ impl Interval {
     }
 }
 
-/// Connections side by side between two nodes.
+/// Parallel connections between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// Where they begin.
+    /// The node where the connections begin.
     pub from: NodeAddr,
-    /// Where they end.
+    /// The node where the connections end.
     pub to: NodeAddr,
-    /// Known nodes between them that do not relay.
+    /// Known nodes between the two ends that do not relay.
     pub past: Vec<NodeAddr>,
-    /// How many.
+    /// Number of connections.
     pub stripes: usize,
-    /// What one of them would carry alone.
+    /// The rate that one of the connections would have alone.
     pub one: Width,
-    /// What they carry together.
+    /// The rate of all the connections together.
     pub rate: Width,
-    /// Within which it is expected.
+    /// The range in which `rate` is expected.
     pub interval: Interval,
-    /// Why that is believed.
+    /// Why the rate is believed.
     pub confidence: Confidence,
-    /// The round trip, in microseconds.
+    /// The round-trip time, in microseconds.
     pub rtt_us: u64,
-    /// The share of packets lost.
+    /// The share of packets that are lost.
     pub loss: f64,
-    /// The physical links that it crosses.
+    /// The number of physical links that the segment crosses.
     pub physical_hops: u32,
-    /// Of its links those whose physical links nobody knows: each counts as
+    /// The number of the segment's links whose physical links are not known. Each of them counts as
     /// [`crate::Topology::assumed_hops`].
     pub assumed: usize,
 }
@@ -90,24 +91,25 @@ pub struct Segment {
 /// One way to move the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// From the source to the destination.
+    /// The segments from the source to the destination.
     pub segments: Vec<Segment>,
     /// The rate of the slowest segment.
     pub rate: Width,
-    /// Within which it is expected: that of the slowest, wherever within theirs the segments are.
+    /// The range in which `rate` is expected: the range of the slowest segment, wherever in their own ranges the
+    /// segments are.
     pub interval: Interval,
-    /// Why that is believed: the least certain of the slowest segments.
+    /// Why the rate is believed: the least certain reason of the slowest segments.
     pub confidence: Confidence,
 }
 
-/// The path that is the shortest of all that are wide enough. [Liu04 §IV-C]
+/// The shortest of all paths that are wide enough. [Liu04 §IV-C]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortest {
-    /// The width of the widest path with no more relays than were asked for.
+    /// The width of the widest path with no more relays than the question allows.
     pub widest: Width,
-    /// What was required: less by the margin.
+    /// The required width: `widest` reduced by the margin.
     pub required: Width,
-    /// How long it is, by the length of the question.
+    /// The length of the path, in the question's unit of length.
     pub length: Cost,
 }
 
@@ -122,27 +124,27 @@ pub enum Choice {
     Striped,
 }
 
-/// How data can be moved.
+/// The ways in which data can be moved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What was asked.
+    /// The question that this plan answers.
     pub question: Question,
-    /// By one connection.
+    /// The way with one connection.
     pub direct: Way,
-    /// By single connections in a row; the direct way where relays gain nothing.
+    /// The way with single connections in a row. It equals the direct way where relays gain nothing.
     pub pipelined: Way,
-    /// Why over these relays: their path is the shortest of the wide ones. None where relays gain
-    /// nothing, where the shortest path has more relays than were asked for, and along one path.
+    /// Why these relays were chosen: their path is the shortest of the wide paths. `None` where relays gain nothing,
+    /// where the shortest path has more relays than the question allows, and for a plan along one given path.
     pub shortest: Option<Shortest>,
-    /// By up to the asked number of connections.
+    /// The way with up to the number of connections that the question allows.
     pub striped: Way,
-    /// The fastest of them; of equally fast ones the first, and the first of which nothing is known that
-    /// limits it.
+    /// The fastest of the three ways. Of equally fast ways, the first one; likewise the first way for which no limit is
+    /// known.
     pub choice: Choice,
 }
 
 impl Plan {
-    /// The way that is taken.
+    /// Returns the way that is taken.
     pub fn best(&self) -> &Way {
         match self.choice {
             Choice::Direct => &self.direct,
@@ -153,17 +155,17 @@ impl Plan {
 }
 
 impl Way {
-    /// The nodes that relay, in order.
+    /// Returns the nodes that relay, in order.
     pub fn relays(&self) -> impl Iterator<Item = NodeAddr> {
         self.segments.iter().skip(1).map(|segment| segment.from)
     }
 
-    /// All connections together.
+    /// Returns the number of all connections together.
     pub fn connections(&self) -> usize {
         self.segments.iter().map(|segment| segment.stripes).sum()
     }
 
-    /// The segments that limit it: the slowest ones.
+    /// Returns the segments that limit the way: the slowest ones.
     pub fn slowest(&self) -> impl Iterator<Item = &Segment> {
         let slow = |segment: &&Segment| segment.rate == self.rate;
         self.segments.iter().filter(slow)
@@ -171,7 +173,7 @@ impl Way {
 }
 
 impl Way {
-    /// Made of these; there is at least one.
+    /// Builds a way from these segments; there is at least one.
     pub(super) fn of(segments: Vec<Segment>) -> Way {
         let rate = segments.iter().map(|segment| segment.rate).min();
         let rate = rate.unwrap_or(Width::NONE);
@@ -186,19 +188,19 @@ impl Way {
         }
     }
 
-    /// Of each of its segments something is known that limits it.
+    /// Returns true if a limit is known for each segment.
     pub fn is_known(&self) -> bool {
         let open = |segment: &Segment| segment.confidence == Confidence::AtLeast;
         !self.segments.iter().any(open)
     }
 
-    /// Transfers have had what is said of each of its segments.
+    /// Returns true if transfers have reached the stated rate of each segment.
     pub(super) fn is_measured(&self) -> bool {
         let measured = |segment: &Segment| segment.confidence == Confidence::Measured;
         self.segments.iter().all(measured)
     }
 
-    /// Its rate rests on what one connection has had times their number.
+    /// Returns true if the way's rate depends on a multiple of what one connection has reached.
     pub(super) fn is_scaled(&self) -> bool {
         let scaled = |segment: &Segment| {
             segment.confidence == Confidence::Scaled && segment.interval.low < self.rate
@@ -206,12 +208,12 @@ impl Way {
         self.segments.iter().any(scaled)
     }
 
-    /// Over the same nodes.
+    /// Returns true if both ways use the same nodes.
     pub(super) fn goes_as(&self, other: &Way) -> bool {
         self.relays().eq(other.relays())
     }
 
-    /// It is faster than another, or as fast by less.
+    /// Returns true if this way is faster than `other`, or as fast with fewer connections or segments.
     pub(super) fn is_better(&self, other: &Way) -> bool {
         let by = |way: &Way| {
             let cost = (way.connections(), way.segments.len());
@@ -222,7 +224,7 @@ impl Way {
 }
 
 impl Confidence {
-    /// A word for it.
+    /// Returns the name of the confidence.
     pub const fn as_str(self) -> &'static str {
         match self {
             Confidence::Measured => "measured",
@@ -236,7 +238,7 @@ impl Confidence {
 }
 
 impl Choice {
-    /// A word for it.
+    /// Returns the name of the choice.
     pub const fn as_str(self) -> &'static str {
         match self {
             Choice::Direct => "direct",

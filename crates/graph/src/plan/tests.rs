@@ -2,7 +2,7 @@ use super::*;
 use crate::metric::{Cost, LinkCost, Parameters};
 use crate::width::Known;
 
-/// Both directions: from, to, latency in ms, loss in percent.
+/// Builds both directions of each link, from: from, to, latency in ms, loss in percent.
 fn topology(links: &[(u32, u32, u32, f64)]) -> Topology {
     let mut topology = Topology::new(Parameters::default());
     for &(a, b, ms, percent) in links {
@@ -40,7 +40,7 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
             ..ask(0, 6)
         };
         let plan = plan(&t, &question).unwrap();
-        // By the paper's formula n·√n, and with timeouts, which are rarer on each link, a bit more.
+        // The gain is n·√n by the paper's formula. With timeouts, which are rarer on each link, it is a bit more.
         let gain = mbps(plan.pipelined.rate) / mbps(plan.direct.rate);
         assert!(gain > 6f64.powf(1.5) && gain < 20.0, "{gain}");
         assert_eq!(relays(&plan.pipelined), [1, 2, 3, 4, 5]);
@@ -53,7 +53,7 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
         assert_eq!(plan.pipelined.segments[0].rtt_us, 20_000);
         let (segment, past) = (&plan.direct.segments[0], [1, 2, 3, 4, 5].map(NodeAddr));
         assert_eq!((segment.rtt_us, &segment.past[..]), (120_000, &past[..]));
-        // With 8 connections over 6 links there are two to spare: too few for all.
+        // With 8 connections over 6 links, two are left: too few for all segments.
         assert_eq!(
             (plan.striped.clone(), plan.choice),
             (plan.pipelined, Choice::Pipelined)
@@ -68,7 +68,7 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
             (twice.choice, twice.best().connections()),
             (Choice::Striped, 12)
         );
-        // A limit for each segment leaves none without, however many there are.
+        // With a limit per segment, no segment is left without, however many there are.
         let each = Question {
             connections: Connections::OnEach(3),
             ..question
@@ -78,7 +78,8 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
     }
 }
 
-/// Two ways of which these percent are lost on each link, and how busy their relays are: which relay is taken.
+/// Returns which relay is taken, for two paths with these loss percentages on each link and these loads of their
+/// relays.
 fn relay_of_two(lost: [f64; 2], busy: [u8; 2]) -> Vec<u32> {
     let mut t = topology(&[
         (0, 9, 40, 2.0),
@@ -100,7 +101,7 @@ fn of_relays_that_are_nearly_as_fast_the_less_busy_one_is_taken() {
     assert_eq!(relay_of_two([0.5, 0.52], [3, 1]), [2]);
     assert_eq!(relay_of_two([0.5, 0.52], [2, 2]), [1], "as busy");
     assert_eq!(relay_of_two([0.52, 0.5], [1, 2]), [1]);
-    // Not at any price.
+    // A less busy relay is not taken at any price.
     assert_eq!(relay_of_two([0.5, 1.0], [3, 0]), [1]);
 }
 
@@ -130,7 +131,7 @@ fn a_path_gets_no_more_relays_than_reach_the_bound() {
     assert_eq!(one.pipelined.relays().count(), 1);
     assert!(one.pipelined.rate < path.pipelined.rate && one.pipelined.rate > one.direct.rate);
     assert!(one.striped.relays().count() <= 1);
-    // Over links there is no connection past a node without a link to the next.
+    // In the overlay view, no connection skips a node, since there is no link past it.
     let overlay = plan(&t, &ask(0, 4)).unwrap();
     assert_eq!(relays(&overlay.pipelined), [1, 2, 3]);
     assert_eq!(overlay.pipelined.rate, path.pipelined.rate);
@@ -154,7 +155,7 @@ fn relays_lead_around_what_is_bad_unless_it_is_hardly_better() {
     assert_eq!(around.direct.confidence, Confidence::Model);
     let four = plan_of(&[links[0], links[1], (3, 4, 28, 0.1), (4, 2, 28, 0.1)]);
     assert_eq!(relays(&four.pipelined), [3, 4]);
-    // A relay for a hundredth more is not worth it.
+    // A gain of a hundredth does not justify a relay.
     let hardly = plan_of(&[(1, 2, 30, 1.0), (1, 3, 30, 0.98), (3, 2, 30, 0.98)]);
     assert_eq!(hardly.pipelined.relays().count(), 0);
     assert_eq!(hardly.pipelined, hardly.direct);
@@ -182,7 +183,7 @@ fn confidence_says_where_a_rate_comes_from() {
     let through = plan(&t, &ask(1, 3)).unwrap();
     assert_eq!(through.pipelined.confidence, Confidence::Measured);
     assert_eq!(through.pipelined.rate, Width(5_000_000));
-    // Four times what was measured is what the capacity allows.
+    // Four times the measured rate equals the capacity.
     assert_eq!(stripes(&through.striped), [1, 4]);
     assert_eq!(
         (through.striped.rate, through.striped.confidence),
@@ -214,7 +215,8 @@ fn what_nothing_limits_needs_neither_relays_nor_stripes() {
     assert_eq!(around.best().confidence, Confidence::AtLeast);
 }
 
-/// Three ways over relays, all as wide: of two links, of the least latency, of the fewest routers.
+/// There are three paths over relays, all equally wide: one with two links, one with the least latency, one with the
+/// fewest routers.
 #[test]
 fn of_wide_paths_the_shortest_is_taken_by_any_length() {
     let mut t = topology(&[
@@ -255,7 +257,7 @@ fn of_wide_paths_the_shortest_is_taken_by_any_length() {
     let latency = by(Metric::Latency.into());
     assert_eq!(relays(&latency.pipelined), [4, 5]);
     assert_eq!(latency.shortest.unwrap().length, Cost(60_000_000));
-    // Of 7-2 nobody knows: it counts as 7, the median of 2, 2, 7, 7, 9, 9.
+    // The physical links of 7-2 are not known: it counts as 7, the median of 2, 2, 7, 7, 9, 9.
     let physical = by(Length::PhysicalHops);
     assert_eq!(relays(&physical.pipelined), [6, 7]);
     let shortest = physical.shortest.unwrap();
@@ -264,7 +266,7 @@ fn of_wide_paths_the_shortest_is_taken_by_any_length() {
     let of = |segment: &Segment| (segment.physical_hops, segment.assumed);
     let segments: Vec<_> = physical.pipelined.segments.iter().map(of).collect();
     assert_eq!(segments, [(2, 0), (2, 0), (7, 1)]);
-    // Without its last relay it cannot be the shortest of the wide, so nothing is said of it.
+    // Without its last relay the path cannot be the shortest of the wide paths, so the plan says nothing about it.
     let one = Question {
         relays: 1,
         length: Length::PhysicalHops,
@@ -314,27 +316,28 @@ fn what_connections_have_together_is_not_multiplied() {
     let mut t = topology(&[(1, 2, 4, 0.0)]);
     let [a, b] = [1, 2].map(NodeAddr);
     let best = |t: &Topology| plan(t, &ask(1, 2)).unwrap().best().clone();
-    // Two had no more than one: that is all there is, and one connection is enough.
+    // Two connections had no more than one: that is the whole capacity, and one connection is enough.
     t.set_known(a, b, carried(Some(19_000_000), Some(19_000_000), true));
     let full = best(&t);
     assert_eq!((full.rate, full.connections()), (Width(19_000_000), 1));
     assert_eq!(full.confidence, Confidence::Measured);
     let interval = (full.interval.low, full.interval.high);
     assert_eq!(interval, (Width(15_200_000), Width(22_800_000)));
-    // One had so much, and nobody has seen several: it is said, and may be as little as that.
+    // One connection had this rate, and nobody has measured several. The plan states the multiple, but the lower bound
+    // is the measured rate.
     t.set_known(a, b, carried(Some(5_000_000), None, false));
     let scaled = best(&t);
     assert_eq!(scaled.confidence, Confidence::Scaled);
     assert_eq!(scaled.interval.low, Width(4_000_000));
     assert_eq!(scaled.rate, Width(40_000_000));
-    // Four together had all there is.
+    // Four connections together used the whole capacity.
     t.set_known(a, b, carried(Some(5_000_000), Some(18_000_000), true));
     let four = best(&t);
     assert_eq!((four.rate, four.connections()), (Width(18_000_000), 4));
     assert_eq!(four.confidence, Confidence::Measured);
 }
 
-/// A short link that loses a fifth of its packets, and a way around it.
+/// Plans over a short link that loses a fifth of its packets, and a path around it.
 fn short_or_around(short: Known, around: Known) -> Plan {
     let mut t = topology(&[(1, 2, 1, 20.0), (1, 3, 5, 0.5), (3, 2, 5, 0.5)]);
     for (from, to, known) in [(1, 2, short), (1, 3, around), (3, 2, around)] {
@@ -346,7 +349,7 @@ fn short_or_around(short: Known, around: Known) -> Plan {
 #[test]
 fn nothing_is_claimed_beyond_what_several_have_had() {
     let around = carried(Some(95_000_000), Some(95_000_000), true);
-    // One had 16, four together 49: eight have no 128.
+    // One connection had 16 Mbit/s and four together 49, so eight do not have 128.
     let seen = carried(Some(16_000_000), Some(49_000_000), false);
     let planned = short_or_around(seen, around);
     let best = planned.best();
@@ -370,7 +373,7 @@ fn a_multiple_beats_what_was_measured_only_by_its_low_end() {
     let sure = short_or_around(one(120_000_000), around);
     assert_eq!(sure.best().confidence, Confidence::Scaled);
     assert_eq!(sure.choice, Choice::Striped);
-    // Where only one was ever seen, more go where one goes best.
+    // If only one connection was ever measured, more connections are used where one is fastest.
     let neither = short_or_around(one(16_000_000), one(15_000_000));
     assert_eq!(
         (relays(neither.best()), neither.choice),
@@ -396,7 +399,7 @@ fn no_formula_holds_where_losses_do_not_slow_the_sender() {
     assert!(interval.low < back.direct.rate && back.direct.rate < interval.high);
 }
 
-/// Every way of single connections over the links, by trying all of them.
+/// Returns the widest of all paths of single connections over the links, by trying all of them.
 fn widest_tried(t: &Topology, from: NodeIndex, to: NodeIndex) -> Width {
     fn on(t: &Topology, path: &mut Vec<NodeIndex>, to: NodeIndex, width: Width) -> Width {
         let at = path[path.len() - 1];
@@ -419,8 +422,8 @@ fn widest_tried(t: &Topology, from: NodeIndex, to: NodeIndex) -> Width {
     on(t, &mut vec![from], to, Width::UNLIMITED)
 }
 
-/// The best of the m-partitions of every path, with at most so many relays [Liu04 §III-B]: a connection from each
-/// cut to the next, wherever the overlay has a link for it.
+/// Returns the best of the m-partitions of every path, with at most the given number of relays [Liu04 §III-B]: a
+/// connection from each cut to the next, wherever the overlay has a link for it.
 fn widest_partition(t: &Topology, from: NodeIndex, to: NodeIndex, relays: usize) -> Width {
     fn on(t: &Topology, path: &mut Vec<NodeIndex>, to: NodeIndex, relays: usize) -> Width {
         if path.last() == Some(&to) {
@@ -444,7 +447,7 @@ mod tried {
     use super::*;
     use proptest::prelude::*;
 
-    /// A network as it was drawn, of nodes that do not relay and others.
+    /// Builds a network from drawn values; the nodes in `shut` do not relay.
     fn drawn(links: Vec<(u32, u32, u32, u32)>, shut: Vec<u32>) -> Topology {
         let links: Vec<_> = links
             .into_iter()
@@ -459,8 +462,8 @@ mod tried {
     }
 
     proptest! {
-        /// A search over the links of the overlay finds what the dynamic program finds on the best of all paths,
-        /// with any bound on the relays and around those who do not relay: so plans need only the search.
+        /// A search over the links of the overlay finds what the dynamic program finds on the best of all paths, with
+        /// any limit on the relays and around nodes that do not relay. So plans need only the search.
         #[test]
         fn a_plan_is_the_best_partition_of_any_path(
             links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..50, 1u32..60), 1..14),
@@ -481,7 +484,7 @@ mod tried {
             }
         }
 
-        /// Without a margin the pipelined way, or the direct one, is as wide as the widest of all.
+        /// Without a margin, the pipelined way, or the direct one, is as wide as the widest of all.
         #[test]
         fn a_plan_is_the_widest_way_around_those_who_do_not_relay(
             links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..50, 1u32..60), 1..18),
@@ -494,7 +497,7 @@ mod tried {
                 let is_link = t.link(from, to).is_some();
                 let best = widest_tried(&t, from, to);
                 prop_assert!(plan.pipelined.rate >= best);
-                // Over several links in a row it is no way of single links.
+                // A connection over several links in a row is not a way of single links.
                 prop_assert!(!is_link || plan.pipelined.rate == best);
                 for way in [&plan.pipelined, &plan.striped] {
                     prop_assert!(way.relays().all(|relay| !t.is_shut(t.index(relay).unwrap())));
@@ -529,15 +532,16 @@ fn what_is_known_of_relays_counts_where_no_link_leads_to_the_end() {
 fn a_way_that_is_named_has_its_stripes_too() {
     let mut t = topology(&[(1, 2, 10, 2.0), (2, 3, 10, 0.01), (1, 3, 5, 0.0)]);
     let [a, b, c] = [1, 2, 3].map(NodeAddr);
-    // The lossy segment gets what the other does not need, and no relay is left out though a link leads past it.
+    // The lossy segment gets the connections that the other does not need. No relay is left out, although a link leads
+    // past it.
     let stripes = stripes_along(&t, &[a, b, c], Connections::InAll(8)).unwrap();
     assert_eq!(stripes.len(), 2);
     assert!(stripes[0] >= 4 && stripes[1] < stripes[0], "{stripes:?}");
     assert!(stripes.iter().sum::<usize>() <= 8, "{stripes:?}");
-    // Nothing is known of a loss: one is enough. Without a link there is nothing to plan.
+    // No loss is known, so one connection is enough. Without a link there is nothing to plan.
     assert_eq!(stripes_along(&t, &[a, c], Connections::InAll(8)), None);
     assert_eq!(stripes_along(&t, &[c, a], Connections::InAll(8)), None);
-    // Four had together all there is, or two no more than one.
+    // Four connections together used the whole capacity; or two had no more than one.
     t.set_known(a, c, carried(Some(5_000_000), Some(18_000_000), true));
     assert_eq!(
         stripes_along(&t, &[a, c], Connections::InAll(8)),

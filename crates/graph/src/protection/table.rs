@@ -1,11 +1,11 @@
-//! What coded repair saves, as the pilot of a lane predicts it (`overlay::realtime::predict_repair`), by halvings of the
-//! loss: 8 is half of it, 16 a quarter.
+//! The losses that coded repair saves, as the pilot of a lane predicts them (`overlay::realtime::predict_repair`), in
+//! halvings of the loss: 8 means half of it, 16 a quarter.
 //!
-//! Where there is one repair packet per packet, the better of combinations of the last packets and of copies that come some
-//! packets later. A test of `overlay` works the table out anew, and prints it where it is another one.
+//! If there is one repair packet per packet, the value is the better of two kinds: combinations of the last packets,
+//! and copies that follow some packets later. A test of `overlay` computes the table anew, and prints it if it differs.
 
-/// Repair packets per packets, rising: what the pilot chooses from. Choice: each leaves about half to a third of what the one
-/// before leaves.
+/// Repair packets per packets, rising: the shares from which the pilot chooses. Choice: each leaves about half to a
+/// third of what the previous one leaves.
 pub const SHARES: [(u16, u16); 12] = [
     (1, 10),
     (1, 8),
@@ -20,7 +20,7 @@ pub const SHARES: [(u16, u16); 12] = [
     (1, 1),
     (2, 1),
 ];
-/// Packets that follow before one is late.
+/// Number of packets that follow before a packet is late.
 pub const REACHES: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 /// Mean lengths of runs of losses, in 256ths of a packet.
 pub const RUNS: [u16; 7] = [256, 341, 427, 512, 717, 1_024, 1_536];
@@ -29,12 +29,12 @@ pub const LOSSES: [u16; 10] = [
     64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768,
 ];
 
-/// By run and loss, in eighths of a halving.
+/// The savings by run and loss, in eighths of a halving.
 pub type OfReach = [[u8; LOSSES.len()]; RUNS.len()];
-/// By reach.
+/// The savings by reach.
 pub type OfShare = [OfReach; REACHES.len()];
 
-/// By share.
+/// The savings by share.
 #[rustfmt::skip]
 pub static SAVED: [OfShare; SHARES.len()] = [
     [

@@ -7,7 +7,8 @@ const CALLS: Parameters = Parameters {
     loss_us: 1_000_000,
 };
 
-/// A link of `latency_ms` that loses `percent` both ways, protected as a lane of these numbers.
+/// Returns a link of `latency_ms` that loses `percent` in both directions, and that is protected as a lane with these
+/// numbers.
 fn link(latency_ms: u32, percent: f64, run_256ths: u16, repair_16ths: u8, strikes: u8) -> LinkCost {
     let link = LinkCost::new(latency_ms * 1_000, percent / 100.0);
     let lane = Lane {
@@ -25,8 +26,8 @@ fn percent(link: LinkCost, slack_ms: u64) -> f64 {
     left(link, slack_ms * 1_000, &CALLS).share() * 100.0
 }
 
-/// 60 ms are two packets that follow: a lost one stays lost if its repair packet is, and of the next two packets with theirs
-/// one each, about 4·p⁴.
+/// 60 ms are two packets that follow. A lost packet stays lost if its repair packet is lost, and if of each of the next
+/// two packets with their repair packets one is lost: about 4·p⁴.
 #[test]
 fn a_long_link_is_left_what_repair_leaves() {
     for latency in [50, 80, 150] {
@@ -36,13 +37,13 @@ fn a_long_link_is_left_what_repair_leaves() {
         assert!((0.5..=2.0).contains(&ratio), "{protected} for {formula}");
         let asks = percent(link(latency, 5.0, 256, 0, 5), 60);
         assert!((4.99..5.01).contains(&asks), "{asks}");
-        // Longer runs are worse, and a lower cap.
+        // Longer runs leave more losses, and so does a lower cap.
         let bursts = percent(link(latency, 5.0, 1_024, 16, 5), 60);
         let little = percent(link(latency, 5.0, 256, 4, 5), 60);
         assert!(protected < bursts && bursts < asks, "{bursts}");
         assert!(protected < little && little < asks, "{little}");
     }
-    // And no time is no protection.
+    // If there is no time, there is no protection.
     assert!(percent(link(50, 5.0, 256, 32, 5), 3) > 4.99);
     assert!(percent(link(10, 5.0, 256, 0, 0), 140) > 4.99, "nobody asks");
     assert!(percent(link(10, 5.0, 256, 0, 5), 140) < 0.05, "requests do");
@@ -57,7 +58,7 @@ fn more_time_and_more_repair_leave_no_more_and_more_loss_no_less() {
                     let mut least = 0;
                     for loss in (0..=u16::MAX).step_by(61) {
                         let whole = link(latency, 0.0, run, cap, 5);
-                        // Its requests are lost as before.
+                        // The loss of its requests is unchanged.
                         let link = LinkCost { loss, ..whole };
                         let now = left(link, slack * 1_000, &CALLS);
                         let most = u64::from(loss) << 16;
@@ -77,7 +78,7 @@ fn more_time_and_more_repair_leave_no_more_and_more_loss_no_less() {
     assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
 }
 
-/// Who lies about its protection can make its link look no better than who says that it loses nothing.
+/// A node that lies about its protection cannot make its link look better than a link that loses nothing.
 #[test]
 fn no_protection_makes_a_link_cheaper_than_one_that_loses_nothing() {
     let bytes: [u8; 5] = [0, 1, 4, 16, 255];
@@ -102,11 +103,11 @@ fn no_protection_makes_a_link_cheaper_than_one_that_loses_nothing() {
 #[test]
 fn a_long_link_that_is_repaired_is_better_than_a_detour_and_one_that_is_not_is_worse() {
     let of = |link: LinkCost| cost(Metric::ExpectedLatency, link, &CALLS);
-    // 60 ms that lose 5 %, or twice 60 ms that lose nothing.
+    // The choice is between 60 ms that lose 5 %, and twice 60 ms that lose nothing.
     let detour = of(link(60, 0.0, 256, 16, 5)) + of(link(60, 0.0, 256, 16, 5));
     assert!(of(link(60, 5.0, 341, 16, 5)) < detour);
     assert!(of(link(60, 5.0, 341, 0, 5)) > detour);
-    // A packet that repair saves comes some packets later.
+    // A packet that repair saves arrives some packets later.
     assert!(of(link(60, 5.0, 341, 16, 5)) > Cost(61_000_000));
 }
 
@@ -117,7 +118,7 @@ fn what_nobody_tells_of_is_left_what_requests_leave() {
         repair: told.repair.map(|repair| repair.with_lane(None)),
         ..told
     };
-    // 140 ms: an answer after 40 ms, and one each 10 ms after it. q = 1 - 0.95^2.
+    // 140 ms: an answer after 40 ms, and one every 10 ms after that. q = 1 - 0.95^2.
     let q: f64 = 1.0 - 0.95 * 0.95;
     assert!((percent(old, 65) - 5.0 * q.powi(3)).abs() < 1e-3);
     let paper = LinkCost {

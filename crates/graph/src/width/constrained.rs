@@ -1,12 +1,11 @@
-//! Short paths among the wide ones: shortest-widest, and the shortest that is wide enough.
-//! [Liu04 §IV-C]
+//! Short paths among the wide ones: the shortest-widest path, and the shortest path that is wide enough. [Liu04 §IV-C]
 //!
 //! ```text
 //!   widest width of each node ──▶ prune what is narrower ──▶ shortest path in what is left
 //!   (or: less than the widest by a margin)
 //! ```
 //!
-//! A piece of a shortest-widest path need not be one, so no table is built of these.
+//! A part of a shortest-widest path need not be a shortest-widest path, so no table is built of these.
 
 use super::{Width, Widths};
 use crate::metric::{Cost, Metric};
@@ -17,12 +16,12 @@ use base::NodeAddr;
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What makes a path long. [Liu04 §IV-C]
+/// The measure of a path's length. [Liu04 §IV-C]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// The sum of a metric; by [`Metric::Hops`] the *logical hop count*.
+    /// The sum of a metric; with [`Metric::Hops`], this is the *logical hop count*.
     Metric(Metric),
-    /// The physical links on the way, the *physical hop count*. A link of which nobody knows counts as
+    /// The number of physical links on the path, the *physical hop count*. A link whose number is not known counts as
     /// [`Topology::assumed_hops`].
     PhysicalHops,
 }
@@ -36,7 +35,7 @@ impl From<Metric> for Length {
     }
 }
 
-/// How long links are by physical hops, in one topology as it is.
+/// The length of links in physical hops, for one state of a topology.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhysicalHops {
     assumed: u16,
@@ -49,7 +48,7 @@ impl PhysicalHops {
         }
     }
 
-    /// Those of a link; at least 1.
+    /// Returns the physical hops of a link; at least 1.
     pub(crate) fn of(self, topology: &Topology, from: NodeIndex, to: NodeIndex) -> u16 {
         let known = topology.known(from, to).physical_hops;
         known.unwrap_or(self.assumed).max(1)
@@ -60,7 +59,7 @@ impl PhysicalHops {
     }
 }
 
-/// The shortest of all paths that are as wide as any. [Liu04 §IV-C]
+/// Returns the shortest of all widest paths. [Liu04 §IV-C]
 pub fn shortest_widest(
     topology: &Topology,
     src: NodeAddr,
@@ -72,7 +71,7 @@ pub fn shortest_widest(
     shortest_of_width(topology, src, dst, length, widest)
 }
 
-/// The shortest of all paths that are at least so wide. [Liu04 §IV-C]
+/// Returns the shortest of all paths that have at least this width. [Liu04 §IV-C]
 pub fn shortest_of_width(
     topology: &Topology,
     src: NodeAddr,
@@ -90,16 +89,16 @@ pub fn shortest_of_width(
 /// A path that may be narrower than the widest one, to be shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relaxed {
-    /// The shortest that is wide enough.
+    /// The shortest path that is wide enough.
     pub path: Path,
     /// The width of the widest path.
     pub widest: Width,
-    /// What was required: less by the margin.
+    /// The required width: `widest` reduced by the margin.
     pub required: Width,
 }
 
-/// The shortest of all paths that are less wide than the widest by at most `margin`, "the gap
-/// between the width of the widest relay path and the width requirement" [Liu04 §V-B].
+/// Returns the shortest of all paths whose width is below the widest by at most `margin`, "the gap between the width of
+/// the widest relay path and the width requirement" [Liu04 §V-B].
 pub fn relaxed(
     topology: &Topology,
     src: NodeAddr,
@@ -110,7 +109,8 @@ pub fn relaxed(
     let (from, to) = ends(topology, src, dst)?;
     let widest = Widths::new(topology, from).width(to);
     let required = Width(widest.0.saturating_sub(margin.0));
-    // Nothing is required at a margin beyond the widest, but a link that carries nothing is none.
+    // If the margin exceeds the widest width, no width is required. But a link that carries nothing does not count as a
+    // link.
     let path = shortest_of_width(topology, src, dst, length, required.max(Width(1)))?;
     Ok(Relaxed {
         path,
@@ -119,8 +119,8 @@ pub fn relaxed(
     })
 }
 
-/// The shortest-widest paths from one node to all others, by place; `None` for the root and for
-/// what is out of reach. The two-phase search of [Liu04 §IV-C].
+/// Returns the shortest-widest paths from one node to all others, by index; `None` for the root and for unreachable
+/// nodes. This is the two-phase search of [Liu04 §IV-C].
 pub fn all_shortest_widest(
     topology: &Topology,
     root: NodeIndex,
@@ -147,21 +147,21 @@ pub fn all_shortest_widest(
     paths
 }
 
-/// The shortest paths from one node over some of the links.
+/// The shortest paths from one node over a part of the links.
 pub(super) struct Pruned {
     root: NodeIndex,
     way: Way,
 }
 
 enum Way {
-    /// By metric, the same tree that tables are made of, over fewer links.
+    /// By a metric: the same kind of tree that tables use, over fewer links.
     Tree(Metric, Box<Tree>),
-    /// By physical hops: the node before each.
+    /// By physical hops: the previous node of each node.
     Parents(PhysicalHops, Vec<Option<NodeIndex>>),
 }
 
 impl Pruned {
-    /// Over the links that `usable(from, edge)` lets stand.
+    /// Computes the paths over the links for which `usable(from, edge)` is true.
     pub(super) fn new(
         topology: &Topology,
         root: NodeIndex,
@@ -185,7 +185,7 @@ impl Pruned {
         Pruned { root, way }
     }
 
-    /// The path to `node`; `None` if there is none, and to the root.
+    /// Returns the path to `node`; `None` if there is none, and for the root.
     pub(super) fn path(&self, topology: &Topology, node: NodeIndex) -> Option<Path> {
         let nodes = match &self.way {
             Way::Tree(_, tree) => tree.path(node),
@@ -205,8 +205,8 @@ impl Pruned {
     }
 }
 
-/// Dijkstra's algorithm by physical hops. Choice: of equally long paths the one of fewer links is
-/// taken, then the one that comes from the lower address.
+/// Runs Dijkstra's algorithm by physical hops. Choice: of equally long paths, the one with fewer links is preferred,
+/// then the one that comes from the lower address.
 fn parents(
     topology: &Topology,
     root: NodeIndex,

@@ -1,12 +1,11 @@
-//! The widest paths of few links in dense networks: word-wide steps instead of link by link.
+//! The widest paths of few links in dense networks, computed a machine word at a time instead of link by link.
 //!
-//! [Liu04 §IV-B] cites an improved Bellman-Ford algorithm for hop-limited widest paths that takes
-//! O(|E|·log|V| + m·|V|²/log|V|) instead of O(m·|E|), and asks how both compare. The paper has no
-//! more of it than that bound; this algorithm has the bound, and gives the rounds of the plain one to
-//! the last tie.
+//! [Liu04 §IV-B] cites an improved Bellman-Ford algorithm for hop-limited widest paths that takes O(|E|·log|V| +
+//! m·|V|²/log|V|) instead of O(m·|E|), and asks how both compare. The paper gives only that bound. The algorithm here
+//! meets the bound, and its rounds equal those of the plain one, even in ties.
 //!
-//! What a link u→v offers in a round is `min(W[u], B(u, v))`. Widths only grow from round to round, so
-//! a link is *spent* once `W[u] ≥ B(u, v)`: from then on it offers its own width, for good.
+//! In a round, a link u→v offers `min(W[u], B(u, v))`. Widths only grow from round to round, so a link is *spent* once
+//! `W[u] ≥ B(u, v)`: from then on it always offers its own width.
 //!
 //! ```text
 //!   spent links    each once: the widest one into v is kept                    |E| in all rounds,
@@ -16,10 +15,10 @@
 //!                  time, off the list of those who have no offer yet           |V|²/64 a round
 //! ```
 //!
-//! It needs every node's links in order of width, which costs more than a few plain rounds do. That
-//! order belongs to the topology, not to the root: [`Dense`] keeps it for many roots.
+//! The algorithm needs every node's links sorted by width, which costs more than a few plain rounds do. That order
+//! depends on the topology, not on the root: [`Dense`] keeps it for many roots.
 //!
-//! Measured (`sinew bench routing`, docs/bench.md), time over that of the plain algorithm:
+//! Measured (`sinew bench routing`, docs/bench.md): time divided by that of the plain algorithm:
 //!
 //! | nodes | links of all pairs | at most 3 hops | any hops | any hops, sorting included |
 //! |---|---|---|---|---|
@@ -27,8 +26,8 @@
 //! | 100 | 5 %, 50 %, all | 1.7, 1.0, 0.9 | 1.5, 0.5, 0.4 | 2.1, 1.1, 1.4 |
 //! | 400 | 5 %, 50 %, all | 1.3, 0.6, 0.3 | 0.8, 0.12, 0.06 | 1.0, 0.8, 0.7 |
 //!
-//! So it wins where a network has hundreds of nodes or most of its links, and many roots share the
-//! order; for one root only in the largest networks and without a limit on hops.
+//! So this algorithm is faster where a network has hundreds of nodes or most of its links, and many roots share the
+//! order. For a single root, it is faster only in the largest networks and without a limit on hops.
 
 use super::Width;
 use super::limited::{HopLimited, Round};
@@ -38,20 +37,20 @@ use base::NodeAddr;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// A topology made ready for the widest paths of few links from many roots.
+/// A topology prepared for the widest paths of few links from many roots.
 #[derive(Clone, Debug)]
 pub struct Dense {
     addrs: Vec<NodeAddr>,
     /// The links of each node from narrow to wide: width and far end.
     links: Vec<Vec<(Width, NodeIndex)>>,
-    /// A row of bits for each node: whom it has links to.
+    /// A row of bits for each node: the nodes that it has links to.
     reach: Vec<u64>,
-    /// Words of a row.
+    /// Number of words in a row.
     words: usize,
 }
 
 impl Dense {
-    /// Sorts the links. Takes |E|·log|V| time, and |V|²/8 bytes beside the links.
+    /// Sorts the links. This takes |E|·log|V| time, and |V|²/8 bytes beside the links.
     pub fn new(topology: &Topology) -> Dense {
         let words = topology.node_count().div_ceil(WORD);
         let mut reach = vec![0; topology.node_count() * words];
@@ -73,7 +72,7 @@ impl Dense {
         }
     }
 
-    /// The widest paths from `root` of at most `hops` links: what [`super::widest_within`] gives.
+    /// Returns the widest paths from `root` of at most `hops` links, the same result as [`super::widest_within`].
     pub fn widest_within(&self, root: NodeIndex, hops: usize) -> HopLimited {
         let nodes = self.addrs.len();
         let mut search = Search {
@@ -101,9 +100,9 @@ impl Dense {
 
 struct Search<'a> {
     dense: &'a Dense,
-    /// Links that are not spent.
+    /// The links that are not spent.
     open: Vec<u64>,
-    /// How many of a node's links are spent, from the narrowest.
+    /// Number of a node's links that are spent, starting from the narrowest.
     spent: Vec<usize>,
     /// The widest spent link into each node, and where it begins.
     widest_spent: Vec<(Width, NodeIndex)>,
@@ -130,7 +129,7 @@ impl Search<'_> {
         round
     }
 
-    /// Notes which links of a node of this width are spent.
+    /// Records which links of a node of this width are spent.
     fn spend(&mut self, node: NodeIndex, width: Width) {
         let links = &self.dense.links[node.place()];
         while let Some(&(link, to)) = links.get(self.spent[node.place()])
@@ -146,7 +145,7 @@ impl Search<'_> {
         }
     }
 
-    /// What the links offer that are wider than the node where they begin: its width.
+    /// Applies the offers of links that are wider than the node where they begin: they offer the width of that node.
     fn offer(&self, before: &Round, round: &mut Round, order: &[NodeIndex], root: NodeIndex) {
         let words = self.dense.words;
         let mut waiting = vec![u64::MAX; words];
@@ -177,7 +176,7 @@ impl Search<'_> {
     }
 }
 
-/// The bit of a place within its word.
+/// Returns the bit of a position within its word.
 const fn bit(place: usize) -> u64 {
     1 << (place % WORD)
 }

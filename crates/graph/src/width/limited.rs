@@ -6,21 +6,20 @@ use crate::metric::Metric;
 use crate::paths::{Path, price};
 use crate::topology::{NodeIndex, Topology};
 
-/// Width and node before, by place, with at most so many links.
+/// The width and the previous node, by index, with at most a given number of links.
 pub(super) type Round = Vec<(Width, NodeIndex)>;
 
-/// The widest paths from one node with at most so many links.
+/// The widest paths from one node with at most a given number of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopLimited {
     root: NodeIndex,
-    /// For each number of links from 0. The last round is the last that changed something, or the
-    /// limit.
+    /// One round for each number of links from 0. The last round is the last one that changed something, or the limit.
     rounds: Vec<Round>,
 }
 
-/// The widest paths from `root` of at most `hops` links. Each round looks at every link; there are
-/// at most as many rounds as nodes, since no widest path needs more links. [`super::Dense`] does the
-/// same for many roots of a dense network in less time.
+/// Returns the widest paths from `root` of at most `hops` links. Each round looks at every link; there are at most as
+/// many rounds as nodes, since no widest path needs more links. [`super::Dense`] does the same for many roots of a
+/// dense network in less time.
 pub fn widest_within(topology: &Topology, root: NodeIndex, hops: usize) -> HopLimited {
     // W[v,k] = 0, W[s,k] = ∞ [Liu04 §IV-B]
     let mut rounds = vec![HopLimited::first_round(topology.node_count(), root)];
@@ -38,8 +37,8 @@ pub fn widest_within(topology: &Topology, root: NodeIndex, hops: usize) -> HopLi
                 // if min(W[u,k-1], B(u,v)) > W[v,k] then W[v,k] = min(W[u,k-1], B(u,v))
                 let wide = width.min(edge.width());
                 let best = &mut round[edge.peer.place()];
-                // Choice: of equally wide ones the neighbour with the lowest address, as in trees.
-                // Only within this round: what an earlier one has found has fewer links.
+                // Choice: of equally wide ones, the neighbor with the lowest address, as in trees. This applies only
+                // within this round: a path from an earlier round has fewer links.
                 let tie = wide == best.0
                     && wide > before[edge.peer.place()].0
                     && topology.addr(node) < topology.addr(best.1);
@@ -68,30 +67,29 @@ impl HopLimited {
         HopLimited { root, rounds }
     }
 
-    /// The width of the widest path to `node`; [`Width::NONE`] if none is short enough.
+    /// Returns the width of the widest path to `node`; [`Width::NONE`] if none is short enough.
     pub fn width(&self, node: NodeIndex) -> Width {
         self.width_within(node, usize::MAX)
     }
 
-    /// The same with at most `hops` links, of those that were asked for.
+    /// Returns the same with at most `hops` links. `hops` beyond the limit of the computation count as that limit.
     pub fn width_within(&self, node: NodeIndex, hops: usize) -> Width {
         self.rounds[hops.min(self.rounds.len() - 1)][node.place()].0
     }
 
-    /// The fewest links with which the widest paths to all nodes are reached, as far as asked: "the
-    /// smallest possible number of relay hops to achieve the highest throughput for all
-    /// destinations" [Liu04 §IV-B].
+    /// Returns the fewest links with which the widest paths to all nodes are reached, within the limit: "the smallest
+    /// possible number of relay hops to achieve the highest throughput for all destinations" [Liu04 §IV-B].
     pub fn enough_hops(&self) -> usize {
         self.rounds.len() - 1
     }
 
-    /// The path to `node`, priced by `metric`; `None` if there is none that is short enough. Of
-    /// equally wide ones it has the fewest links.
+    /// Returns the path to `node`, priced by `metric`; `None` if none is short enough. Of equally wide paths it has the
+    /// fewest links.
     pub fn path(&self, topology: &Topology, node: NodeIndex, metric: Metric) -> Option<Path> {
         self.path_within(topology, node, metric, usize::MAX)
     }
 
-    /// The same with at most `hops` links, of those that were asked for.
+    /// Returns the same with at most `hops` links. `hops` beyond the limit of the computation count as that limit.
     pub fn path_within(
         &self,
         topology: &Topology,
@@ -106,7 +104,7 @@ impl HopLimited {
         let mut round = hops.min(self.rounds.len() - 1);
         let mut at = node;
         while at != self.root {
-            // The round in which the node got this width: its parent is of the round before.
+            // This finds the round in which the node got this width: its parent is of the round before.
             while round > 0
                 && self.rounds[round - 1][at.place()].0 == self.rounds[round][at.place()].0
             {

@@ -1,76 +1,75 @@
-//! How fast one TCP connection goes. [Liu04 §III-A (1)]
+//! The rate of one TCP connection. [Liu04 §III-A (1)]
 //!
 //! ```text
 //!   square root   B = C / (d·√p)                                    the paper's; C = MSS·√(3/2)
 //!   with timeouts B = MSS / (d·√(2p/3) + T·min(1, 3·√(3p/8))·p·(1 + 32·p²))
 //! ```
 //!
-//! d is the round trip, twice the latency that records tell, p the loss rate, MSS 1460 · 8 bits. Over
-//! several links in a row d and p are the sums of theirs. Whole numbers, as with costs, so that all
-//! nodes agree.
+//! d is the round trip, twice the latency in the records, p the loss rate, MSS 1460 · 8 bits. Over several links in a
+//! row, d and p are the sums of the links' values. The model uses whole numbers, as costs do, so that all nodes agree.
 //!
-//! The paper's formula knows no timeouts. It flatters short lossy links without bound: one of 0.2 ms that
-//! loses every fifth packet would have 175 Mbit/s, where windows are of two packets and each second
-//! loss costs 200 ms. The full formula (Padhye et al., SIGCOMM 1998) has a term for them, and where
-//! little is lost both are the same. Kernels of today mend more without a timeout, so what they
-//! reach lies between the two.
+//! The paper's formula ignores timeouts. For short lossy links it is far too optimistic: a link of 0.2 ms that loses
+//! every fifth packet would have 175 Mbit/s, although its windows have two packets and every second loss costs 200 ms.
+//! The full formula (Padhye et al., SIGCOMM 1998) has a term for timeouts; where little is lost, both are the same.
+//! Present kernels recover more losses without a timeout, so their rate lies between the two.
 //!
-//! Neither knows the capacity of a link, and both say nothing where nothing is lost, or where the
-//! sender does not slow down for losses (BBR). So they are held down by the capacity, where that is
-//! known, and give way to what transfers have measured ([`Known`]).
+//! Neither formula knows the capacity of a link. Both give no limit where nothing is lost, and neither applies where
+//! the sender does not slow down for losses (BBR). So the capacity limits the result, where it is known, and
+//! measurements by transfers take precedence ([`Known`]).
 
 use super::Width;
 use crate::metric::LinkCost;
 
-/// What is known of a link for bulk data besides its latency and loss.
+/// Additional knowledge about a link for bulk data, besides its latency and loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
-    /// What it carries at most, as configured.
+    /// The configured capacity of the link.
     pub capacity: Option<Width>,
-    /// What one connection over it has carried lately.
+    /// The recent rate of one connection over the link.
     pub one: Option<Width>,
-    /// What the connections of a transfer have carried over it lately, together.
+    /// The recent rate of all connections of a transfer over the link, together.
     pub together: Option<Width>,
-    /// More connections have carried no more than that.
+    /// More connections did not increase the rate.
     pub is_full: bool,
-    /// What was carried may be off by so many per cent.
+    /// The uncertainty of the measured rates, in per cent.
     pub spread_pct: u8,
-    /// Its sender's connections do not slow down for losses: no formula holds for it.
+    /// The connections of its sender do not slow down for losses, so no formula applies to the link.
     pub by_rate: bool,
-    /// The physical links that it crosses, as probed or configured.
+    /// Number of physical links that the link crosses, as probed or configured.
     pub physical_hops: Option<u16>,
 }
 
 impl Known {
-    /// What several connections were seen to carry, or one that had all there is. One alone that left
-    /// room is told as both: it says nothing of several.
+    /// Returns the measured rate of several connections, or of one connection that used the whole capacity. One
+    /// connection that left capacity unused is recorded as both `one` and `together`; this says nothing about several.
     pub fn several(&self) -> Option<Width> {
         self.together
             .filter(|together| self.is_full || self.one != Some(*together))
     }
 
-    /// What may be claimed of it at most: as configured, and as transfers have found.
+    /// Returns the maximum that may be claimed of the link: the configured capacity, or the rate that transfers have
+    /// measured.
     ///
-    /// Choice: what several have had together is the most, even if nobody has seen it full. Losses that
-    /// hit one connection hold up those beside it, so n of them have less than n times what one has.
+    /// Choice: the rate of several connections together is the maximum, even if they did not fill the link. Losses that
+    /// hit one connection slow down those beside it, so n of them have less than n times the rate of one.
     pub fn most(&self) -> Width {
         let all = self.capacity.into_iter().chain(self.several());
         all.min().unwrap_or(Width::UNLIMITED)
     }
 }
 
-/// By which formula widths are predicted that nobody has measured.
+/// The formula that predicts widths that nobody has measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Formula {
-    /// With timeouts: [`of_links`].
+    /// The formula with timeouts: [`of_links`].
     #[default]
     Timeouts,
-    /// The paper's: [`square_root`].
+    /// The paper's formula: [`square_root`].
     SquareRoot,
 }
 
 impl Formula {
-    /// What one connection over these links in a row would carry.
+    /// Returns the predicted rate of one connection over these links in a row.
     pub fn of(self, links: impl IntoIterator<Item = LinkCost>) -> Width {
         match self {
             Formula::Timeouts => of_links(links),
@@ -79,16 +78,17 @@ impl Formula {
     }
 }
 
-/// The width of a link: what was measured, else what the formula says; no more than it carries at all.
+/// Returns the width of a link: the measured rate, or else the rate by the formula; in either case no more than the
+/// link carries in total.
 pub fn of_known(formula: Formula, link: LinkCost, known: Known) -> Width {
     let one = known.one.unwrap_or_else(|| formula.of([link]));
     one.min(known.most())
 }
 
-/// What one connection over the link would carry by the model.
+/// Returns the rate of one connection over the link by the model.
 ///
-/// Choice: a link of which no loss is known is taken to lose half of the least that a record can
-/// tell, and none takes less than a microsecond; the formula is of no use for either.
+/// Choice: a link without known loss is assumed to lose half of the least loss that a record can express, and no link
+/// takes less than a microsecond. The formula is of no use for values of zero.
 pub fn of_link(link: LinkCost) -> Width {
     of_links([link])
 }
@@ -96,7 +96,7 @@ pub fn of_link(link: LinkCost) -> Width {
 /// Delays and losses of links in a row, added up [Liu04 §III-A (1)].
 struct Sum {
     latency_us: u128,
-    /// Of 131 072 packets: so many more than twice what a record tells would be more than all.
+    /// The loss as a share of 131 072, twice as fine as in records.
     half_losses: u128,
 }
 
@@ -114,15 +114,15 @@ impl Sum {
     }
 }
 
-/// All packets, in halves of what a record tells loss in.
+/// All packets, in halves of the unit of records.
 const ALL: u128 = 131_072;
-/// What a segment carries, in bits.
+/// The payload of a segment, in bits.
 const SEGMENT_BITS: u128 = 11_680;
-/// The wait for an acknowledgement is at least so much longer than the round trip, with Linux.
+/// The minimum by which the wait for an acknowledgement exceeds the round trip, on Linux.
 const TIMEOUT_US: u128 = 200_000;
 
-/// What one connection over all of these links in a row would carry by the model with timeouts.
-/// [`Width::UNLIMITED`] over none.
+/// Returns the rate of one connection over all of these links in a row, by the model with timeouts.
+/// [`Width::UNLIMITED`] over no links.
 pub fn of_links(links: impl IntoIterator<Item = LinkCost>) -> Width {
     let Some(Sum {
         latency_us,
@@ -132,44 +132,44 @@ pub fn of_links(links: impl IntoIterator<Item = LinkCost>) -> Width {
         return Width::UNLIMITED;
     };
     let rtt_us = 2 * latency_us;
-    // Shares and roots of them are counted in 2^32ths. Sums of losses are below 2^31 halves, 10 000 links
-    // of more than an hour below 2^47 µs: 2^47 · 2^40 for the first term. For the second all packets at
-    // most are lost: 2^47 · 2^32 · 2^17 · 2^40, where the last is 1 + 32·p² in 2^34ths.
+    // Shares and their roots are counted in 2^32ths. Sums of losses are below 2^31 halves, and 10 000 links of more
+    // than an hour are below 2^47 µs, so the first term is at most 2^47 · 2^40. In the second term at most all packets
+    // are lost: 2^47 · 2^32 · 2^17 · 2^40, where the last factor is 1 + 32·p² in 2^34ths.
     let recovery = rtt_us * ((half_losses << 65) / (3 * ALL)).isqrt();
     let lost = half_losses.min(ALL);
     let after = (3 * (((3 * lost) << 64) / (8 * ALL)).isqrt()).min(1 << 32);
     let again = (1 << 34) + 32 * lost * lost;
     let waits = ((((rtt_us + TIMEOUT_US) * after) >> 17) * lost * (again >> 10)) >> 24;
     let bits = SEGMENT_BITS * 1_000_000;
-    // A link carries something, however little.
+    // A link always carries something, however little.
     Width((((bits << 32) / (recovery + waits).max(1)) as u64).max(1))
 }
 
-/// The same by the paper's formula, without timeouts: more than most connections reach.
+/// Returns the same by the paper's formula, without timeouts. This is more than most connections reach.
 pub fn square_root(links: impl IntoIterator<Item = LinkCost>) -> Width {
     /// (1460 · 8)² · 3/2 · 65 536 · 10¹² / 4, twice, since losses are counted in halves.
     const SQUARE: u128 = 11_680 * 11_680 * 3 / 2 * 65_536 * 500_000_000_000;
     let Some(sum) = Sum::of(links) else {
         return Width::UNLIMITED;
     };
-    // 10 000 links of more than an hour each are below 2^46 µs and 2^31 halves: 2^123 in all. One
-    // link at its best has 2.6 · 10¹² bit/s.
+    // 10 000 links of more than an hour each are below 2^46 µs and 2^31 halves: 2^123 in all. One link with the best
+    // values has 2.6 · 10¹² bit/s.
     let square = SQUARE / (sum.latency_us * sum.latency_us * sum.half_losses);
     Width(square.isqrt() as u64)
 }
 
-/// Whether the model says more of these links than a lower bound: some loss is known.
+/// Returns whether the model's value for these links is more than a lower bound: some loss is known.
 pub fn is_known(links: impl IntoIterator<Item = LinkCost>) -> bool {
     links.into_iter().any(|link| link.loss > 0)
 }
 
 impl Width {
-    /// With so many significant bits and the rest cut off: widths less than a 2^(bits-1)-th part
-    /// from each other become the same. "B(i,j) should be quantized to avoid unnecessary complexity
-    /// introduced by small differences in link width" [Liu04 §IV-A].
+    /// Returns the width with only this number of significant bits: widths that differ by less than a 2^(bits-1)-th
+    /// part become equal. "B(i,j) should be quantized to avoid unnecessary complexity introduced by small differences
+    /// in link width" [Liu04 §IV-A].
     ///
-    /// Choice: the steps grow with the width, since estimates err by shares of it; no bits at all
-    /// would leave nothing, so there is at least one.
+    /// Choice: the steps grow with the width, since the errors of estimates are relative. Zero bits would leave
+    /// nothing, so at least one is kept.
     #[must_use]
     pub fn quantised(self, bits: u32) -> Width {
         let cut = self.0.checked_ilog2().unwrap_or(0) + 1;
@@ -180,23 +180,23 @@ impl Width {
         Width(self.0 >> cut << cut)
     }
 
-    /// So many times as wide; what has no limit stays so.
+    /// Returns this width times `count`. An unlimited width stays unlimited.
     #[must_use]
     pub fn times(self, count: usize) -> Width {
         Width(self.0.saturating_mul(count as u64))
     }
 
-    /// Times a number that is not negative; what has no limit stays so.
+    /// Returns this width times a number that is not negative. An unlimited width stays unlimited.
     #[must_use]
     pub fn scaled(self, by: f64) -> Width {
         if self == Width::UNLIMITED {
             return self;
         }
-        // A float beyond it becomes the largest number.
+        // The cast turns a float beyond the range into the largest number.
         Width((self.0 as f64 * by) as u64)
     }
 
-    /// Less by this share, 0 to 1.
+    /// Returns this width reduced by a share, 0 to 1.
     #[must_use]
     pub fn less_by(self, share: f64) -> Width {
         if self == Width::UNLIMITED {
@@ -247,7 +247,7 @@ mod tests {
         assert!(!is_known([links[0], links[2]]) && is_known([links[0], links[1]]));
     }
 
-    /// The formula as it stands in the literature, by floating point.
+    /// Computes the formula as in the literature, in floating point.
     fn padhye(rtt_s: f64, p: f64) -> f64 {
         let again = (3.0 * (3.0 * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
         11_680.0 / (rtt_s * (2.0 * p / 3.0).sqrt() + (rtt_s + 0.2) * again)
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn timeouts_keep_a_short_lossy_link_from_looking_fast() {
-        // A link that loses a fifth has not more than one that is long and loses a hundredth.
+        // A link that loses a fifth is not faster than a long link that loses a hundredth.
         let (short, long) = (LinkCost::new(100, 0.217), LinkCost::new(15_000, 0.01));
         assert!(square_root([short]) > square_root([long]));
         assert!(of_link(short) < of_link(long));

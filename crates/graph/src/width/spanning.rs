@@ -1,24 +1,23 @@
-//! The widest paths between all pairs of a network whose links are as wide in both directions: the
-//! paths of one spanning tree. [Liu04 §IV-A]
+//! The widest paths between all pairs of a network whose links have the same width in both directions: the paths of one
+//! spanning tree. [Liu04 §IV-A]
 //!
-//! A tree of the widest links (Kruskal's algorithm, the widest first) has, between any two nodes, a
-//! path as wide as any. "Widest paths constructed from the Minimum Spanning Tree are naturally loop
-//! free."
+//! A tree of the widest links (Kruskal's algorithm, the widest first) contains, between any two nodes, a path that is
+//! as wide as any. "Widest paths constructed from the Minimum Spanning Tree are naturally loop free."
 
 use super::Width;
 use crate::topology::{NodeIndex, Topology};
 
-/// A spanning tree of the widest links, or one for each part of a network in pieces.
+/// A spanning tree of the widest links, or one tree for each part of a network in several parts.
 #[derive(Clone, Debug)]
 pub struct SpanningTree {
-    /// The links of the tree, both ways.
+    /// The links of the tree, in both directions.
     links: Vec<Vec<(NodeIndex, Width)>>,
     symmetric: bool,
 }
 
 impl SpanningTree {
-    /// The tree of the widest links that are up in both directions, each counted as wide as the
-    /// narrower of them.
+    /// Computes the tree of the widest links that are up in both directions. Each link counts as wide as the narrower
+    /// of its directions.
     pub fn new(topology: &Topology) -> SpanningTree {
         let mut symmetric = true;
         let mut links = Vec::new();
@@ -34,7 +33,7 @@ impl SpanningTree {
                 }
             }
         }
-        // Choice: of equally wide links those of lower addresses first.
+        // Choice: of equally wide links, those with lower addresses come first.
         links.sort_by_key(|&(width, a, b)| {
             let addrs = (topology.addr(a), topology.addr(b));
             (core::cmp::Reverse(width), addrs)
@@ -55,13 +54,13 @@ impl SpanningTree {
         }
     }
 
-    /// Whether every link is as wide in both directions: then the tree's paths are as wide as any.
+    /// Returns whether every link is equally wide in both directions. Then the tree's paths are as wide as any.
     pub fn is_exact(&self) -> bool {
         self.symmetric
     }
 
-    /// The widths of the tree's paths from one node to all others, by place; [`Width::NONE`] to
-    /// what is in another part.
+    /// Returns the widths of the tree's paths from one node to all others, by index; [`Width::NONE`] for nodes in
+    /// another part.
     pub fn widths(&self, from: NodeIndex) -> Vec<Width> {
         let mut widths = vec![Width::NONE; self.links.len()];
         widths[from.place()] = Width::UNLIMITED;
@@ -71,7 +70,7 @@ impl SpanningTree {
         widths
     }
 
-    /// The nodes of the tree's path; empty if there is none.
+    /// Returns the nodes of the tree's path; empty if there is none.
     pub fn path(&self, from: NodeIndex, to: NodeIndex) -> Vec<NodeIndex> {
         let mut before = vec![None; self.links.len()];
         self.walk(to, |parent, node, _| before[node.place()] = Some(parent));
@@ -81,7 +80,7 @@ impl SpanningTree {
         std::iter::successors(Some(from), |at| before[at.place()]).collect()
     }
 
-    /// Tells of each node behind `root` after the node before it.
+    /// Calls `tell` with each node below `root`, after its parent.
     fn walk(&self, root: NodeIndex, mut tell: impl FnMut(NodeIndex, NodeIndex, Width)) {
         let mut stack = vec![(root, root)];
         while let Some((parent, node)) = stack.pop() {
@@ -95,7 +94,7 @@ impl SpanningTree {
     }
 }
 
-/// The part that a node belongs to; paths to it are shortened on the way.
+/// Returns the part that a node belongs to. Shortens the paths to it.
 fn part(parts: &mut [usize], node: usize) -> usize {
     let mut at = node;
     while parts[at] != at {

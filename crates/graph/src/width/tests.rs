@@ -4,7 +4,7 @@ use crate::paths::NoPath;
 use crate::topology::Topology;
 use base::NodeAddr;
 
-/// A link of so many milliseconds that loses 1 %.
+/// Returns a link with this latency in milliseconds that loses 1 %.
 fn ms(ms: u32) -> LinkCost {
     LinkCost::new(ms * 1_000, 0.01)
 }
@@ -53,7 +53,8 @@ fn a_width_reads_well() {
     }
 }
 
-/// 1 to 4: by 2 wide and long, by 3 as wide and short, directly narrow.
+/// The paths from 1 to 4: the one over 2 is wide and long, the one over 3 as wide and short, and the direct link
+/// narrow.
 const WAYS: [(u32, u32, u32); 6] = [
     (1, 2, 10),
     (2, 5, 20),

@@ -1,8 +1,8 @@
 //! The widths of the widest paths from one node, from scratch and after changes. [Liu04 §IV-A]
 //!
-//! Dijkstra's algorithm with the narrowest link in place of the sum. Widths are a function of the
-//! topology; the tree by which they were found is one of several, and serves only to tell which
-//! widths stand on a link that became narrower:
+//! This is Dijkstra's algorithm with the narrowest link in place of the sum. Widths are a function of the topology. The
+//! tree by which they were found is one of several; it only serves to find the widths that depend on a link that became
+//! narrower:
 //!
 //! ```text
 //!   repair:   1. hang off   what is behind tree links that became narrower than their node
@@ -10,15 +10,15 @@
 //!             3. settle     from wide to narrow, only what gets wider or hangs loose
 //! ```
 //!
-//! The tree stays one: a node gets a new parent only when it gets wider than it was, and then its
-//! parent is at least as wide as it is now, so the parent's own way cannot lead over the node.
+//! The tree stays a tree: a node gets a new parent only when its width grows, and then its parent is at least as wide
+//! as the node is now, so the parent's own path cannot contain the node.
 
 use super::Width;
 use crate::spf::Work;
 use crate::topology::{Change, NodeIndex, Topology};
 use std::collections::BinaryHeap;
 
-/// How wide the widest path from one node to every other is.
+/// The width of the widest path from one node to every other node.
 #[derive(Clone, Debug)]
 pub struct Widths {
     root: NodeIndex,
@@ -29,7 +29,7 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// The widths from `root`, from scratch.
+    /// Computes the widths from `root`, from scratch.
     pub fn new(topology: &Topology, root: NodeIndex) -> Widths {
         let mut widths = Widths {
             root,
@@ -44,8 +44,8 @@ impl Widths {
         widths
     }
 
-    /// Repairs the widths after `changes`, all those that `topology` has seen since they were made
-    /// or last repaired, in any order. They equal those from scratch.
+    /// Repairs the widths after `changes`: all changes of `topology` since the widths were made or last repaired, in
+    /// any order. The result equals widths computed from scratch.
     pub fn update(&mut self, topology: &Topology, changes: &[Change]) -> Work {
         self.cover(topology);
         let mut work = Work::default();
@@ -53,7 +53,7 @@ impl Widths {
             work.links += 1;
             if self.parent[to.place()] == Some(from) {
                 let link = topology.link(from, to).map_or(Width::NONE, |e| e.width());
-                // If `from` hangs loose so does `to`.
+                // If `from` hangs loose, `to` does, too.
                 if link.min(self.width[from.place()]) < self.width[to.place()] {
                     self.hang_off(topology, to, &mut work);
                 }
@@ -76,14 +76,14 @@ impl Widths {
         work
     }
 
-    /// The width of the widest path to `node`; [`Width::NONE`] if there is none, and
-    /// [`Width::UNLIMITED`] to the root.
+    /// Returns the width of the widest path to `node`; [`Width::NONE`] if there is none, and [`Width::UNLIMITED`] to
+    /// the root.
     pub fn width(&self, node: NodeIndex) -> Width {
         let width = self.width.get(node.place());
         width.copied().unwrap_or(Width::NONE)
     }
 
-    /// Where the paths begin.
+    /// Returns the root, where the paths begin.
     pub fn root(&self) -> NodeIndex {
         self.root
     }
@@ -130,7 +130,7 @@ impl Widths {
         }
     }
 
-    /// Notes that `to` can be reached from `from` over a link of this width.
+    /// Records that `to` can be reached from `from` over a link of this width.
     fn offer(&mut self, from: NodeIndex, to: NodeIndex, link: Width) {
         let width = self.width[from.place()].min(link);
         if width > self.width[to.place()] {

@@ -1,5 +1,5 @@
-//! Graphs from seeds, what the crate says of them in the words of corpus.py, and the comparison with
-//! what networkx says.
+//! This module makes graphs from seeds, formats the crate's results in the form of corpus.py, and compares them with
+//! the results of networkx.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,10 +10,10 @@ use graph::width::{Width, Widths, shortest_of_width, shortest_widest, widest_wit
 use graph::{LinkCost, Metric, NodeIndex, Parameters, Topology, disjoint, paths};
 use std::fmt::{Display, Write as _};
 
-/// Graphs with a stored digest: those of the seeds below.
+/// Number of graphs with a stored digest: the graphs of all seeds below it.
 pub(crate) const GRAPHS: u64 = 10_000;
 
-/// A graph out of a file: its links, and what networkx says.
+/// A graph from a file: its links, and the results of networkx.
 pub(crate) struct Case<'a> {
     pub(crate) seed: u64,
     nodes: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Case<'a> {
     digest: &'a str,
 }
 
-/// The graph of a seed, as corpus.py makes it.
+/// Returns the graph of a seed, as corpus.py makes it.
 pub(crate) fn generate(seed: u64) -> (u32, Vec<(u32, u32, LinkCost)>) {
     let mut rng = Rng::new(seed);
     let mut below = |bound: u64| rng.below(bound) as u32;
@@ -61,7 +61,7 @@ fn addr(node: u32) -> NodeAddr {
 pub(crate) fn topology(nodes: u32, links: &[(u32, u32, LinkCost)]) -> Topology {
     let links = links.iter().map(|&(a, b, link)| (addr(a), addr(b), link));
     let mut topology = Topology::from_links(Parameters::default(), links);
-    // Widths there are by the paper's formula.
+    // corpus.py computes widths by the paper's formula.
     topology.predict_by(Formula::SquareRoot);
     for node in 0..nodes {
         topology.add_node(addr(node));
@@ -69,7 +69,7 @@ pub(crate) fn topology(nodes: u32, links: &[(u32, u32, LinkCost)]) -> Topology {
     topology
 }
 
-/// A line: a name, and values or `-`.
+/// Formats a line: a name, and values or `-`.
 fn line<T: Display>(name: &str, values: impl IntoIterator<Item = Option<T>>) -> String {
     let mut line = name.to_owned();
     for value in values {
@@ -81,7 +81,7 @@ fn line<T: Display>(name: &str, values: impl IntoIterator<Item = Option<T>>) -> 
     line
 }
 
-/// What the crate says, in the words of corpus.py.
+/// Returns the crate's results in the form of corpus.py.
 pub(crate) fn results(nodes: u32, topology: &Topology) -> Vec<String> {
     let index = |node| topology.index(addr(node)).expect("every node is there");
     let name = |node: NodeIndex| topology.addr(node).0 - 1;
@@ -183,7 +183,7 @@ pub(crate) fn check(case: &Case<'_>) {
     }
     assert_eq!(ours.len(), case.results.len(), "graph {}", case.seed);
     assert_eq!(case.digest, digest(&ours), "graph {}", case.seed);
-    // And the generator here is the one there.
+    // The generator here must equal the one in corpus.py.
     let (nodes, links) = generate(case.seed);
     let generated = results(nodes, &topology(nodes, &links));
     assert_eq!(

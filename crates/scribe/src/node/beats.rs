@@ -1,8 +1,8 @@
-//! Heart-beats: who lives, whose leaf set has changed, and whether tables have nearer nodes.
+//! Heartbeats: they show which nodes live, whose leaf set has changed, and whether tables have nearer nodes.
 //!
-//! A beat goes to every leaf, a Keep to every parent; both carry what keeps the two in step. Who is
-//! not heard for a beat and a half is asked; who is silent for [`crate::Settings::silence`] has
-//! failed. The overlay usually knows sooner.
+//! A node sends a beat to every leaf and a Keep to every parent; both carry what keeps the two ends in step. A neighbor
+//! that is silent for a beat and a half is asked; a neighbor that is silent for [`crate::Settings::silence`] has
+//! failed. The overlay usually detects this sooner.
 
 use super::Scribe;
 use crate::config::{PROBES_MAX, VISITS_MAX};
@@ -27,13 +27,13 @@ impl Scribe {
                 continue;
             }
             let silent = now.since(peer.heard);
-            // Of who is neither a leaf nor in a tree, nothing is expected.
+            // Nothing is expected of a neighbor that is neither a leaf nor in a tree.
             if silent > self.settings.silence && (is_leaf || peer.up.count + peer.down.count > 0) {
                 self.fail(now, addr, Failure::Silent, out);
                 continue;
             }
-            // It lives, but does not speak as a child: it has another parent, and knows this node
-            // for failed, or a word was lost.
+            // The neighbor lives, but sends nothing as a child. Either it has another parent and believes that this
+            // node has failed, or a message was lost.
             let unkept = now.since(peer.kept);
             let asks = peer.down.count > 0 && unkept > late;
             let lets_go = peer.down.count > 0 && unkept > self.settings.silence * 2;
@@ -85,11 +85,11 @@ impl Scribe {
                 likely.push(addr);
             }
         }
-        // A newcomer asks those that the node closest to it told of, and these have all told.
+        // A newcomer asks the nodes that the node closest to it has reported, and these have all reported theirs.
         if self.entering.is_none() || !flags.entering {
             self.probe(now, &likely, out);
         }
-        // Who beats a node that does not beat it back would take it for dead.
+        // A node that sends beats and gets none back would believe that this node is dead.
         let is_expected = !flags.an_answer && !self.ring.leaves.contains(from);
         if flags.answer_me || is_expected {
             self.say_beat(from, false, true, out);
@@ -98,8 +98,8 @@ impl Scribe {
         Ok(())
     }
 
-    /// Compares a row of the routing table with that of a node in it, which has the same prefix;
-    /// and looks whether a node that failed is back. Often at first, seldom in the long run.
+    /// Compares a row of the routing table with that of a node in it, which has the same prefix. Also checks whether a
+    /// failed node is back. This happens often at first, and rarely later.
     pub(super) fn upkeep(&mut self, now: Time, out: &mut impl Outlet) {
         let row = self.rng.below(self.ring.table.depth() as u64) as usize;
         let others: Vec<NodeAddr> = self.ring.table.row(row).collect();

@@ -10,8 +10,8 @@
 //!      |== Beat ==> all nodes of the tables                the newcomer is in the ring
 //! ```
 //!
-//! Until then nobody routes to the newcomer, so it never has to say what it does not know. A lost
-//! message costs a repetition of the whole.
+//! Until then no node routes to the newcomer, so the newcomer is never asked something that it does not know. A lost
+//! message costs a repetition of the whole procedure.
 
 use super::Scribe;
 use crate::config::{
@@ -26,16 +26,16 @@ use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeSet;
 use wire::scribe::{ADDRESSES_MAX, Addresses, BeatFlags, Enter, Hops, Message};
 
-/// How far entering has come.
+/// How far entering has progressed.
 #[derive(Clone, Debug)]
 pub(super) struct Entering {
     via: NodeAddr,
     wait: Duration,
     /// The node closest to the own id has answered.
     found: bool,
-    /// Whom the overlay has found a way to meanwhile.
+    /// The nodes to which the overlay has found a path meanwhile.
     met: BTreeSet<NodeAddr>,
-    /// Who has answered a probe: they are told when it is done, even those that entered themselves.
+    /// The nodes that have answered a probe. They are informed at the end, even those that were entering themselves.
     pub(super) answered: BTreeSet<NodeAddr>,
 }
 
@@ -58,7 +58,7 @@ impl Scribe {
         };
         entering.wait = (entering.wait * 2).min(ENTER_WAIT_MOST);
         let (via, wait) = (entering.via, entering.wait);
-        // Who has answered on the way may know one that has not failed.
+        // A node that has answered on the way may know another node that has not failed.
         let known: Vec<NodeAddr> = self.ring.known().chain([via]).collect();
         let via = known[self.rng.below(known.len() as u64) as usize];
         self.timers.set(Timer::Enter, Some(now + wait));
@@ -79,8 +79,8 @@ impl Scribe {
         self.say(via, &Message::Enter(enter), out);
     }
 
-    /// A newcomer comes by. Who enters itself answers too: two that begin with each other would
-    /// wait for ever.
+    /// Handles a newcomer's Enter. A node that is entering itself answers, too: two nodes that begin with each other
+    /// would otherwise wait forever.
     pub(super) fn on_enter(
         &mut self,
         from: NodeAddr,
@@ -88,7 +88,7 @@ impl Scribe {
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
         let joiner = enter.joiner;
-        // Nobody has state sent to a third node but by routing.
+        // A node cannot make this node send state to a third node, except by routing.
         if !self.ring.is_other(joiner) || (enter.hops.count == 0 && joiner != from) {
             return Err(Dropped::Address);
         }
@@ -119,8 +119,8 @@ impl Scribe {
         Ok(())
     }
 
-    /// The leaf set, the rows that fit the newcomer's id too, and from the first node, which is
-    /// near it, the neighbourhood.
+    /// Returns the nodes to send to a newcomer: the leaf set and the rows that also fit the newcomer's id. The first
+    /// node, which is near the newcomer, adds its neighborhood.
     fn state_for(&self, joiner: NodeAddr, is_first: bool) -> Vec<NodeAddr> {
         let shared = self.ring.id.shared_digits(Id::of_node(joiner));
         let rows = (0..=shared).flat_map(|row| self.ring.table.row(row));
@@ -145,7 +145,7 @@ impl Scribe {
             return Err(Dropped::Stale);
         }
         if nonce != 0 {
-            // It answers what was asked now, so it lives, whatever became of earlier questions.
+            // The message answers a current question, so the sender lives, whatever happened to earlier questions.
             self.ring.has_answered(from);
         }
         let mut likely = Vec::new();
@@ -154,7 +154,7 @@ impl Scribe {
                 likely.push(addr);
             }
         }
-        // Nodes on the way are not next to a newcomer's id; only the last one's leaves are.
+        // Nodes on the path are not next to a newcomer's id; only the leaves of the last one are.
         if last || self.entering.is_none() {
             self.probe(now, &likely, out);
         }
@@ -165,7 +165,7 @@ impl Scribe {
         Ok(())
     }
 
-    /// Asks those of these nodes that belong into the leaf set and are not in it.
+    /// Asks the nodes of this list that belong into the leaf set and are not in it.
     pub(super) fn meet(&mut self, now: Time, nodes: &[NodeAddr], out: &mut impl Outlet) {
         let leaves = &self.ring.leaves;
         let fits = |node: &&NodeAddr| leaves.wants(**node);
@@ -173,7 +173,7 @@ impl Scribe {
         self.probe(now, &likely, out);
     }
 
-    /// There is time for it when the node is in the ring.
+    /// Remembers a node, to ask it when this node is in the ring.
     pub(super) fn meet_while_entering(&mut self, peer: NodeAddr) {
         if let Some(entering) = &mut self.entering
             && entering.met.len() < MET_MAX
@@ -182,12 +182,13 @@ impl Scribe {
         }
     }
 
-    /// Asks those of these nodes that would be in the leaf set if all of them lived.
+    /// Asks the nodes of this list that would be in the leaf set if all of them lived.
     pub(super) fn probe(&mut self, now: Time, likely: &[NodeAddr], out: &mut impl Outlet) {
         if likely.is_empty() {
             return;
         }
-        // Hearsay names who does not answer again and again: entering would never come to its end.
+        // Reports of other nodes name nodes that do not answer, again and again. Without this check, entering would
+        // never end.
         let is_hopeless = |addr: &&NodeAddr| self.entering.is_some() && self.ring.is_gone(**addr);
         let likely = likely.iter().filter(|addr| !is_hopeless(addr));
         let likely: Vec<NodeAddr> = likely.copied().collect();
@@ -214,7 +215,7 @@ impl Scribe {
                 continue;
             };
             if probe.tries == PROBE_TRIES {
-                // It is in no leaf set of this node, so there is nothing to mend.
+                // The node is in no leaf set of this node, so nothing needs repair.
                 self.ring.forget(now, addr);
                 continue;
             }
@@ -226,7 +227,7 @@ impl Scribe {
         self.try_finish(now, out);
     }
 
-    /// The node is in the ring when the leaf set that it was told has answered.
+    /// Finishes entering when the reported leaf set has answered.
     pub(super) fn try_finish(&mut self, now: Time, out: &mut impl Outlet) {
         let is_done = |entering: &Entering| entering.found && self.ring.probes.is_empty();
         if !self.entering.as_ref().is_some_and(is_done) {
@@ -236,7 +237,7 @@ impl Scribe {
             return;
         };
         if entering.answered.is_empty() && self.ring.leaves.is_empty() {
-            // Nobody of them answered: the timer asks again.
+            // None of them answered, so the timer asks again.
             entering.found = false;
             self.entering = Some(entering);
             return;

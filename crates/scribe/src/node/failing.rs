@@ -1,4 +1,4 @@
-//! A node has failed: tables are mended, and whoever lost a parent finds another at once.
+//! Handles a failed node: repairs the tables, and finds a new parent at once where the parent was lost.
 //!
 //! ```text
 //!   leaf set:       the farthest leaves tell their leaf sets; whom they name is asked in

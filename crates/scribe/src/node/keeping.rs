@@ -1,4 +1,4 @@
-//! Parents and children in step: one digest between two neighbours, however many groups they share.
+//! Keeps parents and children in step: one digest between two neighbors, however many groups they share.
 //!
 //! ```text
 //!   child                                   parent
@@ -20,7 +20,7 @@ use wire::scribe::{ADDRESSES_MAX, Addresses, Digest, Message};
 
 const FIRST: NodeAddr = NodeAddr(0);
 const LAST: NodeAddr = NodeAddr(u32::MAX);
-/// Into how many parts a range is cut.
+/// The number of parts into which a range is cut.
 const PARTS: usize = 16;
 
 fn is_all(digest: &Digest) -> bool {
@@ -37,7 +37,7 @@ fn digest(first: NodeAddr, last: NodeAddr, share: Share) -> Digest {
 }
 
 impl Scribe {
-    /// Tells a parent what all groups with it come to.
+    /// Sends a parent the digest of all groups with it.
     pub(super) fn keep(&mut self, parent: NodeAddr, out: &mut impl Outlet) {
         let share = self.peers.get(&parent).map_or(Share::default(), |p| p.up);
         self.say(parent, &Message::Keep(digest(FIRST, LAST, share)), out);
@@ -94,7 +94,7 @@ impl Scribe {
             return Err(Dropped::Stale);
         };
         if is_all(&agreed) && (agreed.count, agreed.digest) == (peer.up.count, peer.up.digest) {
-            // Whatever was pending is in what they agree on.
+            // Any pending group is included in the digest that they agree on.
             peer.leaving = 0;
             let mut after = self.pending.split_off(&(from, FIRST));
             let mut rest = after.split_off(&(from, LAST));
@@ -114,7 +114,7 @@ impl Scribe {
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
         let Some(peer) = self.peers.get_mut(&from) else {
-            // It takes this node for its child still, and is told that it has none.
+            // The sender still treats this node as its child, and is told that it has none.
             let groups = Addresses::new(&[]);
             let page = Message::Groups {
                 first,
@@ -144,7 +144,7 @@ impl Scribe {
         let part = groups.len().div_ceil(PARTS);
         let mut begin = first;
         for (i, chunk) in groups.chunks(part).enumerate() {
-            // Parts touch, so that a group which only the parent has is in one of them.
+            // The parts leave no gaps, so that a group which only the parent has is in one of them.
             let end = match groups.get((i + 1) * part) {
                 Some(next) => NodeAddr(next.0 - 1),
                 None => last,

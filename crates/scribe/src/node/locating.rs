@@ -1,5 +1,5 @@
-//! Roots for senders that are in no tree: a question goes along the ring to the root, which answers
-//! the asker itself. Asked again as long as it is wanted, for roots move.
+//! Finds roots for senders that are in no tree. A question travels along the ring to the root, which answers the asker
+//! directly. The question is repeated as long as the root is wanted, because roots move.
 
 use super::membership::is_group;
 use super::{Listing, Scribe};
@@ -12,7 +12,7 @@ use base::{NodeAddr, Time};
 use std::collections::BTreeMap;
 use wire::scribe::{ADDRESSES_MAX, Addresses, Hops, Message};
 
-/// A root that is wanted.
+/// A root that a sender wants to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) root: Option<NodeAddr>,
@@ -67,7 +67,7 @@ impl Scribe {
         another_way: bool,
         out: &mut impl Outlet,
     ) {
-        // Who is not in the ring would take itself for the root.
+        // A node that is not in the ring would take itself for the root.
         if self.entering.is_some() {
             return;
         }
@@ -87,7 +87,7 @@ impl Scribe {
         }
     }
 
-    /// Sends questions on, each to its next hop; returns the groups whose root is this node.
+    /// Sends questions on, each to its next hop. Returns the groups whose root is this node.
     fn pass_on(
         &mut self,
         asker: NodeAddr,
@@ -174,7 +174,7 @@ impl Scribe {
         }
     }
 
-    /// A node has failed: what it was the root of has another one.
+    /// Handles a failed node: the groups of which it was the root have another one.
     pub(super) fn forget_root(&mut self, now: Time, peer: NodeAddr, out: &mut impl Outlet) {
         let lost = self.wanted.iter_mut().filter(|(_, w)| w.root == Some(peer));
         let lost: Vec<NodeAddr> = lost
@@ -189,7 +189,7 @@ impl Scribe {
         }
     }
 
-    /// A leaf has come: roots that it is closer than are others by now.
+    /// Handles a new leaf: if it is closer to a group's id than the known root, the root has probably moved.
     pub(super) fn seek_roots(&mut self, now: Time, leaf: NodeAddr, out: &mut impl Outlet) {
         let id = Id::of_node(leaf);
         let moved = self.wanted.iter().filter(|(group, wanted)| {

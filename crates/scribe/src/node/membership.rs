@@ -1,4 +1,4 @@
-//! Being in a tree: parents are asked and answered, children taken and refused.
+//! The membership in a tree: parents are asked and answer, children are accepted and refused.
 //!
 //! ```text
 //!               Join                Join               none closer: root
@@ -6,12 +6,12 @@
 //!      ◀── Accept ──'       ◀── Accept ──'
 //! ```
 //!
-//! A Join goes one hop. The node that gets it takes the child at once, and joins itself if it is
-//! not in the tree: where joins meet, the tree forks [Brogle09 §I: the reverse of the path to the
-//! root is the dissemination path]. Joins are repeated until they are accepted.
+//! A Join travels one hop. The node that gets it takes the child at once, and joins itself if it is not in the tree:
+//! the tree forks where joins meet [Brogle09 §I: the reverse of the path to the root is the dissemination path]. Joins
+//! are repeated until they are accepted.
 //!
-//! A node with many children hands a newcomer on to one of them that is closer to the group's id
-//! than the newcomer, so the order of the tree holds. Whoever is refused asks others: `refusing`.
+//! A node with many children hands a newcomer on to one of them that is closer to the group's id than the newcomer, so
+//! the order of the tree holds. A refused node asks other nodes: see `refusing`.
 
 use super::{Listing, Scribe};
 use crate::config::{
@@ -27,7 +27,7 @@ use core::ops::Bound;
 use std::collections::BTreeMap;
 use wire::scribe::{ADDRESSES_MAX, Addresses, Message, Refusal};
 
-/// What a Join came to.
+/// The result of a Join.
 pub(super) type Verdict = Result<(), (Refusal, Option<NodeAddr>)>;
 
 pub(super) fn is_group(addr: NodeAddr) -> bool {
@@ -61,7 +61,7 @@ impl Scribe {
         }
     }
 
-    /// Finds the parent in a group: the next hop to its id.
+    /// Finds the parent in a group: the next hop to the group's id.
     pub(super) fn attach(&mut self, now: Time, group: NodeAddr) {
         let parent = match self.entering {
             Some(_) => None,
@@ -70,7 +70,7 @@ impl Scribe {
         self.set_parent(now, group, parent);
     }
 
-    /// The node is in the ring: what was joined before finds its parents.
+    /// Finds the parents of groups that were joined before the node was in the ring.
     pub(super) fn attach_orphans(&mut self, now: Time) {
         let rootless = self.trees.iter().filter(|(_, t)| t.parent().is_none());
         let groups: Vec<NodeAddr> = rootless.map(|(group, _)| *group).collect();
@@ -79,7 +79,7 @@ impl Scribe {
         }
     }
 
-    /// A leaf has come: it is the root of the groups whose ids it is closest to.
+    /// Handles a new leaf: it is the root of the groups to whose ids it is closest.
     pub(super) fn give_up_roots(&mut self, now: Time, leaf: NodeAddr) {
         if self.entering.is_some() {
             return;
@@ -102,7 +102,7 @@ impl Scribe {
         if parent.is_none() {
             self.refused.remove(&group);
         }
-        // A failed parent's state is gone already.
+        // The state of a failed parent is already gone.
         if let Some(old) = old
             && let Some(peer) = self.peers.get_mut(&old)
         {
@@ -116,10 +116,10 @@ impl Scribe {
             let peer = self.peer(now, parent);
             peer.up.add(group);
             if is_first {
-                // Set when the Join goes, in this very call: see `join_again`.
+                // `join_again` sets the time when the Join is sent, in this same call.
                 peer.begin_asking(now);
             } else {
-                // Others may wait long by now, but this one has not been asked yet.
+                // Other Joins may already wait long, but this one has not been sent yet.
                 peer.asked.again = peer.asked.again.min(now + JOIN_WAIT_NEW);
             }
             let again = peer.asked.again;
@@ -129,7 +129,7 @@ impl Scribe {
         }
     }
 
-    /// Leaves the tree if nobody here needs it.
+    /// Leaves the tree if neither members nor children need it here.
     pub(super) fn prune(&mut self, now: Time, group: NodeAddr) {
         if self.trees.get(&group).is_some_and(|tree| !tree.is_needed()) {
             self.set_parent(now, group, None);
@@ -143,7 +143,7 @@ impl Scribe {
         self.pending.range(range).map(|(_, group)| *group)
     }
 
-    /// Repeats Joins that were not answered. A parent that answers nothing at all has failed.
+    /// Repeats Joins that were not answered. A parent that sends no answer at all has failed.
     pub(super) fn join_again(&mut self, now: Time, out: &mut impl Outlet) {
         let mut after = Bound::Unbounded;
         let mut failed = Vec::new();
@@ -164,7 +164,7 @@ impl Scribe {
                 }
                 let wait = (wait * (1 << asked.tries.min(5))).min(JOIN_WAIT_MOST);
                 asked.again = now + wait;
-                // The first time sets the pause only: the Joins themselves are in the queue.
+                // The first time only sets the pause: the Joins themselves are in the queue.
                 if asked.tries > 0 {
                     let queue = self.queue.entry(parent).or_default();
                     queue.extend(groups.into_iter().map(|group| (group, true)));
@@ -193,7 +193,7 @@ impl Scribe {
         Ok(())
     }
 
-    /// Takes a node for a child in groups, and tells it so.
+    /// Accepts a node as a child in groups, and informs it.
     pub(super) fn take_children(
         &mut self,
         now: Time,
@@ -233,7 +233,8 @@ impl Scribe {
         }
     }
 
-    /// Who refuses names whom the child may ask instead: a child of its own, or its parent.
+    /// Accepts or refuses a node as a child. A refusal names a node that the child may ask instead: a child of this
+    /// node, or its parent.
     fn take_child(
         &mut self,
         now: Time,
@@ -304,7 +305,7 @@ impl Scribe {
         }
     }
 
-    /// A node is no child of this one any more, in no group.
+    /// Removes a node as a child from all groups.
     pub(super) fn drop_children(&mut self, now: Time, child: NodeAddr) {
         let with = self.trees.iter().filter(|(_, t)| t.has_child(child));
         let groups: Vec<NodeAddr> = with.map(|(group, _)| *group).collect();
@@ -324,7 +325,7 @@ impl Scribe {
             if parent == Some(from) {
                 self.refused.remove(&group);
             } else if self.peers.contains_key(&from) {
-                // An answer to a Join that was overtaken by a change of mind.
+                // This is an answer to a Join that has been withdrawn meanwhile.
                 self.queue.entry(from).or_default().insert(group, false);
             }
         }
@@ -332,8 +333,7 @@ impl Scribe {
     }
 }
 
-/// How long a Join waits for its answer: one and a half times there and back, and what gathering
-/// and scheduling take.
+/// Returns how long a Join waits for its answer: one and a half round trips, and the time for gathering and scheduling.
 fn join_wait(proximity_us: Option<u32>) -> Duration {
     match proximity_us {
         Some(us) => Duration::from_micros(30_000 + 3 * u64::from(us)),
@@ -342,7 +342,7 @@ fn join_wait(proximity_us: Option<u32>) -> Duration {
     .min(JOIN_WAIT_MOST)
 }
 
-/// One of the children that may be the newcomer's parent; different newcomers are spread.
+/// Returns one of the children that may be the newcomer's parent. Different newcomers are spread over them.
 fn closer_child(tree: &Tree, key: Id, newcomer: NodeAddr) -> Option<NodeAddr> {
     let id = Id::of_node(newcomer);
     let closer = |child: &&NodeAddr| key.closer(Id::of_node(**child), id).is_lt();

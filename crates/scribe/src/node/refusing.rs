@@ -1,4 +1,4 @@
-//! A parent does not take this node: others are asked.
+//! A parent has refused this node, so the node asks others.
 //!
 //! ```text
 //!   Refuse (full, capacity, order)
@@ -6,8 +6,8 @@
 //!      ├─ else: of all that are known and closer, the closest that has not refused ──▶ Join
 //!      '─ nobody, or eight have refused ──▶ a pause, then whoever was asked last again
 //! ```
-//! Whoever is asked is closer to the group's id than this node, as every parent is: no detour closes
-//! a loop. A parent that is in no tree of the group yet joins it itself.
+//! Each node that is asked is closer to the group's id than this node, as every parent is, so no detour closes a loop.
+//! A parent that is not in the tree of the group yet joins it itself.
 
 use super::Scribe;
 use crate::config::{JOIN_WAIT_MOST, REFUSED_MAX, REFUSERS_MAX};
@@ -19,12 +19,12 @@ use crate::tree::Tree;
 use base::{NodeAddr, Time};
 use wire::scribe::{Addresses, Refusal};
 
-/// Who has refused this node in a group.
+/// The nodes that have refused this node in a group.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
-    /// Since the last pause.
+    /// The refusals since the last pause.
     by: Vec<NodeAddr>,
-    /// The last one, and why.
+    /// The last node that refused, and why.
     pub(super) last: (NodeAddr, Refusal),
 }
 
@@ -40,7 +40,7 @@ impl Scribe {
     ) -> Result<(), Dropped> {
         let mut answered = false;
         for group in groups.iter() {
-            // Whoever was a parent, has forgotten it and has no room any more says so, too.
+            // A former parent that has forgotten this node and has no room any more also sends a refusal.
             if self.trees.get(&group).and_then(Tree::parent) != Some(from) {
                 continue;
             }
@@ -59,7 +59,7 @@ impl Scribe {
         }
     }
 
-    /// Whom to ask next in a group; nobody when all have refused.
+    /// Returns the node to ask next in a group; `None` if all have refused.
     fn elsewhere(
         &mut self,
         group: NodeAddr,
@@ -98,7 +98,7 @@ impl Scribe {
         next
     }
 
-    /// The refuser stays the parent that is wanted, and is asked again after a pause.
+    /// Keeps the refusing node as the wanted parent, and asks it again after a pause.
     fn wait_for(&mut self, now: Time, parent: NodeAddr, group: NodeAddr) {
         self.pending.insert((parent, group));
         let again = now + JOIN_WAIT_MOST;

@@ -1,25 +1,25 @@
-//! A small world: nodes in a plane, messages that take their distance and some more, and lose.
+//! A small world: nodes in a plane, and messages that take the time of their distance and a little more, or are lost.
 
 use base::{Duration, NodeAddr, Rng, Time};
 use scribe::{Config, Event, Id, Outlet, Scribe, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The n-th group.
+/// Returns the n-th group.
 pub(crate) fn group(n: u32) -> NodeAddr {
     NodeAddr(0xef01_0000 + n)
 }
 
-/// Parent, children, whether it is a member.
+/// The parent, the children, and whether the node is a member.
 pub(crate) type Branches = (Option<NodeAddr>, Vec<NodeAddr>, bool);
 
 struct Place {
     x: f64,
     y: f64,
-    /// Which side of a parted network.
+    /// The side of a partitioned network.
     side: u32,
 }
 
-/// What a node's calls have brought about.
+/// The results of a node's calls.
 struct Effects<'a> {
     own: NodeAddr,
     places: &'a BTreeMap<NodeAddr, Place>,
@@ -58,13 +58,13 @@ impl Outlet for Effects<'_> {
     fn report(&mut self, _: Event) {}
 }
 
-/// Up to 28 ms.
+/// Returns the distance of two places, up to 28 ms.
 fn distance_us(a: &Place, b: &Place) -> u32 {
     let (dx, dy) = (a.x - b.x, a.y - b.y);
     500 + ((dx * dx + dy * dy).sqrt() * 20_000.0) as u32
 }
 
-/// Nodes, and messages on their way.
+/// The nodes, and the messages on their way.
 pub(crate) struct World {
     seed: u64,
     rng: Rng,
@@ -74,7 +74,7 @@ pub(crate) struct World {
     nodes: BTreeMap<NodeAddr, Scribe>,
     places: BTreeMap<NodeAddr, Place>,
     flying: BTreeMap<(Time, u64), (NodeAddr, NodeAddr, Vec<u8>)>,
-    /// When each node wants its timeout.
+    /// When each node's timeout is due.
     due: BTreeMap<NodeAddr, Time>,
     timeouts: BTreeSet<(Time, NodeAddr)>,
     numbered: u64,
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Nodes that enter one after the other, each by a random one.
+    /// Builds nodes that enter one after the other, each through a random one.
     pub(crate) fn of(seed: u64, count: usize) -> World {
         let mut world = World::new(seed);
         world.add_first();
@@ -167,7 +167,7 @@ impl World {
         here.map(|(_, group)| *group).collect()
     }
 
-    /// A node dies; the others are told soon after, or find out.
+    /// Kills a node. The others are told soon after, or detect it themselves.
     pub(crate) fn kill(&mut self, addr: NodeAddr, tells: bool) {
         self.nodes.remove(&addr);
         self.due
@@ -177,7 +177,7 @@ impl World {
         self.members.retain(|(node, _)| *node != addr);
         self.branches.retain(|(node, _), _| *node != addr);
         self.roots.retain(|(node, _), _| *node != addr);
-        // Who entered by way of it is given another contact, as by a host with several.
+        // A node that was entering through it gets another contact, as from a host with several.
         let inside = |(_, node): &(&NodeAddr, &Scribe)| node.is_in_ring();
         let via = self.nodes.iter().find(inside).map(|(via, _)| *via);
         let outside: Vec<NodeAddr> = self
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// Cuts the network into sides; the overlay notices.
+    /// Cuts the network into sides, which the overlay detects.
     pub(crate) fn part(&mut self, sides: u32) {
         for (i, place) in self.places.values_mut().enumerate() {
             place.side = i as u32 % sides;
@@ -323,7 +323,7 @@ impl World {
         self.branches.get(&(who, group)).cloned()
     }
 
-    /// The live node closest to the group's id, on a side.
+    /// Returns the live node closest to the group's id, on a side.
     fn closest(&self, group: NodeAddr, side: Option<u32>) -> NodeAddr {
         let key = Id::of_group(group);
         let live = self.nodes.keys().copied();
@@ -336,7 +336,7 @@ impl World {
         self.closest(group, None)
     }
 
-    /// A node that has children, but is not the root.
+    /// Returns a node that has children, but is not the root.
     pub(crate) fn inner_of(&self, group: NodeAddr) -> Option<NodeAddr> {
         let inner = |(key, b): &(&(NodeAddr, NodeAddr), &Branches)| {
             key.1 == group && b.0.is_some() && !b.1.is_empty()
@@ -344,7 +344,7 @@ impl World {
         self.branches.iter().find(inner).map(|(key, _)| key.0)
     }
 
-    /// Who a packet from `from` reaches by children's branches, and how often.
+    /// Returns the nodes that a packet from `from` reaches over the branches to children, and how often.
     fn reached(&self, from: NodeAddr, group: NodeAddr) -> BTreeMap<NodeAddr, u32> {
         let mut reached = BTreeMap::new();
         let mut waiting = vec![from];
@@ -371,7 +371,7 @@ impl World {
             .all(|(who, _)| reached.contains_key(who))
     }
 
-    /// The delay from a member to the root by the tree.
+    /// Returns the delay from a member to the root along the tree.
     pub(crate) fn way_up(&self, who: NodeAddr, group: NodeAddr) -> Duration {
         let mut at = who;
         let mut us = 0;
@@ -382,7 +382,7 @@ impl World {
         Duration::from_micros(us)
     }
 
-    /// What holds at every moment: walking up from any node comes closer and ends.
+    /// Checks what holds at every moment: a walk upwards from any node comes closer and ends.
     pub(crate) fn check_safe(&self) {
         for ((node, group), (parent, ..)) in &self.branches {
             let key = Id::of_group(*group);
@@ -413,7 +413,7 @@ impl World {
         }
     }
 
-    /// What holds when everything has come to rest.
+    /// Checks what holds when nothing changes any more.
     pub(crate) fn check_whole(&self, when: &str) {
         self.check_leaves(None, when);
         self.check_trees(None, when);
@@ -431,7 +431,7 @@ impl World {
         place.is_some_and(|place| side.is_none_or(|side| place.side == side))
     }
 
-    /// Every leaf set is the eight nearest on each side of all that live.
+    /// Checks that every leaf set contains the eight nearest live nodes on each side.
     fn check_leaves(&self, side: Option<u32>, when: &str) {
         let here = |a: &&NodeAddr| self.is_here(**a, side);
         let live: Vec<NodeAddr> = self.nodes.keys().filter(here).copied().collect();
@@ -456,8 +456,8 @@ impl World {
         }
     }
 
-    /// From the closest live node each member is reached once, and nobody else is in the tree
-    /// without need.
+    /// Checks that each member is reached once from the closest live node, and that no node is in the tree without
+    /// need.
     fn check_trees(&self, side: Option<u32>, when: &str) {
         let seed = self.seed;
         let groups: BTreeSet<NodeAddr> = self.branches.keys().map(|(_, g)| *g).collect();

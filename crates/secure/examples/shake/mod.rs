@@ -4,10 +4,10 @@ use base::{NodeAddr, Time, UnderlayAddr};
 use secure::{Authority, Handshakes, Identity, Keys, Outcome, PostQuantum, Validity};
 
 const HANDSHAKES: u32 = 3_000;
-/// What both sides say, in bytes.
+/// Number of bytes that both sides send.
 pub(crate) const CLASSIC_BYTES: usize = 1_706;
 
-/// Makes all handshakes between nodes that want such keys; each says `expected` bytes.
+/// Makes all handshakes between nodes with this setting. Checks that each sends `expected` bytes.
 pub(crate) fn all(wish: PostQuantum, expected: usize) {
     let mut authority = Authority::generate(&[1; 32]);
     let identities = [1, 2].map(|n| {
@@ -22,7 +22,7 @@ pub(crate) fn all(wish: PostQuantum, expected: usize) {
         Identity::new(keys, certificate.expect("a free address")).expect("they fit")
     });
     for number in 0..HANDSHAKES {
-        // New nodes each time: limits are for those who come again.
+        // The nodes are new each time, because the limits apply to repeated handshakes.
         let mut nodes = identities.clone().map(|identity| {
             let seed = [number as u8; 32];
             let mut node = Handshakes::new(identity, authority.network(), seed, Time::ZERO);
@@ -33,7 +33,7 @@ pub(crate) fn all(wish: PostQuantum, expected: usize) {
     }
 }
 
-/// Two nodes make a session; how many bytes they have said.
+/// Lets two nodes make a session. Returns how many bytes they have sent.
 fn shake([a, b]: &mut [Handshakes; 2]) -> usize {
     let now = Time::ZERO;
     let at = UnderlayAddr {

@@ -39,7 +39,7 @@ fn every_receiver_opens_each_packet_once() {
     for receiver in &mut receivers {
         for (n, packet) in packets.iter().enumerate().rev() {
             let plaintext = opened(receiver, packet, &BOUND);
-            // Numbers from behind the window are not known any more.
+            // Numbers that have left the window are not known any more.
             match plaintext {
                 Ok(plaintext) => assert_eq!(plaintext, [n as u8; 40]),
                 Err(why) => assert!(why == OpenError::Replay && n < 200 - 64, "{n}"),
@@ -124,7 +124,7 @@ fn what_comes_by_the_tree_is_counted_apart_and_opened_once() {
         assert_eq!(alone.is_ok(), n >= 10, "{n}");
     }
     assert_eq!(receiver.came_by_tree(0, 40), Some(10));
-    // The tree brings some of them later, and somebody brings what only looks like others.
+    // The tree brings some of them later, and an attacker sends packets that only look like others.
     for packet in &packets[20..30] {
         assert_eq!(
             opened(&mut receiver, packet, &BOUND),

@@ -1,4 +1,4 @@
-//! The side that dials: Init, its repetition, the answer to a cookie, Finish and its repetition.
+//! The dialling side: Init and its repetition, the answer to a cookie, Finish and its repetition.
 
 use super::hybrid::Made;
 use super::table::{Confirming, Dial, Entry};
@@ -14,27 +14,27 @@ use wire::handshake::{
 };
 use wire::link::SessionIndex;
 
-/// When the datagrams of the side that dials are repeated.
+/// When the dialling side repeats its datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeats {
-    /// The wait after the first Init. Each wait doubles.
+    /// The wait after the first Init. The wait doubles each time.
     pub(super) init: Duration,
-    /// The longest wait between two of them.
+    /// The longest wait between two Inits.
     pub(super) init_longest: Duration,
     /// How often an Init is sent.
     pub(super) inits: u32,
-    /// The wait after the first Finish. Each wait doubles.
+    /// The wait after the first Finish. The wait doubles each time.
     pub(super) finish: Duration,
-    /// The longest wait between two of them.
+    /// The longest wait between two Finishes.
     pub(super) finish_longest: Duration,
     /// How often a Finish is sent.
     pub(super) finishes: u32,
 }
 
-/// Between neighbours. An Init goes at 0, 0.4, 0.9, 1.4, 1.9 and 2.4 s: the first wait is more than most
-/// round trips, and a neighbour that was started again waits for the longest, and once more for an
-/// Init that was lost, before its calls go on; two seconds are the goal. It is given up at 2.9 s, or a quarter later.
-/// A Finish goes at 0, 0.3, 0.9 and 2.1 s, while the responder still waits for it; given up at 4.5 s.
+/// The repetition between neighbors. An Init is sent at 0, 0.4, 0.9, 1.4, 1.9 and 2.4 s. The first wait is longer than
+/// most round trips. A neighbor that was restarted waits for the longest wait, and once more if an Init was lost,
+/// before its calls continue; two seconds are the goal. The dial is given up at 2.9 s, or up to a quarter later. A
+/// Finish is sent at 0, 0.3, 0.9 and 2.1 s, while the responder still waits for it, and given up at 4.5 s.
 pub(super) const OF_NEIGHBOURS: Repeats = Repeats {
     init: Duration::from_millis(400),
     init_longest: Duration::from_millis(500),
@@ -44,9 +44,9 @@ pub(super) const OF_NEIGHBOURS: Repeats = Repeats {
     finishes: 4,
 };
 
-/// Between ends: packets of programs wait for them, and a path that was broken comes back at any
-/// moment. Choice: an Init each 200 ms for 3 s, a Finish each 150 ms for 3 s, 3 kB/s of a node to
-/// which something is sent. What is repeated needlessly over a longer path costs its other end a look-up.
+/// The repetition between ends: packets of programs wait for them, and a broken path may come back at any moment.
+/// Choice: an Init each 200 ms for 3 s and a Finish each 150 ms for 3 s, which is 3 kB/s for each node to which
+/// something is sent. An unnecessary repetition over a longer path costs the other end a look-up.
 pub(super) const OF_ENDS: Repeats = Repeats {
     init: Duration::from_millis(200),
     init_longest: Duration::from_millis(200),
@@ -56,7 +56,7 @@ pub(super) const OF_ENDS: Repeats = Repeats {
     finishes: 20,
 };
 
-/// Forged responses that are looked at between two Inits, each at the cost of a Diffie-Hellman.
+/// The maximum number of forged responses that are examined between two Inits, each at the cost of a Diffie-Hellman.
 const MAX_BAD_RESPONSES: u32 = 8;
 
 impl Handshakes {
@@ -100,7 +100,7 @@ impl Handshakes {
         let prologue = self.prologue(bytes.as_slice());
         let secret = self.identity.static_secret();
         let mut noise = noise::dialler(self.network.suite(), secret, &seed, &prologue);
-        // snow wants room for a tag even where nothing is encrypted yet.
+        // snow requires room for a tag even where nothing is encrypted yet.
         let mut message = [0; NOISE_INIT_BYTES + 16];
         let length = noise
             .write_message(&[], &mut message)
@@ -169,11 +169,11 @@ impl Handshakes {
             dial.bad_responses += 1;
             return Err(Refusal::Noise);
         };
-        // Noise has taken the message, so this dial comes to its end here, one way or the other.
+        // Noise has consumed the message, so this dial ends here, with success or failure.
         let Some(Entry::Dial(mut dial)) = self.table.take(response.receiver) else {
             return Err(Refusal::Stale);
         };
-        // From here on by the own address that was answered.
+        // From here on, the dial uses the peer's address from which the answer came.
         dial.to = from;
         let (to, expect) = (dial.to, dial.expect);
         let finished = self.finish(now, unix_now_s, response.receiver, dial, &payload[..length]);
@@ -185,7 +185,7 @@ impl Handshakes {
         }))
     }
 
-    /// Checks who has answered, and answers in turn.
+    /// Verifies the node that has answered, and sends the reply.
     fn finish(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Handshakes {
         mut dial: Box<Dial>,
         payload: &[u8],
     ) -> Result<Outcome, Refusal> {
-        // The sealed copy of the header counts; the one in clear could be anybody's.
+        // Only the sealed copy of the header is authentic; anybody could have written the one in the clear.
         let (header, certificate) = payload
             .split_at_checked(RESPONSE_HEADER_BYTES)
             .ok_or(Refusal::Malformed(wire::Malformed::Short))?;
@@ -271,7 +271,7 @@ impl Handshakes {
         datagram
     }
 
-    /// What is due for an index whose timer is spent.
+    /// Does what is due for an index whose timer has expired.
     pub(super) fn on_due(&mut self, now: Time, index: SessionIndex) -> Vec<Due> {
         match self.table.take(index) {
             Some(Entry::Dial(dial)) => vec![self.repeat_init(now, index, dial)],
@@ -295,7 +295,7 @@ impl Handshakes {
         Due::Send { to, datagram }
     }
 
-    /// Repeats what ends a handshake, until the peer has spoken under its session.
+    /// Repeats the last message of a handshake, until the peer has used its session.
     fn repeat_last(
         &mut self,
         now: Time,
@@ -316,8 +316,8 @@ impl Handshakes {
         again
     }
 
-    /// The wait after the Init of that number, up to a quarter longer by chance, so that nodes
-    /// that began together do not go on together.
+    /// Returns the wait after the Init of that number. It is longer by a random share of up to a quarter, so that nodes
+    /// that started together do not stay in step.
     fn init_wait(&mut self, number: u32) -> Duration {
         let repeats = self.repeats();
         let wait = doubled(repeats.init, number, repeats.init_longest);
@@ -335,7 +335,7 @@ fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     (first * (1 << times.min(8))).min(longest)
 }
 
-/// The mac1 of an Init.
+/// Returns the mac1 of an Init.
 pub(super) fn own_mac1(bytes: &[u8; INIT_BYTES]) -> mac::Mac {
     let mut mac1 = [0; MAC_BYTES];
     mac1.copy_from_slice(&bytes[init::MAC1]);

@@ -1,4 +1,5 @@
-//! Behind the Finish, if both sides want keys that a quantum computer does not open: a key, and a ciphertext.
+//! The messages after the Finish, if both sides want keys that a quantum computer cannot break: a key, and a
+//! ciphertext.
 //!
 //! ```text
 //!  dialler                                              responder
@@ -9,15 +10,16 @@
 //!  '---------------------------first sealed datagram--> v Live
 //! ```
 //!
-//! No session is made before, so nothing ever leaves under a key of X25519 alone that both could have better, and a re-key
-//! changes over from one hybrid session to the next. The price is one more round trip until the dialler has its
-//! session; the responder has its own with the key, as it would with the Finish.
+//! No session is made before, so nothing is ever sent under an X25519 key alone if both sides support better keys, and
+//! a re-key changes from one hybrid session to the next. The price is one more round trip until the dialler has its
+//! session. The responder has its session when the key arrives, as it would with the Finish.
 //!
-//! Here the responder speaks last. So it is its session that has to be confirmed, and its datagrams that
-//! are repeated until then: what the dialler is in a classic handshake.
+//! Here the responder sends the last message. So its session must be confirmed, and it repeats its datagrams until
+//! then, as the dialler does in a classic handshake.
 //!
-//! What it costs: only who has shown a certificate is listened to. One handshake has one key and one encapsulation, so
-//! [`crate::limits`] of handshakes bounds both, and what waits for a key counts as half-open.
+//! The cost is bounded: only a peer that has shown a certificate can cause it. One handshake has one key and one
+//! encapsulation, so the [`crate::limits`] of handshakes bound both, and a handshake that waits for a key counts as
+//! half-open.
 
 use super::dial::Repeats;
 use super::table::{Confirming, Dial, Entry, Offered, Offering};
@@ -31,25 +33,25 @@ use snow::HandshakeState;
 use wire::handshake::kem::{Piece, Whole};
 use wire::link::SessionIndex;
 
-/// Whether keys come from ML-KEM too.
+/// Whether session keys also come from ML-KEM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostQuantum {
     /// From X25519 alone.
     Off,
-    /// From both, with whoever can.
+    /// From both, with peers that support it.
     Prefer,
     /// From both, or there is no session.
     Require,
 }
 
-/// What a session is made of, besides its keys.
+/// The properties of a session, besides its keys.
 pub(super) struct Made {
     pub(super) peer: Peer,
     pub(super) local_index: SessionIndex,
     pub(super) peer_index: SessionIndex,
     pub(super) version: u8,
     pub(super) dialled: bool,
-    /// As of [`Established`].
+    /// See [`Established`].
     pub(super) is_further: bool,
 }
 
@@ -68,7 +70,7 @@ impl Handshakes {
         Session::new(parts, now)
     }
 
-    /// The dialler has written its Finish: it and the key are what is to be sent.
+    /// Continues after the dialler has written its Finish: sends it and the key.
     pub(super) fn offer(
         &mut self,
         now: Time,
@@ -98,7 +100,7 @@ impl Handshakes {
         Outcome::Reply(datagrams)
     }
 
-    /// The responder has verified who the dialler is, and waits for its key.
+    /// Waits for the dialler's key, after the responder has verified the dialler's identity.
     pub(super) fn await_offer(
         &mut self,
         now: Time,

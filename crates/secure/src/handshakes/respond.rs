@@ -1,4 +1,4 @@
-//! The side that is dialled: Init under load and not, half-open handshakes, Finish.
+//! The dialled side: Init with and without load, half-open handshakes, Finish.
 
 use super::hybrid::Made;
 use super::table::{Entry, HalfOpen};
@@ -16,13 +16,13 @@ use wire::handshake::{
 };
 use wire::link::SessionIndex;
 
-/// How long the higher of two crossing Inits goes without an answer: one repetition. Then the
-/// lower one has been lost or cannot arrive.
+/// How long the higher of two crossing Inits stays unanswered: one repetition. After that, the lower one has been lost
+/// or cannot arrive.
 pub(super) const CROSSING: Duration = Duration::from_secs(1);
-/// How often a repeated Init is answered again: more often than a dialler repeats it within the
-/// lifetime of a half-open handshake, even if the network doubles each.
+/// How often a repeated Init is answered again: more often than a dialler repeats it within the lifetime of a half-open
+/// handshake, even if the network doubles each.
 const MAX_REPEATS: u32 = 8;
-/// Forged finishes that are looked at per half-open handshake; each costs five Diffie-Hellmans.
+/// The maximum number of forged finishes that are examined per half-open handshake; each costs five Diffie-Hellmans.
 const MAX_BAD_FINISHES: u32 = 4;
 
 impl Handshakes {
@@ -53,7 +53,7 @@ impl Handshakes {
         }
     }
 
-    /// Both sides have dialled, this side's Init is the lower one, and it is young.
+    /// Returns true if both sides have dialled, this side's Init is the lower one, and it is young.
     fn goes_without_answer(&mut self, now: Time, from: UnderlayAddr, theirs: &Init<'_>) -> bool {
         let Some(index) = self.table.dial_to(from) else {
             return false;
@@ -158,7 +158,7 @@ impl Handshakes {
             half_open.restore(self.network.suite())?;
             return Err(Refusal::Noise);
         };
-        // Noise has taken the message, so this handshake comes to its end here.
+        // Noise has consumed the message, so this handshake ends here.
         let Some(Entry::HalfOpen(half_open)) = self.table.take(message.receiver) else {
             return Err(Refusal::Stale);
         };
@@ -174,7 +174,7 @@ impl Handshakes {
         mut half_open: Box<HalfOpen>,
         payload: &[u8],
     ) -> Result<Outcome, Refusal> {
-        // Between ends there are no paths: their packets take what routes they take.
+        // Between ends there are no paths of a link: routing decides how their packets travel.
         let further = payload.strip_prefix(&[FURTHER_PATH]);
         let further = further.filter(|_| self.between == Between::Neighbours);
         let certificate = further.unwrap_or(payload);
@@ -204,9 +204,9 @@ impl Handshakes {
         })))
     }
 
-    /// The session that this peer has made from there is in use. A dial to there has nothing left to bring, unless it
-    /// was answered: then it may have brought a session there already, and goes on. A session that is refused
-    /// ends no dial: what the peer wanted is not what this side dials for.
+    /// Records that the session that this peer has made from this address is in use. A dial to that address is then
+    /// unnecessary, unless it was answered: in that case it may already have made a session there, and continues. A
+    /// session that was refused ends no dial: the peer wanted something else than this side's dial.
     pub fn on_taken(&mut self, from: UnderlayAddr, peer: NodeAddr) {
         let Some(index) = self.table.dial_to(from) else {
             return;
@@ -223,7 +223,7 @@ impl Handshakes {
 }
 
 impl HalfOpen {
-    /// The Init was repeated, by its dialler or by somebody who wants to see him flooded.
+    /// Answers an Init that was repeated, by its dialler or by an attacker who wants to flood the dialler.
     fn answer_again(&mut self) -> Result<Outcome, Refusal> {
         if self.repeats >= MAX_REPEATS {
             return Err(Refusal::TooMany);
@@ -232,8 +232,8 @@ impl HalfOpen {
         Ok(Outcome::Reply(vec![self.response.clone()]))
     }
 
-    /// Makes the Noise state again as it was before it read a forged Finish: snow has by then
-    /// overwritten the key that the true one needs.
+    /// Restores the Noise state as it was before it read a forged Finish: snow has by then overwritten the key that the
+    /// genuine Finish needs.
     fn restore(&mut self, suite: &Suite) -> Result<(), Refusal> {
         let certificate = self.identity.certificate().as_bytes();
         let header = &self.response[..wire::handshake::RESPONSE_HEADER_BYTES];

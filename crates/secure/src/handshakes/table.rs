@@ -1,4 +1,4 @@
-//! Which session indices are in use and for what, and when something is due for one of them.
+//! The session indices in use, their purposes, and when something is due for one of them.
 
 use super::hybrid::Made;
 use crate::entropy::Secret;
@@ -13,32 +13,33 @@ use std::sync::Arc;
 use wire::handshake::{INIT_BYTES, NOISE_INIT_BYTES, VersionRange};
 use wire::link::SessionIndex;
 
-/// A handshake that this side began and that nobody has answered.
+/// A handshake that this side started and that nobody has answered.
 pub(super) struct Dial {
     pub(super) to: UnderlayAddr,
     pub(super) expect: Option<NodeAddr>,
-    /// The session is to be that of a further path of a link.
+    /// True if the session is for a further path of a link.
     pub(super) is_further: bool,
     pub(super) identity: Arc<Identity>,
     pub(super) noise: HandshakeState,
     pub(super) init: Box<[u8; INIT_BYTES]>,
     pub(super) begun: Time,
-    /// How often the Init was sent by the clock.
+    /// How often the Init was sent by the timer.
     pub(super) tries: u32,
-    /// A cookie was answered since; the next one waits for the clock, lest two nodes play ping-pong.
+    /// A cookie was answered since then; the next one waits for the timer, so that two nodes do not answer each other
+    /// endlessly.
     pub(super) cookie_answered: bool,
-    /// Responses since that were not authentic.
+    /// Number of responses since then that were not authentic.
     pub(super) bad_responses: u32,
 }
 
-/// A handshake that was answered and not finished.
+/// A handshake that was answered and is not finished.
 pub(super) struct HalfOpen {
     pub(super) from: UnderlayAddr,
     pub(super) peer_index: SessionIndex,
     pub(super) version: u8,
     pub(super) identity: Arc<Identity>,
     pub(super) noise: HandshakeState,
-    /// What `noise` can be made from again.
+    /// The values from which `noise` can be restored.
     pub(super) seed: Secret,
     pub(super) prologue: Vec<u8>,
     pub(super) init_noise: [u8; NOISE_INIT_BYTES],
@@ -49,7 +50,7 @@ pub(super) struct HalfOpen {
     pub(super) bad_finishes: u32,
 }
 
-/// A handshake that this side began, and in which it has offered an ML-KEM key.
+/// A handshake that this side started, and in which it has offered an ML-KEM key.
 pub(super) struct Offering {
     pub(super) to: UnderlayAddr,
     pub(super) expect: Option<NodeAddr>,
@@ -63,7 +64,7 @@ pub(super) struct Offering {
     pub(super) tries: u32,
 }
 
-/// A handshake that was answered, and whose dialler is known and is to offer a key.
+/// A handshake that was answered, whose dialler is known, and which waits for the dialler's key.
 pub(super) struct Offered {
     pub(super) from: UnderlayAddr,
     pub(super) made: Made,
@@ -71,7 +72,7 @@ pub(super) struct Offered {
     pub(super) key: Pieces,
 }
 
-/// A session of which this side has spoken last, and under which the peer has not spoken.
+/// A session in whose handshake this side sent the last message, and in which the peer has not sent anything yet.
 pub(super) struct Confirming {
     pub(super) to: UnderlayAddr,
     pub(super) datagrams: Vec<Vec<u8>>,
@@ -87,21 +88,21 @@ pub(super) enum Entry {
     Live,
 }
 
-/// All of them by index.
+/// All handshakes and sessions, by index.
 #[derive(Default)]
 pub(super) struct Table {
     entries: Map<SessionIndex, (Entry, Time)>,
-    /// By the far end.
+    /// The dials, by the address of the far end.
     dials: Map<UnderlayAddr, SessionIndex>,
     half_open: Map<(UnderlayAddr, Mac), SessionIndex>,
-    /// How many wait for a key.
+    /// Number of handshakes that wait for a key.
     offered: usize,
-    /// One per entry that is not live.
+    /// The timers, one per entry that is not live.
     timers: BTreeSet<(Time, SessionIndex)>,
 }
 
 impl Dial {
-    /// What its Init says that this side speaks.
+    /// Returns the versions that its Init announces.
     pub(super) fn versions(&self) -> VersionRange {
         let [min, max] = [self.init[4], self.init[5]];
         VersionRange { min, max }
@@ -119,7 +120,7 @@ impl Table {
         self.half_open.len() + self.offered
     }
 
-    /// An index that is not in use; `None` when too many are.
+    /// Returns an index that is not in use; `None` if too many are in use.
     pub(super) fn free_index(&self, mut draw: impl FnMut() -> u32) -> Option<SessionIndex> {
         if self.entries.len() >= MAX_INDICES {
             return None;
@@ -164,7 +165,7 @@ impl Table {
             _ => None,
         }
     }
-    /// The peer may have the session already, or may have it before this side.
+    /// Returns true if the peer may already have the session, or may have it before this side.
     pub(super) fn is_half_open(&self, index: SessionIndex) -> bool {
         let entry = self.entries.get(&index).map(|(entry, _)| entry);
         matches!(
@@ -173,7 +174,7 @@ impl Table {
         )
     }
 
-    /// Puts an entry at a free or own index; something is due for it at `due`.
+    /// Puts an entry at a free or own index; its timer expires at `due`.
     pub(super) fn insert(&mut self, index: SessionIndex, entry: Entry, due: Time) {
         self.remove(index);
         match &entry {
@@ -196,7 +197,7 @@ impl Table {
         self.entries.insert(index, (entry, due));
     }
 
-    /// Frees an index; true if it was in use.
+    /// Frees an index. Returns true if it was in use.
     pub(super) fn remove(&mut self, index: SessionIndex) -> bool {
         self.take(index).is_some()
     }
@@ -221,21 +222,21 @@ impl Table {
         Some(entry)
     }
 
-    /// The session of an index has been confirmed.
+    /// Records that the session of an index has been confirmed.
     pub(super) fn confirm(&mut self, index: SessionIndex) {
         if let Some((Entry::Confirming(_), _)) = self.entries.get(&index) {
             self.insert(index, Entry::Live, Time::FAR);
         }
     }
 
-    /// The session of an index has been dropped.
+    /// Records that the session of an index has been dropped.
     pub(super) fn release(&mut self, index: SessionIndex) {
         if let Some((Entry::Confirming(_) | Entry::Live, _)) = self.entries.get(&index) {
             self.remove(index);
         }
     }
 
-    /// An index for which something is due. Its timer is spent.
+    /// Returns an index whose timer has expired, and removes the timer.
     pub(super) fn take_due(&mut self, now: Time) -> Option<SessionIndex> {
         let &(at, index) = self.timers.first()?;
         if at > now {
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn an_index_in_use_is_never_drawn() {
         let mut table = Table::default();
-        // The same low 24 bits three times, then others.
+        // The same low 24 bits are drawn three times, then others.
         let mut drawn = [5, 0x0100_0005, 0xff00_0005, 6, 7, 5, 6].into_iter();
         let mut draw = || drawn.next().unwrap();
         for expected in [5, 6, 7] {

@@ -1,4 +1,4 @@
-//! Two parties over a perfect and over a bad network. What an attacker does is in `attacks`.
+//! Two parties over a perfect and over a bad network. The tests in `attacks` cover attackers.
 
 mod attacks;
 mod hybrid;
@@ -69,13 +69,13 @@ fn the_finish_tells_whether_the_session_is_of_a_further_path() {
     }
 }
 
-/// A node that dials a link is asked for a further path of it, which it refuses because the link is not up yet.
+/// A node that dials a link is asked for a further path of the link, which it refuses because the link is not up yet.
 #[test]
 fn a_session_that_is_not_taken_ends_no_dial_of_the_own() {
     for takes in [false, true] {
         let (mut a, mut b) = two();
         a.dial(T0, at(2), Some(address(2))).unwrap();
-        // Past the time in which the lower of two crossing Inits goes on.
+        // This is after the time in which the lower of two crossing Inits is preferred.
         let later = T0 + respond::CROSSING;
         let init = b.dial_further(later, at(1), address(1)).unwrap();
         let response = a.on_datagram(later, NOW_S, at(2), &init).reply();
@@ -83,7 +83,7 @@ fn a_session_that_is_not_taken_ends_no_dial_of_the_own() {
         let finish = dialled.reply.concat();
         let further = a.on_datagram(later, NOW_S, at(2), &finish).established();
         assert!(further.is_further && a.is_dialling(at(2)));
-        // Another node's session from there is none of it either.
+        // Another node's session from that address does not end the dial either.
         a.on_taken(at(2), address(3));
         assert!(a.is_dialling(at(2)));
         match takes {
@@ -205,7 +205,7 @@ fn a_half_open_handshake_grows_old() {
 fn both_dial_at_once_and_one_session_results() {
     for seed in 0..8 {
         let mut world = World::new(seed);
-        // Different ephemeral keys each time, so that each side is the lower one sometimes.
+        // The ephemeral keys differ each time, so that each side is sometimes the lower one.
         for _ in 0..seed {
             world.party(1).handshakes.entropy.draw();
         }
@@ -239,7 +239,7 @@ fn both_dial_but_only_one_way_is_open_for_inits() {
     }
 }
 
-/// Loses 40 %, repeats 10 %, delays by 5 to 80 ms.
+/// A network that loses 40 %, repeats 10 % and delays by 5 to 80 ms.
 fn bad_network() -> Fate {
     Box::new(|rng: &mut Rng, _, _| {
         let copies = usize::from(!rng.chance(0.4)) + usize::from(rng.chance(0.1));
@@ -289,8 +289,8 @@ fn equal_seeds_give_equal_bytes() {
     }
 }
 
-/// A packet per millisecond in each direction, delayed by 5 to 80 ms and so reordered, while the
-/// sessions are renewed every half second; a fifth of the handshake messages is lost.
+/// A packet is sent per millisecond in each direction, delayed by 5 to 80 ms and so reordered, while the sessions are
+/// renewed every half second; a fifth of the handshake messages is lost.
 #[test]
 fn rekeying_loses_no_packet_in_flight() {
     rekeying_loses_nothing(World::new(5), false);
@@ -371,7 +371,7 @@ fn keys_changed_while_a_handshake_is_under_way_do_not_hurt_it() {
     assert_eq!(dialled.peer.address(), address(2));
 }
 
-/// The datagrams of a handshake between two nodes of this network.
+/// Returns the datagrams of a handshake between two nodes of this network.
 fn handshake(network_of: impl Fn(&crate::Authority) -> Network) -> Vec<Vec<u8>> {
     let mut authority = authority();
     let identities = [1, 2].map(|n| identity_for(&mut authority, n, YEAR));

@@ -40,7 +40,7 @@ fn agreed() -> Agreed {
     }
 }
 
-/// The key schedule, computed by hand with HMAC-SHA-256 (RFC 5869): what is released is frozen.
+/// The key schedule, computed by hand with HMAC-SHA-256 (RFC 5869): the released format is frozen.
 #[test]
 fn keys_come_of_both_secrets_and_of_all_that_was_said() {
     use ring::hmac::{HMAC_SHA256, Key, sign};

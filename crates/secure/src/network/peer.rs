@@ -1,4 +1,4 @@
-//! What a certificate comes to: a node that is known, or the reason why it is not.
+//! The result of verifying a certificate: a known node, or the reason for the refusal.
 
 use crate::certificate::Certificate;
 use crate::session::Shown;
@@ -18,39 +18,39 @@ pub struct Peer {
     pub(super) certificate: Certificate,
 }
 
-/// Why a certificate does not count.
+/// Why a certificate is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum CertificateError {
-    /// It cannot be read.
+    /// The certificate cannot be decoded.
     #[error("malformed certificate ({0}): copy the file again, or let the nodes run one version")]
     Malformed(#[from] Malformed),
-    /// It is of another network.
+    /// The certificate is of another network.
     #[error("certificate of another network: let this network's authority issue one")]
     WrongNetwork,
-    /// Neither the root key nor an issuer signed it.
+    /// Neither the root key nor an issuer signed the certificate.
     #[error("the root key did not sign this certificate: let the authority issue it anew")]
     BadSignature,
-    /// Its issuer had no right to say this.
+    /// The issuer had no right to certify this.
     #[error(
         "the issuer of this certificate may not give this name, address, domain or lifetime: let the \
          authority issue one"
     )]
     NotDelegated,
-    /// It does not count yet.
+    /// The certificate is not valid yet.
     #[error("certificate not yet valid: check the clocks of both machines")]
     NotYetValid,
-    /// It has expired.
+    /// The certificate has expired.
     #[error("certificate expired: run `sinew net renew` and copy the new one to the node")]
     Expired,
-    /// It was revoked.
+    /// The certificate was revoked.
     #[error("certificate revoked: to let the node back in, issue one for a new key")]
     Revoked,
-    /// A root key signed it that was replaced, and the time for which that went on counting is over.
+    /// The certificate was signed by a root key that was replaced, and whose time is over.
     #[error(
         "certificate of an old root key, which counts no more: run `sinew net renew` and copy the new one to the node"
     )]
     OldRoot,
-    /// A root key signed it of which nothing is known here.
+    /// The certificate was signed by a root key that is not known here.
     #[error(
         "certificate of a newer root key than is known here: copy the network file (network.pub) to the node that says \
          so, and send it SIGHUP"
@@ -59,19 +59,19 @@ pub enum CertificateError {
 }
 
 impl Peer {
-    /// Its overlay address.
+    /// Returns the node's overlay address.
     pub fn address(&self) -> NodeAddr {
         self.address
     }
-    /// Its name.
+    /// Returns the node's name.
     pub fn name(&self) -> &str {
         self.certificate.fields().subject.name
     }
-    /// The serial of its certificate.
+    /// Returns the serial of the node's certificate.
     pub fn serial(&self) -> u32 {
         self.serial
     }
-    /// The number of the root that signed its certificate, or the delegation of its issuer.
+    /// Returns the number of the root that signed the node's certificate, or the delegation of its issuer.
     pub fn root(&self) -> u8 {
         self.root
     }
@@ -81,26 +81,27 @@ impl Peer {
             signing_key: self.signing_key,
         }
     }
-    /// The last second in which its certificate counts, as far as is known now: a root that is replaced may end it earlier.
+    /// Returns the last second in which the node's certificate is valid, as far as is known now: the replacement of a
+    /// root may end it earlier.
     pub fn not_after_s(&self) -> u64 {
         self.not_after_s
     }
-    /// The key by which it signs what it floods.
+    /// Returns the key with which the node signs what it floods.
     pub fn signing_key(&self) -> &[u8; KEY_BYTES] {
         &self.signing_key
     }
-    /// Its certificate.
+    /// Returns the node's certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
-    /// True if it signed `body` in this context.
+    /// Returns true if the node signed `body` in this context.
     pub fn signed(&self, context: Context, body: &[u8], signature: &[u8; 64]) -> bool {
         signature::verify(&self.signing_key, context, body, signature)
     }
 }
 
 impl CertificateError {
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             CertificateError::Malformed(_) => "certificate-malformed",

@@ -1,5 +1,5 @@
-//! How a network gets another root key: a succession that the root before and the new one have signed, from wherever it
-//! comes. [`crate::chain`] says what then counts for how long.
+//! How a network gets a new root key: by a succession that the previous root and the new one have signed, whatever its
+//! source. [`crate::chain`] says how long the older roots stay valid.
 
 use super::Network;
 use crate::certificate::Certificate;
@@ -9,8 +9,8 @@ use wire::Malformed;
 use wire::certificate::{KEY_BYTES, MAX_SUCCESSIONS, SUCCESSION_BYTES, Succession};
 
 impl Network {
-    /// Takes a new root key; `Ok(true)` if it was not known and is the newest from now on. For each number the first
-    /// succession counts that comes.
+    /// Accepts a new root key. Returns `Ok(true)` if it was not known and is now the newest. For each number, the first
+    /// succession that arrives counts.
     pub fn succeed(&mut self, succession: &Succession) -> Result<bool, SuccessionError> {
         if succession.network != self.id {
             return Err(SuccessionError::WrongNetwork);
@@ -49,21 +49,21 @@ impl Network {
             && self.proves(&succession.root, context, by_new.0, by_new.1)
     }
 
-    /// Takes the newest root key from a certificate that carries its proof; true if it was not known.
+    /// Learns the newest root key from a certificate that carries its proof. Returns true if it was not known.
     pub fn learn(&mut self, certificate: &Certificate) -> bool {
         let succession = certificate.fields().options.succession();
         let succession = succession.filter(|it| it.number > self.root_number());
         succession.is_some_and(|it| self.succeed(&it) == Ok(true))
     }
 
-    /// The number of a root whose place another one has here, if a certificate proves it: signed by the root before and by
-    /// itself. What nobody signed proves nothing.
+    /// Returns the number of a root that a certificate proves, if another root has this number here. The proof needs
+    /// the signatures of the previous root and of the root itself; an unsigned claim proves nothing.
     pub fn rival_of(&self, certificate: &Certificate) -> Option<u8> {
         let succession = certificate.fields().options.succession()?;
         self.is_rival(&succession).then_some(succession.number)
     }
 
-    /// The same of successions that stand one behind the other.
+    /// Returns the same for a list of concatenated successions.
     pub fn rival_among(&self, bytes: &[u8]) -> Option<u8> {
         let (successions, _) = bytes.as_chunks::<SUCCESSION_BYTES>();
         let successions = successions.iter().take(MAX_SUCCESSIONS);
@@ -77,8 +77,8 @@ impl Network {
             && self.clone().succeed(succession) == Err(SuccessionError::Rival)
     }
 
-    /// Takes the successions that another file or node of the same network knows; true if one was not known here. Those in
-    /// front of one that is refused are taken.
+    /// Accepts the successions that another file or node of the same network knows. Returns true if one was not known
+    /// here. The successions before a refused one are accepted.
     pub fn adopt(&mut self, other: &Network) -> Result<bool, SuccessionError> {
         if other.id != self.id {
             return Err(SuccessionError::WrongNetwork);
@@ -90,7 +90,7 @@ impl Network {
         Ok(is_news)
     }
 
-    /// Takes successions that stand one behind the other, as they are stored and sent, from the first on.
+    /// Accepts concatenated successions, as they are stored and sent, from the first on.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let (successions, rest) = bytes.as_chunks::<SUCCESSION_BYTES>();
         if !rest.is_empty() {
@@ -106,7 +106,7 @@ impl Network {
         Ok(())
     }
 
-    /// All successions one behind the other.
+    /// Returns all successions, concatenated.
     pub fn chain_bytes(&self) -> Vec<u8> {
         let successions = self.successions().iter();
         successions.flat_map(Succession::to_bytes).collect()

@@ -62,12 +62,12 @@ fn a_session_that_was_agreed_on_seals_as_any_other() {
     let again = datagram.clone();
     assert_eq!(gate.open(&mut datagram).unwrap().plaintext, 8..13);
     assert_eq!(gate.open(&mut again.clone()), Err(OpenError::Replay));
-    // What one side has sealed it does not take for the other's.
+    // One side does not accept its own datagrams as the other's.
     assert_eq!(agreed(true).open(&mut again.clone()), Err(OpenError::Tag));
 }
 
-/// As OpenSSL has it: AES-256-GCM, key 32 × 01, nonce 4 × 00 and the counter 0, additional data
-/// the clear header, plaintext `hello`.
+/// The result of OpenSSL: AES-256-GCM, key 32 × 01, nonce 4 × 00 and the counter 0, additional data the clear header,
+/// plaintext `hello`.
 const VECTOR: [u8; 29] = [
     24, 0, 0, 20, 0, 0, 0, 0, 215, 80, 244, 176, 26, 224, 118, 192, 18, 248, 143, 102, 66, 124,
     155, 57, 136, 41, 202, 165, 17,
@@ -117,7 +117,7 @@ fn a_datagram_is_opened_once_and_not_by_its_sender() {
 #[test]
 fn counters_go_on_beyond_32_bits_of_the_wire() {
     let (mut a, mut b) = pair();
-    // Never reached under MAX_MESSAGES, but the format does not depend on that limit.
+    // MAX_MESSAGES prevents this, but the format does not depend on that limit.
     let start = (1u64 << 32) - 3;
     b.replay.mark(start - 1);
     a.next_counter = start;
@@ -131,7 +131,7 @@ fn counters_go_on_beyond_32_bits_of_the_wire() {
     }
 }
 
-/// As `seal`, for a counter of one's choice.
+/// Like `seal`, for any counter.
 fn seal_unlimited(session: &mut Session, counter: u64) -> Vec<u8> {
     let clear = Clear {
         kind: Kind::Data,

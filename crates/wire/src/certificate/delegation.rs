@@ -1,5 +1,5 @@
-//! What lets a node sign certificates in the name of the root: for whom, with which addresses,
-//! serials and domains, and for how long.
+//! The right of a node to sign certificates in the name of the root: for which nodes, with which addresses, serials and
+//! domains, and for how long.
 //!
 //! ```text
 //! delegation                      bytes
@@ -18,9 +18,9 @@
 //! +---------------------------+
 //! ```
 //!
-//! A certificate that an issuer signed carries the delegation as an option, so whoever has the
-//! certificate has the whole chain: root → delegation → certificate. There is no longer one. The
-//! value of an option has 255 bytes at most, and so has a delegation.
+//! A certificate that an issuer signed carries the delegation as an option. So the certificate contains the whole
+//! chain: root → delegation → certificate. There are no longer chains. The value of an option has at most 255 bytes,
+//! and so has a delegation.
 
 use super::rights::{Bound, is_bound};
 use super::tags::pattern_of;
@@ -31,32 +31,32 @@ use base::NodeAddr;
 
 /// The version of delegations.
 const VERSION: u8 = 1;
-/// The longest delegation: what the option of a certificate holds.
+/// The maximum length of a delegation: what the option of a certificate holds.
 pub const MAX_DELEGATION_BYTES: usize = 255;
 
 /// The right to sign certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delegation<'a> {
-    /// The network in which it counts.
+    /// The network in which the delegation is valid.
     pub network: NetworkId,
-    /// Its own number, which a list of revocations may have.
+    /// The delegation's own number, by which a list of revocations can name it.
     pub serial: u32,
-    /// The numbers of the certificates, both included.
+    /// The first and the last serial that the issuer may give.
     pub serials: (u32, u32),
-    /// The overlay addresses that they may give, both included.
+    /// The first and the last overlay address that the issuer may give.
     pub addresses: (NodeAddr, NodeAddr),
-    /// The first second in which it counts.
+    /// The first second in which the delegation is valid.
     pub not_before_s: u64,
-    /// The last second in which it and what it signed counts.
+    /// The last second in which the delegation, and the certificates signed under it, are valid.
     pub not_after_s: u64,
-    /// For how long a certificate counts, at most.
+    /// The maximum validity of a certificate, in seconds.
     pub lifetime_s: u32,
     /// The issuer's signing key.
     pub issuer: [u8; KEY_BYTES],
-    /// Every name ends so; empty for any name.
+    /// The suffix that every name must have; empty for any name.
     pub names: &'a str,
-    /// The domains that a certificate may have: these, and those that a pattern `*.x` here covers. Some words among them
-    /// are none: the bound of the rights ([`Delegation::bound`]), and the tags ([`Delegation::tags`]).
+    /// The domains that a certificate may have: these, and those that a pattern `*.x` in the list covers. Some words in
+    /// the list are not domains: the bound of the rights ([`Delegation::bound`]), and the tags ([`Delegation::tags`]).
     pub domains: Domains<'a>,
     /// The root key's signature.
     pub signature: [u8; SIGNATURE_BYTES],
@@ -121,7 +121,7 @@ impl<'a> Delegation<'a> {
         w.put(&self.signature)
     }
 
-    /// True if a certificate with these values is within it. Who signed is not looked at.
+    /// Returns true if a certificate with these values is within the delegation. The signature is not checked.
     pub fn covers(&self, certificate: &super::Certificate<'_>) -> bool {
         let subject = &certificate.subject;
         let lifetime_s = certificate.not_after_s - certificate.not_before_s;
@@ -139,29 +139,29 @@ impl<'a> Delegation<'a> {
                 .all(|tag| self.permits_tag(tag))
     }
 
-    /// True for a domain that a certificate may have.
+    /// Returns true for a domain that a certificate may have.
     pub fn permits(&self, domain: &str) -> bool {
         let is_domain = !is_bound(domain) && pattern_of(domain).is_none();
         is_domain && self.domains.iter().any(|pattern| covers(pattern, domain))
     }
 
-    /// True for a tag that a certificate may have.
+    /// Returns true for a tag that a certificate may have.
     pub fn permits_tag(&self, tag: &str) -> bool {
         self.tags().any(|pattern| covers(pattern, tag))
     }
 
-    /// The tags that the issuer may give, and patterns like `*-lab` of such.
+    /// Returns the tags that the issuer may give, and patterns like `*-lab` of such tags.
     pub fn tags(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.domains.iter().filter_map(pattern_of)
     }
 
-    /// The groups whose setting the issuer may let others do; none where the delegation does not bound that.
+    /// Returns the groups for which the issuer may give rights; `None` if the delegation does not restrict them.
     pub fn bound(&self) -> Option<Bound> {
         self.domains.iter().find_map(Bound::read)
     }
 }
 
-/// `*.example.net` covers `a.example.net` and `*.a.example.net`.
+/// Returns true if the pattern covers the word: `*.example.net` covers `a.example.net` and `*.a.example.net`.
 fn covers(pattern: &str, word: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(end) => word.ends_with(end) && word.len() > end.len(),
@@ -314,7 +314,7 @@ pub(super) mod tests {
                 covered = Some(delegation.covers(&certificate));
             });
             assert_eq!(covered, Some(delegation.permits_tag(tag)));
-            // They are no domains, whatever else may be one.
+            // These words are not domains, even if other words are.
             assert!(
                 !words
                     .iter()

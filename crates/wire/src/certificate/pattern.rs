@@ -1,4 +1,4 @@
-//! Words by which rules name nodes: `from` and `passes` of relays, permits of groups.
+//! Patterns by which rules name nodes: `from` and `passes` of relays, permits of groups.
 //!
 //! ```text
 //! tag:backup     nodes whose certificates have the tag
@@ -7,56 +7,57 @@
 //! *-lab          nodes whose names end so
 //! 10.7.0.3       the node with this address
 //! ```
-//! Every word names by what certificates say, so nobody names himself. A host that is invited without a name chooses how
-//! its own begins; a delegation can bound how names end. So no word names nodes by how their names begin: `cam-*` is
-//! refused where it is written.
+//! Every pattern refers to the content of certificates, so no node can choose which patterns match it. A host that is
+//! invited without a name chooses the beginning of its own name; a delegation can restrict the end of names. So no
+//! pattern may refer to the beginning of names: `cam-*` is refused where a user writes it.
 //!
-//! Nodes of earlier versions say `cam-*` in their records. Choice: it names such nodes as the root key itself has certified,
-//! because the operator has written their names. Ignoring it would keep out all of them, before the last node is
-//! upgraded.
+//! Nodes of earlier versions send `cam-*` in their records. Choice: it matches only nodes that the root key itself has
+//! certified, because the operator has written their names. If it were ignored, it would exclude all nodes, until the
+//! last one is upgraded.
 
 use super::tags::is_tag;
 use super::{Certificate, is_domain, is_name};
 use base::NodeAddr;
 
-/// What stands in front of a tag.
+/// The prefix of a tag.
 const TAG: &str = "tag:";
 
-/// A word that names nodes.
+/// A pattern that names nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern<'a> {
     /// The node with this address.
     Address(NodeAddr),
-    /// Nodes whose names begin so, as far as the root key has certified them: heard from nodes of earlier versions.
+    /// Nodes whose names begin with this, as far as the root key has certified them. Only nodes of earlier versions
+    /// send it.
     Beginning(&'a str),
     /// Nodes whose certificates have this domain.
     Domain(&'a str),
-    /// Nodes whose names end so.
+    /// Nodes whose names end with this.
     Ending(&'a str),
-    /// The node of this name.
+    /// The node with this name.
     Name(&'a str),
     /// Nodes whose certificates have this tag.
     Tag(&'a str),
 }
 
-/// Why a word names no nodes.
+/// Why a word is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// It begins with `tag:`, and the rest is no tag.
+    /// The word begins with `tag:`, and the rest is not a tag.
     #[error("a tag has 1 to 32 lower-case letters, digits, `-`, `_` and `.`")]
     Tag,
-    /// It begins with `@`, and the rest is no domain.
+    /// The word begins with `@`, and the rest is not a domain.
     #[error(
         "a domain has lower-case letters, digits, `-`, `_` and `.`, and may begin with `*`, as it does in the certificate"
     )]
     Domain,
-    /// It has a star, and not at its beginning.
+    /// The word has a star that is not at its beginning.
     #[error(
         "`*` may only stand for how names begin, as in *-lab: write a tag of the nodes' certificates, as tag:backup, or a \
          domain, as @backup.example, for others"
     )]
     Star,
-    /// It is none of the kinds.
+    /// The word is of no known kind.
     #[error(
         "write a name like ams, names that end alike like *-lab, an address, a tag like tag:backup, or a domain like \
          @backup.example"
@@ -65,7 +66,7 @@ pub enum BadPattern {
 }
 
 impl<'a> Pattern<'a> {
-    /// Reads what somebody has written.
+    /// Parses a word that a user has written.
     pub fn parse(word: &'a str) -> Result<Pattern<'a>, BadPattern> {
         let pattern = Pattern::heard(word);
         let wrong = match pattern {
@@ -87,7 +88,7 @@ impl<'a> Pattern<'a> {
         wrong.map_or(Ok(pattern), Err)
     }
 
-    /// Reads what another node says: what cannot be understood is a name that nobody has.
+    /// Parses a word that another node has sent: if it cannot be decoded, it becomes a name that no node has.
     pub fn heard(word: &'a str) -> Pattern<'a> {
         if let Ok(address) = word.parse() {
             return Pattern::Address(address);
@@ -100,14 +101,16 @@ impl<'a> Pattern<'a> {
         found.or_else(beginning).unwrap_or(Pattern::Name(word))
     }
 
-    /// True for the node of this certificate, which must have been verified. Upper and lower case of names are one.
+    /// Returns true if the pattern matches the node of this certificate, which must have been verified. Upper and lower
+    /// case of names are equal.
     pub fn names(&self, certificate: &Certificate<'_>) -> bool {
         let subject = &certificate.subject;
         match *self {
             Pattern::Address(address) => subject.address == address,
             Pattern::Domain(domain) => subject.domains.iter().any(|of| of == domain),
             Pattern::Tag(tag) => certificate.options.tags().iter().any(|of| of == tag),
-            // A node that is called like an address is not named so: it could be taken for the one that has it.
+            // A node whose name looks like an address is not matched by its name: it could be confused with the node
+            // that has the address.
             _ if is_like_address(subject.name) => false,
             Pattern::Name(name) => subject.name.eq_ignore_ascii_case(name),
             Pattern::Ending(end) => {
@@ -123,15 +126,15 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// True if one of the words names the node of this certificate.
+    /// Returns true if one of the words matches the node of this certificate.
     pub fn any_names(words: &[String], certificate: &Certificate<'_>) -> bool {
         let mut patterns = words.iter().map(|word| Pattern::heard(word));
         patterns.any(|pattern| pattern.names(certificate))
     }
 }
 
-/// True for what could be taken for an address of a node, or for another one: digits and dots, or colons and
-/// hexadecimal digits. No node is called so.
+/// Returns true for a name that could be confused with an address: digits and dots, or colons and hexadecimal digits.
+/// No node may have such a name.
 pub fn is_like_address(name: &str) -> bool {
     let is_v4 = |b: u8| b.is_ascii_digit() || b == b'.';
     let is_v6 = |b: u8| b.is_ascii_hexdigit() || b":.".contains(&b);
@@ -145,7 +148,7 @@ mod tests {
 
     const AT: NodeAddr = NodeAddr(0x0a07_0002);
 
-    /// Whether the word, which may be written, names a node of this name.
+    /// Returns whether the word, which must be valid, matches a node of this name.
     fn named(word: &str, name: &str) -> bool {
         let pattern = Pattern::parse(word).unwrap_or_else(|why| panic!("{word}: {why}"));
         named_by(pattern, name, false)
@@ -193,7 +196,7 @@ mod tests {
         ] {
             assert!(!named(word, "fra-Lab"), "{word}");
         }
-        // A name is no address, none by how it ends, and no tag by how it begins.
+        // A name is not an address, its end does not match an address, and its beginning does not make it a tag.
         assert!(!named("10.7.0.1", "10.7.0.1") && named("10.7.0.2", "10.7.0.1"));
         assert!(!named_by(Pattern::Ending(".7.0.1"), "10.7.0.1", false));
         assert!(!named("tag:other", "tag:other"));

@@ -1,4 +1,5 @@
-//! What a certificate lets its node say for the whole network: for which groups its settings and permits count.
+//! The rights that a certificate gives its node for the whole network: the groups for which its settings and permits
+//! are valid.
 //!
 //! ```text
 //! rights: up to 8 ranges, ascending, none within another
@@ -9,14 +10,15 @@
 //! certificate without the option       all groups, as before there were rights; but see below
 //! option with no range                 no group
 //! ```
-//! The option is not critical. A node of before skips it and believes every member, as it always did; if it were
-//! critical, that node would refuse the certificate, and a network could not be upgraded node by node.
+//! The option is not critical. A node of an earlier version skips it and believes every member, as before. If the
+//! option were critical, that node would refuse the certificate, and a network could not be upgraded node by node.
 //!
-//! A delegation bounds the rights that its issuer may give. Choice: as a word among its domains, `_groups` or
-//! `_groups.ef01000010`, because a delegation has no options, and nodes of before refuse a longer one. They take the
-//! word for a domain that nobody serves. What an issuer gives beyond the bound does not count, and under a bounded
-//! delegation a certificate without the option gives nothing, so that an issuer cannot widen by leaving out.
-//! A delegation without the word bounds nothing: what was signed under it goes on as it was.
+//! A delegation restricts the rights that its issuer may give. Choice: the restriction is a word among the delegation's
+//! domains, `_groups` or `_groups.ef01000010`, because a delegation has no options, and nodes of earlier versions
+//! refuse a longer one. They take the word for a domain that nobody serves. Rights beyond the bound are invalid. Under
+//! a bounded delegation, a certificate without the option has no rights, so that an issuer cannot extend rights by
+//! omitting the option. A delegation without the word restricts nothing: certificates that were signed under it stay
+//! valid as before.
 
 use crate::bytes::{Reader, Writer};
 use crate::groups::{is_group, mask};
@@ -25,44 +27,44 @@ use base::NodeAddr;
 use core::fmt;
 use core::str::FromStr;
 
-/// The most ranges in one certificate.
+/// The maximum number of ranges in one certificate.
 pub const MAX_RANGES: usize = 8;
-/// A range: the first group and the length of the prefix.
+/// Number of bytes of a range: the first group and the length of the prefix.
 const RANGE_BYTES: usize = 5;
-/// The longest rights.
+/// The maximum length of rights.
 pub const MAX_RIGHTS_BYTES: usize = MAX_RANGES * RANGE_BYTES;
-/// The word of a delegation that bounds, and what stands in front of each range in it.
+/// The word that restricts a delegation, and the separator before each range in it.
 const BOUND: &str = "_groups";
 const BOUND_SEPARATOR: char = '.';
-/// Hexadecimal digits of a range in a word.
+/// Number of hexadecimal digits of a range in a word.
 const DIGITS: usize = 2 * RANGE_BYTES;
 /// The longest word.
 const MAX_WORD_BYTES: usize = BOUND.len() + MAX_RANGES * (1 + DIGITS);
 
-/// Groups that have the first bits in common, written `239.1.0.0/16`.
+/// A range of groups that share their first bits, written `239.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRange {
     first: NodeAddr,
     prefix: u8,
 }
 
-/// The text or the numbers are no range of groups.
+/// The text or the numbers are not a range of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a range of groups: write it like 239.1.0.0/16, from 224.0.0.0 on")]
 pub struct BadRange;
 
-/// Ranges of groups as they stand on the wire.
+/// Ranges of groups in their wire format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Rights<'a>(&'a [u8]);
 
 impl GroupRange {
-    /// All groups: multicast and anycast.
+    /// The range of all groups: multicast and anycast.
     pub const ALL: GroupRange = GroupRange {
         first: NodeAddr(0xe000_0000),
         prefix: 3,
     };
 
-    /// The groups from `first` on that have `prefix` bits in common with it.
+    /// Returns the groups from `first` on that share `prefix` bits with it.
     pub fn new(first: NodeAddr, prefix: u8) -> Result<GroupRange, BadRange> {
         let is_range =
             is_group(first) && (3..=32).contains(&prefix) && first.0 & !mask(prefix) == 0;
@@ -72,7 +74,7 @@ impl GroupRange {
         }
     }
 
-    /// True if all groups of the other range are in this one.
+    /// Returns true if this range contains all groups of the other one.
     pub fn covers(self, other: GroupRange) -> bool {
         self.prefix <= other.prefix && other.first.0 & mask(self.prefix) == self.first.0
     }
@@ -107,7 +109,7 @@ impl fmt::Display for GroupRange {
 }
 
 impl<'a> Rights<'a> {
-    /// No group.
+    /// Rights for no group.
     pub const NONE: Rights<'static> = Rights(&[]);
 
     /// Reads rights that fill `bytes`.
@@ -127,10 +129,11 @@ impl<'a> Rights<'a> {
         Ok(rights)
     }
 
-    /// Appends rights to `ranges`, in any order and with some within others; [`Full`] also when there are too many.
+    /// Appends rights to `ranges`, which may be in any order and contain each other. Returns [`Full`] also if there are
+    /// too many.
     pub fn emit(ranges: &[GroupRange], w: &mut Writer<'_>) -> Result<(), Full> {
         let mut ranges = ranges.to_vec();
-        // Wider ones first, so that each that is covered comes behind what covers it.
+        // Wider ranges come first, so that each covered range comes after the range that covers it.
         ranges.sort_unstable();
         ranges.dedup_by(|later, earlier| earlier.covers(*later));
         if ranges.len() > MAX_RANGES {
@@ -139,21 +142,21 @@ impl<'a> Rights<'a> {
         ranges.iter().try_for_each(|range| w.put(&range.bytes()))
     }
 
-    /// The ranges, ascending.
+    /// Returns the ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = GroupRange> + use<'a> {
         let (ranges, _) = self.0.as_chunks::<RANGE_BYTES>();
-        // Parsed when they were read.
+        // The ranges were checked when they were parsed.
         ranges
             .iter()
             .filter_map(|range| GroupRange::of(*range).ok())
     }
 
-    /// True if settings and permits for the whole range count.
+    /// Returns true if settings and permits for the whole range are valid.
     pub fn covers(&self, range: GroupRange) -> bool {
         self.iter().any(|own| own.covers(range))
     }
 
-    /// As they stand on the wire.
+    /// Returns the wire format.
     pub(super) fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -165,13 +168,13 @@ impl fmt::Debug for Rights<'_> {
     }
 }
 
-/// What a delegation lets an issuer give.
+/// The groups for which a delegation lets an issuer give rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound(Vec<GroupRange>);
 
 impl Bound {
-    /// Reads the word of a delegation; none if it is a domain like others. What looks like a bound and cannot be read
-    /// lets an issuer give nothing.
+    /// Parses the word of a delegation; `None` if it is an ordinary domain. A word that looks like a bound and cannot
+    /// be parsed lets an issuer give no rights.
     pub(super) fn read(word: &str) -> Option<Bound> {
         let rest = word.strip_prefix(BOUND)?;
         if rest.is_empty() {
@@ -183,7 +186,7 @@ impl Bound {
         Some(Bound(ranges.unwrap_or_default()))
     }
 
-    /// The word for a delegation; [`Full`] if there are too many ranges.
+    /// Returns the word for a delegation; [`Full`] if there are too many ranges.
     pub fn word(ranges: &[GroupRange]) -> Result<String, Full> {
         let mut room = [0; MAX_RIGHTS_BYTES];
         let mut w = Writer::new(&mut room);
@@ -203,13 +206,13 @@ impl Bound {
         &self.0
     }
 
-    /// True if the issuer may give the whole range.
+    /// Returns true if the issuer may give rights for the whole range.
     pub fn covers(&self, range: GroupRange) -> bool {
         self.0.iter().any(|own| own.covers(range))
     }
 }
 
-/// True for what no domain may be called.
+/// Returns true for a word that no domain may have.
 pub(super) fn is_bound(word: &str) -> bool {
     Bound::read(word).is_some()
 }

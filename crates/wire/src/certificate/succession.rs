@@ -1,5 +1,5 @@
-//! How a network goes from one root key to the next. Both keys say so, and what the old one signed counts for a while
-//! longer.
+//! The change of a network from one root key to the next. Both keys sign it, and what the old one signed stays valid
+//! for a while.
 //!
 //! ```text
 //! succession                      bytes
@@ -15,9 +15,9 @@
 //! +---------------------------+
 //! ```
 //!
-//! It proves itself to whoever knows the old root, so any way will do to bring it: records
-//! ([`crate::record::RecordKind::SUCCESSION`]), an option of each certificate that the new root signed, files. The new key
-//! signs too, so that nobody is made root who does not know of it.
+//! A succession proves itself to everybody who knows the old root, so it may arrive by any means: records
+//! ([`crate::record::RecordKind::SUCCESSION`]), an option of each certificate that the new root signed, or files. The
+//! new key also signs, so that no key becomes root without the knowledge of its holder.
 
 use super::{KEY_BYTES, NETWORK_ID_BYTES, NetworkId, SIGNATURE_BYTES};
 use crate::Malformed;
@@ -25,14 +25,15 @@ use crate::bytes::Reader;
 
 /// The version of successions.
 const VERSION: u8 = 1;
-/// What the old root signs.
+/// The part that the old root signs.
 const BODY_BYTES: usize = 1 + NETWORK_ID_BYTES + 1 + KEY_BYTES + 8 + 8;
 /// Bytes of a succession.
 pub const SUCCESSION_BYTES: usize = BODY_BYTES + 2 * SIGNATURE_BYTES;
-/// The most successions of a network. Choice: one each year for as long as a node's disk lasts; all of them have 3 KB.
+/// The maximum number of successions of a network. Choice: one each year for as long as a node's disk lasts; all of
+/// them take 3 KB.
 pub const MAX_SUCCESSIONS: usize = 16;
 
-/// The word of a root that another key takes its place.
+/// A root's statement that another key takes its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Succession {
     /// The network, named by its first root key.
@@ -41,11 +42,11 @@ pub struct Succession {
     pub number: u8,
     /// The new root key.
     pub root: [u8; KEY_BYTES],
-    /// The last second in which counts what older roots signed.
+    /// The last second in which signatures of older roots are valid.
     pub until_s: u64,
-    /// When it was signed.
+    /// When the succession was signed.
     pub issued_s: u64,
-    /// The signature by the root before.
+    /// The signature by the previous root.
     pub by_old: [u8; SIGNATURE_BYTES],
     /// The signature by the new root.
     pub by_new: [u8; SIGNATURE_BYTES],
@@ -74,7 +75,7 @@ impl Succession {
         }
     }
 
-    /// The succession as it is stored and sent.
+    /// Returns the succession as it is stored and sent.
     pub fn to_bytes(&self) -> [u8; SUCCESSION_BYTES] {
         let mut bytes = [0; SUCCESSION_BYTES];
         let parts: [&[u8]; 8] = [
@@ -95,18 +96,18 @@ impl Succession {
         bytes
     }
 
-    /// What the old root signs, of the bytes of a succession.
+    /// Returns the part of a succession that the old root signs.
     pub fn signed_by_old(bytes: &[u8; SUCCESSION_BYTES]) -> &[u8] {
         &bytes[..BODY_BYTES]
     }
 
-    /// What the new root signs.
+    /// Returns the part of a succession that the new root signs.
     pub fn signed_by_new(bytes: &[u8; SUCCESSION_BYTES]) -> &[u8] {
         &bytes[..BODY_BYTES + SIGNATURE_BYTES]
     }
 }
 
-/// Without the signatures.
+/// Omits the signatures.
 impl core::fmt::Debug for Succession {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Succession")

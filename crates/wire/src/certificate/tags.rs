@@ -1,4 +1,4 @@
-//! Words by which an operator puts nodes together, like `backup` or `site-ams`: rules name all of them at once
+//! Words with which an operator groups nodes, like `backup` or `site-ams`: rules name all of them at once
 //! ([`super::Pattern`]).
 //!
 //! ```text
@@ -7,33 +7,33 @@
 //! | length  1  | tag  1..32  |   of a-z 0-9 - _ .
 //! +------------+-------------+
 //! ```
-//! Whoever signs the certificate vouches for them: a node asks for none. All of them have 255 bytes at most, lengths
-//! included, because the value of an option has. The option is not critical: a node of an earlier version skips it, and the rules
-//! that it has name no tags.
+//! The signer of the certificate decides about tags; a node cannot request them. All tags together have at most 255
+//! bytes, lengths included, because this is the limit of an option's value. The option is not critical: a node of an
+//! earlier version skips it, and its rules contain no tags.
 //!
-//! A delegation names the tags that its issuer may give. Choice: by words among its domains, `_tag.backup` or
-//! `_tag.*-lab`, for the same reasons as the bound of rights ([`super::rights`]). An issuer whose delegation has no such
-//! word may give none, so delegations of earlier versions give none.
+//! A delegation names the tags that its issuer may give. Choice: as words among its domains, `_tag.backup` or
+//! `_tag.*-lab`, for the same reasons as the bound of rights ([`super::rights`]). An issuer whose delegation has no
+//! such word may give none, so delegations of earlier versions give none.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use core::fmt;
 
-/// The most tags in one certificate.
+/// The maximum number of tags in one certificate.
 pub const MAX_TAGS: usize = 16;
-/// The longest tag.
+/// The maximum length of a tag.
 pub const MAX_TAG_BYTES: usize = 32;
-/// The longest list of tags: the value of an option.
+/// The maximum length of the list of tags: the value of an option.
 pub const MAX_TAGS_BYTES: usize = 255;
-/// What stands in front of a tag, or of a pattern of tags, among the domains of a delegation.
+/// The prefix of a tag, or of a pattern of tags, among the domains of a delegation.
 const WORD: &str = "_tag.";
 
-/// Tags as they stand on the wire.
+/// Tags in their wire format.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tags<'a>(&'a [u8]);
 
 impl<'a> Tags<'a> {
-    /// No tag. Never written: then there is no option.
+    /// No tag. This is never written: the option is then absent.
     pub const NONE: Tags<'static> = Tags(&[]);
 
     /// Reads tags that fill `bytes`.
@@ -44,7 +44,7 @@ impl<'a> Tags<'a> {
         while !r.is_empty() {
             let length = r.u8()?;
             let tag = r.take(length.into()).map_err(|_| Malformed::Length)?;
-            // None is empty, so the first one is behind nothing.
+            // No tag is empty, so the first one may follow an empty one.
             if !is_tag(tag) || tag <= before {
                 return Err(Malformed::Value);
             }
@@ -56,7 +56,8 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Appends tags, given in any order and some of them twice; [`Full`] also when there are too many or one is none.
+    /// Appends tags, which may be in any order and contain duplicates. Returns [`Full`] also if there are too many, or
+    /// if one is not a tag.
     pub fn emit(tags: &[&str], w: &mut Writer<'_>) -> Result<(), Full> {
         let mut tags = tags.to_vec();
         tags.sort_unstable();
@@ -73,7 +74,7 @@ impl<'a> Tags<'a> {
         Ok(())
     }
 
-    /// The tags, ascending.
+    /// Returns the tags, ascending.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut r = Reader::new(self.0);
         core::iter::from_fn(move || {
@@ -82,7 +83,7 @@ impl<'a> Tags<'a> {
         })
     }
 
-    /// As they stand on the wire; nothing if there are none.
+    /// Returns the wire format; `None` if there are no tags.
     pub(super) fn as_bytes(&self) -> Option<&'a [u8]> {
         (!self.0.is_empty()).then_some(self.0)
     }
@@ -94,14 +95,15 @@ impl fmt::Debug for Tags<'_> {
     }
 }
 
-/// A tag: 1 to 32 lower-case letters, digits, and `-`, `_`, `.`. Choice: not `none`, by which people take tags away.
+/// Returns true for a tag: 1 to 32 lower-case letters, digits, and `-`, `_`, `.`. Choice: `none` is not a tag, because
+/// users write it to remove tags.
 pub fn is_tag(bytes: &[u8]) -> bool {
     let allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     (1..=MAX_TAG_BYTES).contains(&bytes.len()) && bytes.iter().all(allowed) && bytes != b"none"
 }
 
-/// The word among the domains of a delegation for a tag, or for all tags that end like `*-lab`; [`Full`] for what is
-/// neither.
+/// Returns the word among the domains of a delegation for a tag, or for all tags that end like `*-lab`; [`Full`] for
+/// anything else.
 pub fn delegated_tag(pattern: &str) -> Result<String, Full> {
     let end = pattern.strip_prefix('*').unwrap_or(pattern);
     let is_end = end.is_empty() && !pattern.is_empty() || is_tag(end.as_bytes());
@@ -111,7 +113,7 @@ pub fn delegated_tag(pattern: &str) -> Result<String, Full> {
     }
 }
 
-/// The pattern of tags that a word among the domains of a delegation is; none if it is another word.
+/// Returns the pattern of tags that a word among the domains of a delegation contains; `None` for other words.
 pub(super) fn pattern_of(word: &str) -> Option<&str> {
     word.strip_prefix(WORD)
 }

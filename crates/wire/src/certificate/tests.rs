@@ -6,12 +6,12 @@ const SIGNING_KEY: [u8; 32] = [0x52; 32];
 pub(super) const SIGNATURE: [u8; 64] = [0x53; 64];
 const NETWORK: NetworkId = NetworkId([0xa0, 1, 2, 3, 4, 5, 6, 7]);
 
-/// A certificate of 10.7.0.3 "ams" with two domains and one option.
+/// Returns a certificate of 10.7.0.3 "ams" with two domains and one option.
 fn certificate_bytes() -> Vec<u8> {
     certificate_with(&[0, 5, 0x11, 3, 7, 8, 9])
 }
 
-/// The same with other options, which come with their length.
+/// Returns the same with other options, which include their length.
 pub(super) fn certificate_with(options: &[u8]) -> Vec<u8> {
     [
         &[1][..],
@@ -27,7 +27,8 @@ pub(super) fn certificate_with(options: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Shows a certificate of this name and address with these domains and tags, signed by the root key or by an issuer.
+/// Passes a certificate of this name and address with these domains and tags, signed by the root key or by an issuer,
+/// to a closure.
 pub(crate) fn certified(
     (name, address): (&str, NodeAddr),
     domains: &[&str],
@@ -72,7 +73,7 @@ fn tags_are_an_option_that_nodes_of_before_skip() {
     let read: Vec<_> = certificate.options.tags().iter().collect();
     assert_eq!(read, ["backup", "site-ams"]);
     assert_eq!(emitted(|w| certificate.emit(w)), bytes);
-    // Those that are said take the place of those before, and so does it that there are none.
+    // New values replace the old ones, and so does their absence.
     let none = emitted(|w| certificate.options.emit_with(&Said::default(), w));
     assert_eq!(none, [0, 0]);
     for wrong in [
@@ -207,7 +208,7 @@ fn truncated_revocations_are_understood_only_where_a_serial_ends() {
     }
 }
 
-/// Bytes of the certificate with one range replaced.
+/// Returns the bytes of the certificate with one range replaced.
 fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut changed = certificate_bytes();
     changed[at..at + bytes.len()].copy_from_slice(bytes);
@@ -291,7 +292,7 @@ fn a_certificate_carries_the_succession_of_its_root_and_older_code_skips_it() {
     let bytes = certificate_with(&options);
     let certificate = Certificate::parse(&bytes).unwrap();
     assert_eq!(certificate.options.succession(), Some(succession));
-    // A later version of it is for later code.
+    // A later version of the option is for later code.
     let mut later = options.clone();
     later[4] = 2;
     let bytes = certificate_with(&later);
@@ -299,7 +300,7 @@ fn a_certificate_carries_the_succession_of_its_root_and_older_code_skips_it() {
         Certificate::parse(&bytes).unwrap().options.succession(),
         None
     );
-    // It takes the place of the one before.
+    // The new option replaces the old one.
     let before = Options::parse(&mut Reader::new(&later)).unwrap();
     assert_eq!(emitted(|w| before.emit_with(&said, w)), item);
     let longest = Said {
@@ -313,7 +314,7 @@ fn a_certificate_carries_the_succession_of_its_root_and_older_code_skips_it() {
 }
 
 proptest! {
-    /// There is one way to write each value.
+    /// Each value has exactly one encoding.
     #[test]
     fn what_is_understood_is_written_back_byte_for_byte(
         at in 0usize..200, byte: u8, of_request: bool,

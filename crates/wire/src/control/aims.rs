@@ -1,4 +1,4 @@
-//! What senders of flows want of their repair, told to the next node of their way.
+//! The repair targets that senders of flows set, sent to the next node on the flow's path.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -13,35 +13,36 @@
 //! |  target, millionths; 0: none  |  most, 255 -  |
 //! +-------------------------------+---------------+
 //! ```
-//! A data packet has no room for it, and needs none: what is told holds for the packets of the flow that follow, until it is
-//! told otherwise or for [`FLOW_AIM_LASTS`] without a word. A node that does not know the message repairs by its own settings.
+//! A data packet has no room for the target, and needs none: the target applies to the following packets of the flow,
+//! until it is changed or until [`FLOW_AIM_LASTS`] has passed without a message. A node that does not know the message
+//! repairs by its own settings.
 
 use crate::bytes::Reader;
 use crate::{Aim, Malformed};
 use base::{Duration, NodeAddr, VirtualPort};
 
-/// What is told of a flow holds for so long; it is told anew in a third of it.
+/// How long the target of a flow applies; it is sent again after a third of this time.
 pub const FLOW_AIM_LASTS: Duration = Duration::from_secs(30);
 
-/// The aim of one flow.
+/// The target of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAim {
-    /// Where the flow begins.
+    /// The node and port where the flow begins.
     pub source: (NodeAddr, VirtualPort),
-    /// The node or group where it goes.
+    /// The node or group, and the port, where the flow goes.
     pub destination: (NodeAddr, VirtualPort),
-    /// What its sender wants.
+    /// The target that its sender has set.
     pub aim: Aim,
 }
 
-/// A view of some of them.
+/// A view of several targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAims<'a> {
     body: &'a [u8],
 }
 
 impl FlowAim {
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 12 + Aim::BYTES;
 
     fn read(r: &mut Reader<'_>) -> Result<FlowAim, Malformed> {
@@ -54,7 +55,7 @@ impl FlowAim {
         })
     }
 
-    /// As it stands in the message.
+    /// Returns the wire format.
     pub fn to_bytes(self) -> [u8; FlowAim::BYTES] {
         let mut bytes = [0; FlowAim::BYTES];
         bytes[..4].copy_from_slice(&self.source.0.0.to_be_bytes());
@@ -75,7 +76,7 @@ impl<'a> FlowAims<'a> {
         }
     }
 
-    /// Each of them.
+    /// Returns the targets.
     pub fn iter(&self) -> impl Iterator<Item = FlowAim> + use<'a> {
         let all = self.body.chunks_exact(FlowAim::BYTES);
         all.filter_map(|bytes| FlowAim::read(&mut Reader::new(bytes)).ok())

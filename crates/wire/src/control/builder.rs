@@ -11,17 +11,17 @@ use crate::record::{Key, Record};
 use crate::{Endpoint, Full};
 use base::NodeAddr;
 
-/// Fills the plaintext of one control datagram. A message that does not fit is refused with
-/// [`Full`] and leaves what is written untouched.
+/// A builder of the plaintext of one control datagram. A message that does not fit is refused with [`Full`], and what
+/// is written stays unchanged.
 #[derive(Debug)]
 pub struct Builder<'a> {
     writer: Writer<'a>,
-    /// Where the last message begins, and its kind: records and keys join one of theirs.
+    /// The position and the kind of the last message, to which records and keys can be added.
     last: Option<(usize, u8)>,
 }
 
 impl<'a> Builder<'a> {
-    /// A builder from the start of `plaintext`.
+    /// Creates a builder from the start of `plaintext`.
     pub const fn new(plaintext: &'a mut [u8]) -> Builder<'a> {
         Builder {
             writer: Writer::new(plaintext),
@@ -29,17 +29,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Bytes written so far: the length of the plaintext.
+    /// Returns the number of bytes written so far: the length of the plaintext.
     pub const fn len(&self) -> usize {
         self.writer.len()
     }
 
-    /// Nothing is written.
+    /// Returns true if nothing is written.
     pub const fn is_empty(&self) -> bool {
         self.writer.is_empty()
     }
 
-    /// How many bytes still fit.
+    /// Returns how many bytes still fit.
     pub const fn room(&self) -> usize {
         self.writer.room()
     }
@@ -54,9 +54,8 @@ impl<'a> Builder<'a> {
         self.message(kind::TAIL_PROBE, &probe.to_bytes())
     }
 
-    /// Appends a [`super::Nack`] of the lane numbers `missing`, in rising order, and returns how
-    /// many of them it names: all, or as many from the front as there is room for. [`Full`] when
-    /// not even the first fits.
+    /// Appends a [`super::Nack`] of the lane numbers `missing`, in rising order. Returns how many of them it contains:
+    /// all, or as many from the front as fit. [`Full`] if not even the first fits.
     pub fn nack(&mut self, strike: u8, missing: &[u64]) -> Result<usize, Full> {
         if missing.is_empty() {
             return Ok(0);
@@ -79,9 +78,8 @@ impl<'a> Builder<'a> {
         Ok(named)
     }
 
-    /// Appends a [`super::ReliableAck`] with as many ranges as fit, and returns how many. `ranges`
-    /// are (received, missing) counts from `head.end` down. [`Full`] when not even the fixed part
-    /// fits.
+    /// Appends a [`super::ReliableAck`] with as many ranges as fit. Returns their number. `ranges` are (received,
+    /// missing) counts from `head.end` down. [`Full`] if not even the fixed part fits.
     pub fn reliable_ack(
         &mut self,
         head: &AckHead,
@@ -112,7 +110,7 @@ impl<'a> Builder<'a> {
         self.message(kind::RELIABLE_RATE, &rate.to_bytes())
     }
 
-    /// Appends a hold: to the [`LaneHolds`](super::LaneHolds) that stand last, or to new ones.
+    /// Appends a hold to the last message if that is a [`LaneHolds`](super::LaneHolds), otherwise to a new one.
     pub fn lane_hold(&mut self, hold: Hold) -> Result<(), Full> {
         self.append(kind::LANE_HOLDS, &[&hold.to_bytes()])
     }
@@ -127,28 +125,29 @@ impl<'a> Builder<'a> {
         self.message(kind::LANE_REPORT, &report.to_bytes())
     }
 
-    /// Appends where the neighbour is seen.
+    /// Appends the address at which the neighbor is seen.
     pub fn seen_at(&mut self, endpoint: Endpoint) -> Result<(), Full> {
         self.message(kind::SEEN_AT, &endpoint.to_bytes())
     }
 
-    /// Appends where the neighbour is seen through a byte stream.
+    /// Appends the address at which the neighbor is seen through a byte stream.
     pub fn stream_seen_at(&mut self, seen: StreamSeenAt) -> Result<(), Full> {
         self.message(kind::STREAM_SEEN_AT, &seen.to_bytes())
     }
 
-    /// Appends how the sender's clock becomes the network's.
+    /// Appends the offset between the sender's clock and the network's.
     pub fn clock_offset(&mut self, clock: ClockOffset) -> Result<(), Full> {
         self.message(kind::CLOCK_OFFSET, &clock.to_bytes())
     }
 
-    /// Appends what the sender of a flow wants: to the [`FlowAims`](super::FlowAims) that stand last, or to new ones.
+    /// Appends the target of a flow to the last message if that is a [`FlowAims`](super::FlowAims), otherwise
+    /// to a new one.
     pub fn flow_aim(&mut self, aim: FlowAim) -> Result<(), Full> {
         self.append(kind::FLOW_AIMS, &[&aim.to_bytes()])
     }
 
-    /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it
-    /// stands. [`Full`] also when it says fewer bytes than it needs itself.
+    /// Appends an [`MtuProbe`] with its padding. The probe must be alone in its datagram, which is sealed without
+    /// further bytes. Returns [`Full`] also if the probe's length is less than it needs itself.
     pub fn mtu_probe(&mut self, probe: MtuProbe) -> Result<(), Full> {
         let body = probe.body_bytes()?;
         if self.room() < MESSAGE_HEADER_BYTES + body {
@@ -192,14 +191,14 @@ impl<'a> Builder<'a> {
             .try_for_each(|reception| self.writer.put(&reception.to_bytes()))
     }
 
-    /// Appends a record: to the [`Records`](crate::record::Records) that stand last, or to new
-    /// ones. [`Full`] also when its body is longer than [`crate::record::BODY_BYTES_MAX`].
+    /// Appends a record to the last message if that is a [`Records`](crate::record::Records), otherwise to a
+    /// new one. Returns [`Full`] also if its body is longer than [`crate::record::BODY_BYTES_MAX`].
     pub fn record(&mut self, record: &Record<'_>) -> Result<(), Full> {
         self.append(kind::RECORDS, &[&record.header()?, record.body])
     }
 
-    /// Appends the confirmation of a record: to the [`Acks`](crate::record::Acks) that stand
-    /// last, or to new ones.
+    /// Appends the confirmation of a record to the last message if that is an [`Acks`](crate::record::Acks), otherwise
+    /// to a new one.
     pub fn record_ack(&mut self, key: Key) -> Result<(), Full> {
         self.append(kind::RECORD_ACK, &[&key.to_bytes()])
     }
@@ -216,8 +215,8 @@ impl<'a> Builder<'a> {
         self.writer.put(body)
     }
 
-    /// Appends `parts` to the body of the last message if it is of this kind and can be that
-    /// long, else to a new message. All or nothing.
+    /// Appends `parts` to the body of the last message if it is of this kind and has room, otherwise to a new message.
+    /// Appends all or nothing.
     fn append(&mut self, kind: u8, parts: &[&[u8]]) -> Result<(), Full> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let body_max = usize::from(u16::MAX);

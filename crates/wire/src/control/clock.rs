@@ -1,4 +1,4 @@
-//! What a neighbour's clock is ahead of the network's, told beside hellos.
+//! The offset of a neighbor's clock from the network's, sent together with hellos.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,17 +14,17 @@ use crate::Malformed;
 use crate::bytes::Reader;
 use base::NodeAddr;
 
-/// "Add this to the stamps of my hellos, and you have what the clock of that node says."
+/// The offset to add to the stamps of the sender's hellos to get the clock of the reference node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// The node whose clock is the network's.
+    /// The node whose clock is the network's clock.
     pub reference: NodeAddr,
-    /// To be added to the sender's stamps, in microseconds; wraps as they do.
+    /// The offset to add to the sender's stamps, in microseconds; it wraps as they do.
     pub offset_us: u32,
 }
 
 impl ClockOffset {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 8;
 
     /// Reads a body.
@@ -38,7 +38,7 @@ impl ClockOffset {
         Ok(clock)
     }
 
-    /// The body.
+    /// Returns the wire format of the body.
     pub fn to_bytes(self) -> [u8; ClockOffset::BYTES] {
         let mut bytes = [0; ClockOffset::BYTES];
         bytes[..4].copy_from_slice(&self.reference.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A link that may have failed, told up the way of the packets that take it.
+//! A link that may have failed, reported upstream along the path of the packets that use it.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -14,17 +14,18 @@ use crate::Malformed;
 use crate::bytes::Reader;
 use base::NodeAddr;
 
-/// "The link between these nodes has fallen silent, and I know no other way for packets that take it."
+/// A report that the link between these nodes has fallen silent, and that the sender has no other path for packets that
+/// use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkDoubt {
-    /// The end that has noticed.
+    /// The end that has detected the silence.
     pub from: NodeAddr,
     /// The end that is not heard.
     pub to: NodeAddr,
 }
 
 impl LinkDoubt {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 8;
 
     /// Reads a body.
@@ -38,7 +39,7 @@ impl LinkDoubt {
         Ok(doubt)
     }
 
-    /// The body.
+    /// Returns the wire format of the body.
     pub fn to_bytes(self) -> [u8; LinkDoubt::BYTES] {
         let mut bytes = [0; LinkDoubt::BYTES];
         bytes[..4].copy_from_slice(&self.from.0.to_be_bytes());

@@ -1,5 +1,5 @@
-//! The hello: keeps a link known to be up, measures its round trip, and tells the other end how
-//! much is lost on the way here. [Amir06 §III-A]
+//! The hello: it shows that a link is up, measures its round trip, and reports to the other end how much is lost in the
+//! direction to the sender. [Amir06 §III-A]
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -23,16 +23,15 @@
 //! +---------------+
 //! ```
 //!
-//! H: I hear you. N: answer at once. C: I am closing. A: the link is active. R: I take
-//! [repair packets](super::Repair). P: a link may have several paths, each with a session of its own. D: I have
-//! heard nothing for suspiciously long. W: acknowledgements of my reliable lane may wait for the next packet, where one is
-//! to be expected.
+//! H: the sender hears the receiver. N: answer at once. C: the sender is closing. A: the link is active. R: the sender
+//! accepts [repair packets](super::Repair). P: a link may have several paths, each with a session of its own. D: the
+//! sender has heard nothing for suspiciously long. W: acknowledgements of the sender's reliable lane may wait for the
+//! next packet, if one is expected.
 //!
-//! The boot number is drawn when the sender starts: another one than before means that it has
-//! restarted, and that its lanes begin anew.
+//! The boot number is drawn when the sender starts. If it changes, the sender has restarted, and its lanes begin anew.
 //!
-//! The echo returns the newest stamp of the other end and how long it was held here, so the other
-//! end knows the round trip without either clock being right: now - echo stamp - echo hold.
+//! The echo returns the newest stamp of the other end and how long it was held here. So the other end can compute the
+//! round trip without correct clocks: now - echo stamp - echo hold.
 
 use crate::bytes::Reader;
 use crate::{Loss, Malformed};
@@ -45,7 +44,7 @@ const TAKES_REPAIR: u8 = 0x10;
 const KNOWS_PATHS: u8 = 0x20;
 const DOUBTS: u8 = 0x40;
 const LETS_WAIT: u8 = 0x80;
-/// The hold that says that there is nothing to echo.
+/// The hold value that means that there is nothing to echo.
 const NO_ECHO: u32 = u32::MAX;
 
 /// The state of a link as one end sees it.
@@ -53,47 +52,48 @@ const NO_ECHO: u32 = u32::MAX;
 pub struct Hello {
     /// The sender hears the receiver.
     pub i_hear_you: bool,
-    /// The receiver shall answer without waiting for its interval.
+    /// The receiver must answer without waiting for its interval.
     pub answer_now: bool,
-    /// The sender goes away.
+    /// The sender is going away.
     pub closing: bool,
     /// The link carries data; hellos are frequent.
     pub active: bool,
-    /// The sender takes repair packets of the real-time lane.
+    /// The sender accepts repair packets of the real-time lane.
     pub takes_repair: bool,
-    /// The sender takes sessions of further paths for what they are, and not for a move.
+    /// The sender supports sessions of further paths, and does not take them for a move.
     pub knows_paths: bool,
-    /// The sender has heard nothing on this path for suspiciously long, and has not given it up.
+    /// The sender has heard nothing on this path for suspiciously long, but has not given it up.
     pub doubts: bool,
-    /// Acknowledgements of the sender's reliable lane may wait for the next packet at present: its windows have room.
+    /// Acknowledgements of the sender's reliable lane may wait for the next packet at present, because its windows have
+    /// room.
     pub lets_wait: bool,
     /// The sender's present interval between hellos.
     pub interval_ms: u16,
     /// The sender's clock.
     pub stamp_us: u32,
-    /// The receiver's newest stamp, if one has come.
+    /// The receiver's newest stamp, if one has arrived.
     pub echo: Option<Echo>,
-    /// The share lost in the direction from the receiver to the sender, as the sender measures.
+    /// The share lost in the direction from the receiver to the sender, as measured by the sender.
     pub loss_in: Loss,
     /// The number of the sender's present start.
     pub boot: u32,
-    /// Datagrams of the receiver that have arrived at the sender since then; wraps.
+    /// Number of the receiver's datagrams that have arrived at the sender since its start; wraps.
     pub arrived: u32,
-    /// Those that have not, and are not merely late; wraps.
+    /// Number of the receiver's datagrams that were lost, and are not just late; wraps.
     pub lost: u32,
 }
 
-/// A clock stamp on its way back to whoever made it.
+/// A clock stamp that is returned to its maker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Echo {
     /// The stamp, by the clock of its maker.
     pub stamp_us: u32,
-    /// How long it was held before it went back; saturates one below 2^32.
+    /// How long the stamp was held before it was returned; saturates one below 2^32.
     pub hold_us: u32,
 }
 
 impl Hello {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 29;
 
     /// Reads a body.
@@ -129,7 +129,7 @@ impl Hello {
         })
     }
 
-    /// The body as it stands on the wire.
+    /// Returns the wire format of the body.
     pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let (echo_stamp_us, echo_hold_us) = match self.echo {

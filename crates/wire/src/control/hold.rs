@@ -1,5 +1,5 @@
-//! Back-pressure: what a node takes of the packets to some destinations, while those that came before
-//! wait at it. [Amir03 §IV]
+//! Back-pressure: how many packets to some destinations a node accepts while earlier packets to these destinations wait
+//! at it. [Amir03 §IV]
 //!
 //! ```text
 //!  LaneHolds
@@ -12,39 +12,39 @@
 //! +---------+-----+-------------------------------+---------------+
 //! ```
 //!
-//! Seven bytes for each destination and routing: of the reliable packets that go there by that routing,
-//! so many may be on their way to this node and not acknowledged. [`Hold::NONE`] ends the hold. A hold
-//! is told again while it lasts, and ends by itself when it is not.
+//! There are seven bytes for each destination and routing: the maximum number of reliable packets to that destination
+//! by that routing that may be on their way to this node without acknowledgement. [`Hold::NONE`] ends the hold. A hold
+//! is repeated while it lasts, and ends by itself when it is not repeated.
 
 use crate::Malformed;
 use crate::data::{Class, LinkProtocol, Routing};
 use base::NodeAddr;
 
-/// Bytes of one hold.
+/// Number of bytes of one hold.
 pub(super) const HOLD_BYTES: usize = 7;
 
 /// How many packets to a destination may be on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Where they go.
+    /// The destination of the packets.
     pub destination: NodeAddr,
-    /// By which routing.
+    /// The routing of the packets.
     pub routing: Routing,
-    /// How many.
+    /// The number of packets.
     pub room: u16,
 }
 
-/// Some destinations.
+/// The holds of several destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneHolds<'a> {
     holds: &'a [u8],
 }
 
 impl Hold {
-    /// The room of a destination that is not held any more.
+    /// The room value of a destination that is not held any more.
     pub const NONE: u16 = u16::MAX;
 
-    /// The hold as it stands on the wire.
+    /// Returns the wire format of the hold.
     pub(super) fn to_bytes(self) -> [u8; HOLD_BYTES] {
         let [a, b, c, d] = self.destination.0.to_be_bytes();
         let [high, low] = self.room.to_be_bytes();
@@ -70,7 +70,7 @@ impl Hold {
 }
 
 impl<'a> LaneHolds<'a> {
-    /// Reads a body: at least one hold, and whole ones of known routings.
+    /// Reads a body: at least one hold, and only complete ones of known routings.
     pub fn parse(body: &'a [u8]) -> Result<LaneHolds<'a>, Malformed> {
         if body.is_empty() {
             return Err(Malformed::Short);
@@ -85,10 +85,10 @@ impl<'a> LaneHolds<'a> {
         Ok(LaneHolds { holds: body })
     }
 
-    /// The holds, in the order in which they stand.
+    /// Returns the holds, in their order.
     pub fn holds(&self) -> impl Iterator<Item = Hold> + 'a {
         let (holds, _) = self.holds.as_chunks::<HOLD_BYTES>();
-        // All have been read before.
+        // All holds were checked when they were parsed.
         holds.iter().filter_map(|hold| Hold::from_bytes(hold).ok())
     }
 }

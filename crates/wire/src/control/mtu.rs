@@ -1,4 +1,4 @@
-//! How long a datagram the path to a neighbour carries: probes of a length, and their answers.
+//! Measures how long a datagram the path to a neighbor carries: probes of a given length, and their answers.
 //!
 //! ```text
 //!  MtuProbe
@@ -18,43 +18,43 @@
 //! +-------------------------------+
 //! ```
 //!
-//! A probe is alone in its datagram, which has `bytes` bytes from its clear header to its tag: what
-//! UDP carries. The padding is sent as zeros and not looked at. The answer repeats the probe's
-//! number and bytes, and tells that a datagram of that length has come whole.
+//! A probe is alone in its datagram, which has `bytes` bytes from its clear header to its tag: this is what UDP
+//! carries. The padding is sent as zeros and ignored. The answer repeats the probe's number and bytes, and confirms
+//! that a datagram of that length has arrived completely.
 
 use super::MESSAGE_HEADER_BYTES;
 use crate::bytes::Reader;
 use crate::link::SEAL_BYTES;
 use crate::{Full, Malformed};
 
-/// Bytes of a probe's datagram that are not its body.
+/// Number of bytes of a probe's datagram that do not belong to its body.
 const AROUND: usize = SEAL_BYTES + MESSAGE_HEADER_BYTES;
 
-/// Does a datagram of this length arrive?
+/// A probe whether a datagram of this length arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuProbe {
-    /// The sender's count of its probes.
+    /// The sender's number of the probe.
     pub number: u32,
-    /// Bytes of the datagram.
+    /// The length of the datagram.
     pub bytes: u16,
 }
 
-/// It does.
+/// The answer that the probe has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuAnswer {
     /// The probe's number.
     pub number: u32,
-    /// The bytes of its datagram.
+    /// The length of the probe's datagram.
     pub bytes: u16,
 }
 
 impl MtuProbe {
-    /// Bytes of the body before the padding.
+    /// Number of bytes of the body before the padding.
     pub const FIXED_BYTES: usize = 6;
     /// The shortest datagram with a probe: no padding.
     pub const DATAGRAM_BYTES_MIN: usize = AROUND + MtuProbe::FIXED_BYTES;
 
-    /// Reads a body. One that is not as long as it says is [`Malformed::Length`].
+    /// Reads a body. If it has another length than it says, the result is [`Malformed::Length`].
     pub fn parse(body: &[u8]) -> Result<MtuProbe, Malformed> {
         let mut r = Reader::new(body);
         let number = r.u32()?;
@@ -65,7 +65,7 @@ impl MtuProbe {
         }
     }
 
-    /// Writes the body at the front of `out`, and tells its length.
+    /// Writes the body at the front of `out`.
     pub(super) fn emit(self, out: &mut [u8]) -> Result<(), Full> {
         let (fixed, padding) = out
             .split_first_chunk_mut::<{ MtuProbe::FIXED_BYTES }>()
@@ -75,7 +75,7 @@ impl MtuProbe {
         Ok(())
     }
 
-    /// Bytes of the body with its padding.
+    /// Returns the number of bytes of the body with its padding.
     pub(super) fn body_bytes(self) -> Result<usize, Full> {
         let body = usize::from(self.bytes).checked_sub(AROUND);
         body.filter(|body| *body >= MtuProbe::FIXED_BYTES)
@@ -84,7 +84,7 @@ impl MtuProbe {
 }
 
 impl MtuAnswer {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 6;
 
     /// Reads a body.
@@ -96,7 +96,7 @@ impl MtuAnswer {
         Ok(MtuAnswer { number, bytes })
     }
 
-    /// The body as it stands on the wire.
+    /// Returns the wire format of the body.
     pub const fn to_bytes(self) -> [u8; MtuAnswer::BYTES] {
         to_bytes(self.number, self.bytes)
     }

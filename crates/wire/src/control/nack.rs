@@ -12,28 +12,27 @@
 //! +-----------------------------------------------+---------------+
 //! ```
 //!
-//! Seven bytes tell of up to 33 missing packets. The strike counts the requests for the same
-//! packets, from 1.
+//! Seven bytes can name up to 33 missing packets. The strike counts the requests for the same packets, from 1.
 
 use crate::Malformed;
 use crate::bytes::{Reader, Writer};
 use crate::data::LaneSeq;
 
-/// Bytes of one range.
+/// Number of bytes of one range.
 pub(super) const RANGE_BYTES: usize = 7;
 /// How many sequence numbers one range can name: the first and the 32 of the bitmap.
 pub const RANGE_SEQS: u64 = 33;
 
-/// Which packets are missing.
+/// A list of missing packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack<'a> {
-    /// How often these packets have been asked for, this time included.
+    /// How often these packets have been requested, including this time.
     pub strike: u8,
     ranges: &'a [u8],
 }
 
 impl<'a> Nack<'a> {
-    /// Reads a body: at least one range, and whole ones.
+    /// Reads a body: at least one range, and only complete ones.
     pub fn parse(body: &'a [u8]) -> Result<Nack<'a>, Malformed> {
         let mut r = Reader::new(body);
         let strike = r.u8()?;
@@ -47,7 +46,7 @@ impl<'a> Nack<'a> {
         Ok(Nack { strike, ranges })
     }
 
-    /// The missing numbers, range by range, rising within each.
+    /// Returns the missing numbers, range by range, rising within each.
     pub fn missing(&self) -> impl Iterator<Item = LaneSeq> + Clone + 'a {
         let (ranges, _) = self.ranges.as_chunks::<RANGE_BYTES>();
         ranges.iter().flat_map(|&[a, b, c, m0, m1, m2, m3]| {
@@ -58,7 +57,7 @@ impl<'a> Nack<'a> {
         })
     }
 
-    /// How many numbers are named.
+    /// Returns how many numbers are missing.
     pub fn count(&self) -> usize {
         let (ranges, _) = self.ranges.as_chunks::<RANGE_BYTES>();
         let bits = |r: &[u8; RANGE_BYTES]| {
@@ -68,8 +67,8 @@ impl<'a> Nack<'a> {
     }
 }
 
-/// The range that begins with the first of `seqs`, and how many of them it covers. `seqs` rise
-/// and are not empty.
+/// Returns the range that begins with the first of `seqs`, and how many of them it covers. `seqs` are rising and not
+/// empty.
 pub(super) fn range(seqs: &[u64]) -> ([u8; RANGE_BYTES], usize) {
     let first = seqs[0];
     let covered = seqs

@@ -1,6 +1,5 @@
-//! What the receiver of a reliable lane tells its sender: what has come, and how much more it
-//! takes, at which rate data arrives; and what the sender tells when numbers will never come.
-//! [Amir03 §IV] [Papadimitriou06 §3.1]
+//! The messages of a reliable lane. The receiver reports to the sender what has arrived, how much more it accepts, and
+//! at which rate data arrives. The sender reports numbers that will never come. [Amir03 §IV] [Papadimitriou06 §3.1]
 //!
 //! ```text
 //!  ReliableAck
@@ -35,37 +34,37 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Ranges go down from `end`: so many numbers have come, so many below them are missing. The
-//! highest ones stand first, so that what does not fit is what earlier acknowledgements told.
-//! The sender may send numbers below `end` + `window`. The hold is the time since the newest
-//! packet came: now - its sending - hold is the round trip, whatever the receiver waited. Packets
-//! that came again tell the sender that it took for lost what was late.
+//! Ranges go down from `end`: a count of numbers that have arrived, then a count of missing numbers below them. The
+//! highest ranges come first, so what does not fit was already in earlier acknowledgements. The sender may send numbers
+//! below `end` + `window`. The hold is the time since the newest packet came: now - its sending time - hold is the
+//! round trip, however long the receiver waited. Packets that came twice show the sender that it took late packets for
+//! lost.
 
 use crate::bytes::{Reader, Writer};
 use crate::data::LaneSeq;
 use crate::{Full, Malformed};
 
-/// Bytes of one range.
+/// Number of bytes of one range.
 pub(super) const ACK_RANGE_BYTES: usize = 4;
 
 /// The fixed part of a [`ReliableAck`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckHead {
-    /// All numbers before this one have come.
+    /// All numbers before this one have arrived.
     pub next: LaneSeq,
-    /// The number after the highest one that has come.
+    /// The number after the highest one that has arrived.
     pub end: LaneSeq,
-    /// How many numbers from `end` on the receiver takes.
+    /// How many numbers from `end` on the receiver accepts.
     pub window: u16,
-    /// The number of the packet that came last.
+    /// The number of the packet that arrived last.
     pub newest: LaneSeq,
-    /// For how long that was when this was written, in microseconds.
+    /// The time from its arrival to the writing of this message, in microseconds.
     pub hold_us: u32,
-    /// How many packets have come that had come before; wraps.
+    /// Number of packets that arrived more than once; wraps.
     pub repeated: u16,
 }
 
-/// What has come over a reliable lane.
+/// The packets that have arrived over a reliable lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReliableAck<'a> {
     /// The fixed part.
@@ -76,27 +75,27 @@ pub struct ReliableAck<'a> {
 /// The sender of a reliable lane has given up everything before `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReliableSkip {
-    /// The first number that still counts.
+    /// The first number that is still valid.
     pub first: LaneSeq,
 }
 
 /// The rate at which data of a reliable lane arrives, as its receiver measured it over the last wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReliableRate {
-    /// In kbit/s.
+    /// The rate in kbit/s.
     pub kbps: u32,
 }
 
-/// The distance from one lane number up to another.
+/// Returns the distance from one lane number up to another.
 const fn distance(from: LaneSeq, to: LaneSeq) -> u32 {
     to.value().wrapping_sub(from.value()) & 0x00ff_ffff
 }
 
 impl AckHead {
-    /// Bytes of the fixed part.
+    /// Number of bytes of the fixed part.
     pub const BYTES: usize = 17;
 
-    /// The fixed part as it stands on the wire.
+    /// Returns the wire format of the fixed part.
     pub fn to_bytes(self) -> [u8; AckHead::BYTES] {
         let mut bytes = [0; AckHead::BYTES];
         let mut w = Writer::new(&mut bytes);
@@ -115,7 +114,7 @@ impl AckHead {
 }
 
 impl<'a> ReliableAck<'a> {
-    /// Reads a body. Ranges that are empty, or reach below `next`, are [`Malformed::Value`].
+    /// Reads a body. Ranges that are empty, or reach below `next`, give [`Malformed::Value`].
     pub fn parse(body: &'a [u8]) -> Result<ReliableAck<'a>, Malformed> {
         let mut r = Reader::new(body);
         let head = AckHead {
@@ -144,7 +143,7 @@ impl<'a> ReliableAck<'a> {
         }
     }
 
-    /// Counts of numbers that have come and of those missing below them, from `end` down.
+    /// Returns pairs of counts from `end` down: numbers that have arrived, and missing numbers below them.
     pub fn ranges(&self) -> impl Iterator<Item = (u16, u16)> + 'a {
         let (ranges, _) = self.ranges.as_chunks::<ACK_RANGE_BYTES>();
         let pair = |&[a, b, c, d]: &[u8; ACK_RANGE_BYTES]| {
@@ -153,7 +152,7 @@ impl<'a> ReliableAck<'a> {
         ranges.iter().map(pair)
     }
 
-    /// What has come above `next`, as first number and count, from the highest down.
+    /// Returns what has arrived above `next`, as first number and count, from the highest down.
     pub fn received(&self) -> impl Iterator<Item = (LaneSeq, u16)> + 'a {
         let mut top = self.head.end.value();
         self.ranges().map(move |(received, missing)| {
@@ -165,7 +164,7 @@ impl<'a> ReliableAck<'a> {
 }
 
 impl ReliableSkip {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 3;
 
     /// Reads a body.
@@ -176,7 +175,7 @@ impl ReliableSkip {
         Ok(ReliableSkip { first })
     }
 
-    /// The body as it stands on the wire.
+    /// Returns the wire format of the body.
     pub const fn to_bytes(self) -> [u8; ReliableSkip::BYTES] {
         let [_, a, b, c] = self.first.value().to_be_bytes();
         [a, b, c]
@@ -184,7 +183,7 @@ impl ReliableSkip {
 }
 
 impl ReliableRate {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 4;
 
     /// Reads a body.
@@ -195,7 +194,7 @@ impl ReliableRate {
         Ok(ReliableRate { kbps })
     }
 
-    /// The body as it stands on the wire.
+    /// Returns the wire format of the body.
     pub const fn to_bytes(self) -> [u8; ReliableRate::BYTES] {
         self.kbps.to_be_bytes()
     }

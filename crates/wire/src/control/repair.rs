@@ -1,4 +1,4 @@
-//! A repair packet of the real-time lane, and what the receiver of such packets tells their sender.
+//! A repair packet of the real-time lane, and the report of its receiver to the sender.
 //!
 //! ```text
 //!  Repair
@@ -22,17 +22,17 @@
 //! +-------------------------------+
 //! ```
 //!
-//! The packets are those from the newest down, as many as the span says. With M those whose bits are set: as
-//! many bits as the span, from the newest down, in whole bytes, each from its lowest bit up. The first and the last
-//! are set, not all are, and what is beyond the span is not.
+//! The packets are those from the newest down, as many as the span says. With M, only the packets whose bits are set:
+//! as many bits as the span, from the newest down, in whole bytes, each from its lowest bit up. The first and the last
+//! bit are set, not all bits are set, and bits beyond the span are zero.
 //!
-//! An age says how long before this message a packet was sent, in milliseconds, rounded up; 255 is more than can
-//! be said. Each has one if there are up to eight packets; of more, each second one from the newest down
-//! has one, or each third one, and so on, so that there are at most eight.
+//! An age is the time in milliseconds, rounded up, from the sending of a packet to this message; 255 means more than
+//! can be expressed. Each packet has an age if there are up to eight packets. If there are more, every second one from
+//! the newest down has an age, or every third one, and so on, so that there are at most eight ages.
 //!
-//! Of each packet the overlay header and the payload are taken as they were sent, with three bytes in the place of the
-//! lane sequence number: the sum of all other bytes modulo 256, and the length as a u16. It is padded with
-//! zeros to the longest. The coefficient of a number in GF(256) (modulo x^8 + x^4 + x^3 + x^2 + 1) follows from the seed:
+//! Of each packet, the overlay header and the payload are used as they were sent, with three bytes in place of the lane
+//! sequence number: the sum of all other bytes modulo 256, and the length as a u16. It is padded with zeros to the
+//! longest packet. The coefficient of a number in GF(256) (modulo x^8 + x^4 + x^3 + x^2 + 1) follows from the seed:
 //!
 //! ```text
 //! x = number * 0x9e3779b1 xor seed * 0x85ebca6b            modulo 2^32
@@ -41,20 +41,20 @@
 //! coefficient = (x xor x >> 15) modulo 255 + 1
 //! ```
 //!
-//! A neighbour is sent repair packets if its hellos say that it takes them.
+//! A neighbor gets repair packets only if its hellos say that it accepts them.
 
 use crate::bytes::{Reader, Writer};
 use crate::data::{HEADER_BYTES, LaneSeq};
 use crate::{Full, Malformed};
 
-/// The most numbers that one repair packet reaches over.
+/// The maximum number of sequence numbers that one repair packet covers.
 pub const REPAIR_SPAN: usize = 64;
-/// The most bytes in front of the sum.
+/// The maximum number of bytes in front of the sum.
 pub const REPAIR_FRONT_BYTES: usize = FIXED_BYTES + REPAIR_SPAN / 8 + REPAIR_AGES;
-/// The most ages in one repair packet. Choice: all packets of a single call that can still be of use have one, up to
-/// 160 ms; where more fit into that time they are close to each other.
+/// The maximum number of ages in one repair packet. Choice: all packets of a single call that can still be of use have
+/// one, up to 160 ms; if more packets fit into that time, they are close to each other.
 pub const REPAIR_AGES: usize = 8;
-/// The age of a packet that is older than can be said.
+/// The age of a packet that is older than can be expressed.
 pub const REPAIR_AGE_UNKNOWN: u8 = 255;
 const FIXED_BYTES: usize = 5;
 const HAS_MEMBERS: u8 = 0x80;
@@ -63,15 +63,15 @@ const SPAN_BITS: u8 = 0x3f;
 /// A combination of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair<'a> {
-    /// The number of the newest packet in it.
+    /// The number of the newest packet in the combination.
     pub newest: LaneSeq,
-    /// What its coefficients follow from.
+    /// The seed of its coefficients.
     pub seed: u8,
-    /// The packets in it: bit k for the one k numbers before the newest.
+    /// The packets in the combination: bit k for the packet k numbers before the newest.
     pub members: u64,
-    /// How many milliseconds ago the packets were sent of which [`Repair::aged`] tells.
+    /// The ages in milliseconds of the packets that [`Repair::aged`] returns.
     pub ages: &'a [u8],
-    /// The sum of their multiples.
+    /// The sum of the packets' multiples.
     pub sum: &'a [u8],
 }
 
@@ -112,18 +112,18 @@ impl<'a> Repair<'a> {
         })
     }
 
-    /// The members whose ages are told, from the newest down, each as how many numbers it is behind the newest.
+    /// Returns the members that have ages, from the newest down, each as its distance in numbers from the newest.
     pub fn aged(members: u64) -> impl Iterator<Item = u32> {
         let step = (members.count_ones() as usize).div_ceil(REPAIR_AGES).max(1);
         let all = (0..u64::BITS).filter(move |behind| members >> behind & 1 == 1);
         all.step_by(step)
     }
 
-    /// Writes what stands in front of the sum, and tells its length: at most [`REPAIR_FRONT_BYTES`].
+    /// Writes the bytes in front of the sum. Returns their length: at most [`REPAIR_FRONT_BYTES`].
     ///
     /// # Errors
-    /// [`Full`] when `out` is too short, the newest packet is none of the members, or there are not as many ages as
-    /// [`Repair::aged`] says.
+    /// [`Full`] if `out` is too short, if the newest packet is not a member, or if the number of ages differs from that
+    /// of [`Repair::aged`].
     pub fn emit_front(
         newest: LaneSeq,
         seed: u8,
@@ -149,20 +149,20 @@ impl<'a> Repair<'a> {
     }
 }
 
-/// What has become of the packets of the receiver of this message. Totals wrap.
+/// The reception of the packets that the receiver of this message has sent. Totals wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneReport {
-    /// Packets that came, repaired ones included.
+    /// Number of packets that arrived, including repaired ones.
     pub received: u32,
-    /// Those that did not, or too late, in spite of everything, of those sent up to the last report: of younger ones it is
-    /// not sure.
+    /// Number of packets that did not arrive, or too late, in spite of all protection. It covers packets up to the last
+    /// report: younger packets are still undecided.
     pub lost: u32,
     /// The mean length of a run of losses on the link, in 256ths of a datagram.
     pub run_256ths: u16,
 }
 
 impl LaneReport {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 10;
 
     /// Reads a body.
@@ -177,7 +177,7 @@ impl LaneReport {
         Ok(report)
     }
 
-    /// The body.
+    /// Returns the wire format of the body.
     pub fn to_bytes(self) -> [u8; LaneReport::BYTES] {
         let mut body = [0; LaneReport::BYTES];
         body[..4].copy_from_slice(&self.received.to_be_bytes());

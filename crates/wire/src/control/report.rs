@@ -1,4 +1,4 @@
-//! What receivers of a group have got, told up the tree to the source.
+//! The reception of a group's receivers, reported up the tree to the source.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -20,14 +20,14 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A node adds its own and what it has heard from its branches, and tells the worst where there are
-//! too many. Counts are since the receiver's first packet, and saturate.
+//! A node adds its own reception and the reports of its branches, and keeps the worst receptions if there are too many.
+//! Counts start with the receiver's first packet, and saturate.
 
 use crate::Malformed;
 use crate::bytes::Reader;
 use base::NodeAddr;
 
-/// Receivers in one report: 12 + 32 · 16 = 524 bytes.
+/// The maximum number of receivers in one report: 12 + 32 · 16 = 524 bytes.
 pub const RECEPTIONS_MAX: usize = 32;
 
 /// What one node has received of a source's packets to a group.
@@ -35,31 +35,31 @@ pub const RECEPTIONS_MAX: usize = 32;
 pub struct Reception {
     /// The node.
     pub node: NodeAddr,
-    /// Packets.
+    /// Number of packets that have arrived.
     pub received: u32,
-    /// Of them, those that were lost on a hop and recovered there.
+    /// Number of these packets that were lost on a hop and recovered there.
     pub recovered: u32,
-    /// Packets that have not come.
+    /// Number of packets that have not arrived.
     pub lost: u32,
 }
 
 /// A view of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupReport<'a> {
-    /// Whose packets.
+    /// The source of the packets.
     pub source: NodeAddr,
-    /// To which group.
+    /// The group of the packets.
     pub group: NodeAddr,
-    /// How many nodes it is about, those included that there was no room for.
+    /// Number of nodes that the report covers, including those without room in it.
     pub receivers: u32,
     receptions: &'a [u8],
 }
 
 impl Reception {
-    /// Bytes on the wire.
+    /// Number of bytes on the wire.
     pub const BYTES: usize = 16;
 
-    /// As it stands on the wire.
+    /// Returns the wire format.
     pub fn to_bytes(self) -> [u8; Reception::BYTES] {
         let mut bytes = [0; Reception::BYTES];
         let fields = [self.node.0, self.received, self.recovered, self.lost];
@@ -80,7 +80,7 @@ impl Reception {
         }
     }
 
-    /// The share of packets that have not come, in units of 2^-32, for who compares.
+    /// Returns the share of packets that have not arrived, in units of 2^-32, for comparisons.
     pub fn lost_share(&self) -> u64 {
         let sent = u64::from(self.received) + u64::from(self.lost);
         (u64::from(self.lost) << 32) / sent.max(1)
@@ -88,7 +88,7 @@ impl Reception {
 }
 
 impl<'a> GroupReport<'a> {
-    /// Bytes in front of the receivers.
+    /// Number of bytes in front of the receivers.
     pub const FIXED_BYTES: usize = 12;
 
     /// Reads a body.
@@ -112,7 +112,7 @@ impl<'a> GroupReport<'a> {
         }
     }
 
-    /// What the receivers have got.
+    /// Returns the receptions of the receivers.
     pub fn receptions(&self) -> impl ExactSizeIterator<Item = Reception> + Clone + use<'a> {
         let (all, _) = self.receptions.as_chunks();
         all.iter().map(Reception::from_bytes)

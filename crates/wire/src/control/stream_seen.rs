@@ -1,4 +1,5 @@
-//! Where the receiver of a message is seen through a byte stream: a port of TCP, which tells nothing of UDP.
+//! The address at which the receiver of a message is seen through a byte stream: a TCP port, which reveals nothing
+//! about UDP.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -8,27 +9,28 @@
 //! +-------------+-+                                               +
 //! | ..                                                            |
 //! ```
-//! D: the sender has dialled it there, so the port is open. A node that does not know the message steps over it.
+//! D: the sender has dialled the receiver at this address, so the port is open. A node that does not know the message
+//! skips it.
 
 use crate::{Endpoint, Malformed};
 
-/// The bit of who has dialled.
+/// The bit that says that the sender has dialled.
 const DIALLED: u8 = 1;
 
-/// The other end of a stream, told to it.
+/// The address of the other end of a stream, reported to that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSeenAt {
-    /// The address, and the port of TCP.
+    /// The address, and the TCP port.
     pub endpoint: Endpoint,
-    /// The sender has dialled it there.
+    /// The sender has dialled the receiver at this address.
     pub is_dialled: bool,
 }
 
 impl StreamSeenAt {
-    /// Bytes of the body.
+    /// Number of bytes of the body.
     pub const BYTES: usize = 1 + Endpoint::BYTES;
 
-    /// Reads a body. Bits that have no meaning yet are not looked at.
+    /// Reads a body. Bits that have no meaning yet are ignored.
     pub fn parse(body: &[u8]) -> Result<StreamSeenAt, Malformed> {
         let (flags, endpoint) = body.split_first().ok_or(Malformed::Length)?;
         Ok(StreamSeenAt {
@@ -37,7 +39,7 @@ impl StreamSeenAt {
         })
     }
 
-    /// As it stands on the wire.
+    /// Returns the wire format.
     pub fn to_bytes(self) -> [u8; StreamSeenAt::BYTES] {
         let mut bytes = [0; StreamSeenAt::BYTES];
         bytes[0] = match self.is_dialled {

@@ -189,7 +189,7 @@ fn a_doubt_names_both_ends_of_a_link() {
 
 #[test]
 fn a_repair_packet_names_its_packets_and_no_more_ways_than_one() {
-    /// Two of the three numbers up to 2565, sent 0 and 40 ms ago, and all of them.
+    /// Two of the three numbers up to 2565, sent 0 and 40 ms ago, and then all three.
     const SOME: [u8; 8] = [0, 0x0a, 5, 0x82, 1, 0b101, 0, 40];
     const ALL: [u8; 8] = [0, 0x0a, 5, 0x02, 1, 0, 20, 40];
     for (front, members, ages) in [(SOME, 0b101, &[0, 40][..]), (ALL, 0b111, &[0, 20, 40])] {
@@ -212,7 +212,8 @@ fn a_repair_packet_names_its_packets_and_no_more_ways_than_one() {
             Err(Malformed::Short)
         );
     }
-    // The reserved bit; neither end of the span; the first is none; all are; one beyond the span.
+    // The reserved bit is set; neither end of the span is set; the first is not set; all are set; one beyond the span
+    // is set.
     for (shape, members) in [(0x42, 5), (0x82, 1), (0x82, 4), (0x82, 7), (0x82, 13)] {
         let body = [&[0, 0x0a, 5, shape, 1, members][..], &[0; 26]].concat();
         assert_eq!(
@@ -284,18 +285,18 @@ fn a_hello_without_an_echo_says_so() {
 
 #[test]
 fn a_version_that_knows_no_repair_takes_none() {
-    // Its four flags all set, the rest as it sends it.
+    // All its four flags are set, the rest is as it sends it.
     let mut body = HELLO.to_bytes();
     body[0] = 0x0f;
     let hello = Hello::parse(&body).unwrap();
     assert!(hello.i_hear_you && hello.answer_now && hello.closing && hello.active);
     assert!(!hello.takes_repair);
-    // What is told to it beside a hello is stepped over by all that do not know the kind.
+    // All nodes that do not know these kinds skip them beside a hello.
     let kinds = [kind::REPAIR, kind::LANE_REPORT];
     assert!(kinds.iter().all(|kind| kind & CRITICAL == 0));
 }
 
-/// Before 7 all, then 8, 9 and 12; and a skip to 40.
+/// Before 7 everything has arrived, then 8, 9 and 12; and a skip to 40.
 const RELIABLE: [u8; 28 + 6] = [
     6, 0, 25, // ReliableAck
     0, 0, 7, 0, 0, 13, 0x01, 0x00, 0, 0, 9, 0, 0, 0x03, 0xe8, 0, 3, //
@@ -400,7 +401,7 @@ fn rates_of_reliable_lanes_agree_both_ways() {
     assert_eq!(Builder::new(&mut short).reliable_rate(rate), Err(Full));
 }
 
-/// To 10.7.0.3 by expected latency 18 packets; to 239.1.2.3 along a stamp no bound any more.
+/// 18 packets to 10.7.0.3 by expected latency; no bound any more to 239.1.2.3 along a stamp.
 const HOLDS: [u8; 3 + 14] = [
     12, 0, 14, // LaneHolds
     10, 7, 0, 3, 3, 0, 18, //
@@ -447,7 +448,7 @@ fn holds_agree_both_ways() {
     }
 }
 
-/// A probe of 36 bytes: 24 of seal, 3 of header, 6, and 3 of padding; and the answer to one of 1439.
+/// A probe of 36 bytes: 24 of seal, 3 of header, 6, and 3 of padding; and the answer to a probe of 1439 bytes.
 const MTU: [u8; 12 + 9] = [
     8, 0, 9, // MtuProbe
     0x01, 0x02, 0x03, 0x04, 0, 36, 0, 0, 0, //

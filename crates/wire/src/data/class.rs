@@ -1,4 +1,4 @@
-//! The class of a packet: how a hop carries it and how it is routed.
+//! The class of a packet: the link protocol of each hop, the routing, and the priority.
 //!
 //! ```text
 //!   7   6   5   4   3   2   1   0
@@ -21,7 +21,7 @@ pub enum LinkProtocol {
     Reliable,
 }
 
-/// What decides the path of a packet. [Amir06 §IV-B]
+/// The rule that decides the path of a packet. [Amir06 §IV-B]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Routing {
     /// The fewest hops.
@@ -35,30 +35,30 @@ pub enum Routing {
     ExpectedLatency,
     /// The widest path. [Liu04 §IV]
     Width,
-    /// As the source's stamp says.
+    /// The path in the source's stamp.
     Stamped,
 }
 
 /// Link protocol, routing and priority in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class {
-    /// How each hop carries the packet.
+    /// The protocol of each hop.
     pub link: LinkProtocol,
-    /// How the path is found.
+    /// The rule for the path.
     pub routing: Routing,
-    /// 0, the lowest, to [`Class::PRIORITY_MAX`]; what is above counts as the highest.
+    /// The priority: 0, the lowest, to [`Class::PRIORITY_MAX`]. Higher values count as the highest.
     pub priority: u8,
 }
 
 impl LinkProtocol {
-    /// All of them, in wire order.
+    /// All protocols, in wire order.
     pub const ALL: [LinkProtocol; 3] = [
         LinkProtocol::BestEffort,
         LinkProtocol::RealTime,
         LinkProtocol::Reliable,
     ];
 
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             LinkProtocol::BestEffort => "best-effort",
@@ -69,7 +69,7 @@ impl LinkProtocol {
 }
 
 impl Routing {
-    /// All of them, in wire order.
+    /// All routings, in wire order.
     pub const ALL: [Routing; 6] = [
         Routing::Hops,
         Routing::Latency,
@@ -79,7 +79,7 @@ impl Routing {
         Routing::Stamped,
     ];
 
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Routing::Hops => "hops",
@@ -96,7 +96,7 @@ impl Class {
     /// The highest priority.
     pub const PRIORITY_MAX: u8 = 7;
 
-    /// The class as it stands on the wire.
+    /// Returns the class as its byte on the wire.
     pub const fn to_byte(self) -> u8 {
         let link = match self.link {
             LinkProtocol::BestEffort => 0,
@@ -119,7 +119,7 @@ impl Class {
         link << 6 | routing << 3 | priority
     }
 
-    /// Reads a class; reserved values are [`Malformed::Value`].
+    /// Reads a class. Reserved values give [`Malformed::Value`].
     pub const fn from_byte(byte: u8) -> Result<Class, Malformed> {
         let link = match byte >> 6 {
             0 => LinkProtocol::BestEffort,

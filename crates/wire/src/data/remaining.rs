@@ -1,23 +1,23 @@
-//! The time that is left to a packet's deadline.
+//! The time left to a packet's deadline.
 
 use base::Duration;
 
-/// Time to the deadline in units of 100 µs; 0xffff = the packet has no deadline. At most
-/// 6.5534 s can be told; what is longer becomes that.
+/// The time to the deadline in units of 100 µs; 0xffff means that the packet has no deadline. The maximum is 6.5534 s;
+/// longer times are reduced to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remaining(pub u16);
 
 impl Remaining {
     /// The packet has no deadline.
     pub const NONE: Remaining = Remaining(u16::MAX);
-    /// The longest time that can be told.
+    /// The longest time that can be represented.
     pub const MAX: Remaining = Remaining(u16::MAX - 1);
-    /// The deadline has come.
+    /// The deadline has passed.
     pub const ZERO: Remaining = Remaining(0);
     /// Nanoseconds of one unit.
     pub const UNIT_NS: u64 = 100_000;
 
-    /// From a span, rounded down: never more time than there is. Saturates at [`Remaining::MAX`].
+    /// Converts a span, rounded down: the result is never more than the real time. Saturates at [`Remaining::MAX`].
     pub const fn from_duration(span: Duration) -> Remaining {
         let units = span.as_nanos() / Remaining::UNIT_NS;
         if units > Remaining::MAX.0 as u64 {
@@ -27,7 +27,7 @@ impl Remaining {
         }
     }
 
-    /// From a deadline that may be absent.
+    /// Converts a deadline that may be absent.
     pub const fn from_deadline(span: Option<Duration>) -> Remaining {
         match span {
             Some(span) => Remaining::from_duration(span),
@@ -35,7 +35,7 @@ impl Remaining {
         }
     }
 
-    /// As a span; `None` without a deadline.
+    /// Returns the time as a span; `None` without a deadline.
     pub const fn duration(self) -> Option<Duration> {
         if self.is_none() {
             None
@@ -44,13 +44,13 @@ impl Remaining {
         }
     }
 
-    /// What is left after `spent`: not below zero, and no deadline stays no deadline.
+    /// Returns what is left after `spent`, at least zero. Without a deadline, there is still none.
     pub const fn minus(self, spent: Duration) -> Remaining {
         if self.is_none() {
             return self;
         }
-        // Choice: rounded to the nearest unit, so that the errors of many hops do not add up in
-        // one direction.
+        // Choice: the value is rounded to the nearest unit, so that the errors of many hops do not add up in one
+        // direction.
         let units = spent.as_nanos().saturating_add(Remaining::UNIT_NS / 2) / Remaining::UNIT_NS;
         if units >= self.0 as u64 {
             Remaining::ZERO
@@ -59,17 +59,17 @@ impl Remaining {
         }
     }
 
-    /// The packet has no deadline.
+    /// Returns true if the packet has no deadline.
     pub const fn is_none(self) -> bool {
         self.0 == u16::MAX
     }
 
-    /// There is a deadline, and it has come.
+    /// Returns true if there is a deadline and it has passed.
     pub const fn is_expired(self) -> bool {
         self.0 == 0
     }
 
-    /// `span` still fits before the deadline; always true without one.
+    /// Returns true if `span` still fits before the deadline; always true without a deadline.
     pub const fn allows(self, span: Duration) -> bool {
         self.is_none() || span.as_nanos() <= self.0 as u64 * Remaining::UNIT_NS
     }

@@ -59,7 +59,7 @@ fn the_bytes_are_these() {
 #[test]
 fn what_is_cut_is_refused_at_every_length_that_cuts_an_item() {
     let bytes = body(&[NodeAddr(0xef01_0101)], &[SETTING]);
-    // Where an item ends, the rest can be a record that says less; its signature tells.
+    // Where an item ends, the rest can be a valid record with less content; its signature reveals the difference.
     let whole = [80, 87, 106];
     for len in 0..bytes.len() {
         let read = Groups::parse(KIND, &bytes[..len]);
@@ -168,7 +168,7 @@ fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
         ..SETTING
     };
     let bytes = body(&[], &[targeted, range, SETTING_OF_TWO]);
-    // In the order of the items: first those in item 2, then those in full.
+    // The order is that of the items: first those in item 2, then the full ones.
     let ways: &[u8] = &[5, 0, 2, 2, 1];
     let end = bytes.len() - SIGNATURE_BYTES;
     let at = end - ways.len();
@@ -178,7 +178,7 @@ fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
         groups.settings().collect()
     };
     assert_eq!(read(&bytes), [targeted, range, SETTING_OF_TWO]);
-    // A node that does not know the item sees settings that say nothing of ways: those of items 2 and 3.
+    // A node that does not know the item sees settings without ways: those of items 2 and 3.
     let mut unknown = bytes.clone();
     unknown[at] = 99;
     let auto = |setting| Setting {
@@ -189,13 +189,13 @@ fn targeted_ways_stand_beside_a_setting_that_old_nodes_read() {
         read(&unknown),
         [auto(targeted), auto(range), SETTING_OF_TWO]
     );
-    // Ways that are not known here say nothing.
+    // Unknown codes of ways set nothing.
     for code in [0, 3, 255] {
         let mut later = bytes.clone();
         later[at + 3] = code;
         assert_eq!(read(&later), [auto(targeted), range, SETTING_OF_TWO]);
     }
-    // Two ways stay two whatever the item says of them, and what it says of no setting is nothing.
+    // Two ways stay two whatever the item contains for them, and extra bytes without a setting are ignored.
     let mut more = bytes.clone();
     more.splice(at..end, [5, 0, 4, 0, 0, 1, 2]);
     assert_eq!(read(&more), [auto(targeted), auto(range), SETTING_OF_TWO]);
@@ -226,7 +226,7 @@ fn aims_stand_beside_a_setting_that_old_nodes_read() {
         groups.settings().collect()
     };
     assert_eq!(read(&bytes), [strict, SETTING, full]);
-    // A node that does not know the item, and one that is given less of it than there are settings.
+    // One node does not know the item, and one gets fewer entries than there are settings.
     let mut unknown = bytes.clone();
     unknown[at] = 99;
     assert_eq!(read(&unknown), [SETTING, SETTING, SETTING_OF_TWO]);
@@ -235,7 +235,7 @@ fn aims_stand_beside_a_setting_that_old_nodes_read() {
     assert_eq!(read(&short), [strict, SETTING, SETTING_OF_TWO]);
 }
 
-/// One of two ways, which needs no item of its own.
+/// A setting with two ways, which needs no item of its own.
 const SETTING_OF_TWO: Setting = Setting {
     group: NodeAddr(0xef01_0102),
     tree: TreeBuilder::LinkState,
@@ -260,7 +260,7 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
     assert_eq!(body(&[], &settings).len(), 16 + 3 + 52 * 20 + 64);
     settings[0] = SETTING;
     assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 51 * 20 + 64);
-    // The most that one takes: ways in an item of their own, and a delivery.
+    // This is the longest setting: ways in an item of their own, and a delivery.
     let longest = Setting {
         ways: Ways::Targeted,
         delivery: Some(Delivery::InOrder),
@@ -308,7 +308,7 @@ proptest! {
     }
 }
 
-/// A body with these permits alone.
+/// Returns a body with only these permits.
 fn permitting(permits: &[u8]) -> Result<Vec<u8>, Full> {
     let repr = Repr {
         origin: NodeAddr(0x0a07_0003),

@@ -1,5 +1,5 @@
-//! What two neighbours say behind the Finish if both speak version 2: an ML-KEM-768 key, and the ciphertext
-//! that answers it.
+//! The messages after the Finish if both neighbors support version 2: an ML-KEM-768 key, and the ciphertext that
+//! answers it.
 //!
 //! ```text
 //!      dialler                                           responder
@@ -14,9 +14,10 @@
 //!      400 | 400 | 384   400 | 400 | 288
 //! ```
 //!
-//! A piece is short enough for any path, within a packet of the overlay too: 421 bytes, 47 of a packet between two ends
-//! and 28 of IPv4 and UDP leave 80 of 576 for a stamp. The length of each follows from its number, so it is in no field.
-//! Each is sealed by what the Noise messages agreed on; the five bytes in front of it are authenticated with it.
+//! A piece is short enough for any path, even within a packet of the overlay: 421 bytes, 47 of a packet between two
+//! ends, and 28 of IPv4 and UDP leave 80 of 576 for a stamp. The length of each piece follows from its number, so there
+//! is no length field. Each piece is sealed by the result of the Noise handshake; the five bytes in front of it are
+//! authenticated with it.
 
 use super::index_bytes;
 use crate::Malformed;
@@ -25,21 +26,21 @@ use crate::bytes::Reader;
 use crate::link::{Kind, SessionIndex};
 use core::ops::Range;
 
-/// Bytes of an ML-KEM-768 key (FIPS 203, table 3).
+/// Number of bytes of an ML-KEM-768 key (FIPS 203, table 3).
 pub const KEY_BYTES: usize = 1_184;
-/// Bytes of a ciphertext.
+/// Number of bytes of a ciphertext.
 pub const CIPHERTEXT_BYTES: usize = 1_088;
-/// Bytes of a piece, but the last.
+/// Number of bytes of each piece except the last.
 pub const PIECE_BYTES: usize = 400;
-/// Pieces of each of them.
+/// Number of pieces of each of them.
 pub const PIECES: usize = 3;
-/// Bytes in front of a piece.
+/// Number of bytes in front of a piece.
 pub const HEADER_BYTES: usize = 5;
 
 const _: () = assert!(KEY_BYTES.div_ceil(PIECE_BYTES) == PIECES);
 const _: () = assert!(CIPHERTEXT_BYTES.div_ceil(PIECE_BYTES) == PIECES);
 
-/// What a piece is of.
+/// The value that a piece is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     /// The dialler's key.
@@ -51,25 +52,25 @@ pub enum Whole {
 /// One piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// What it is of.
+    /// The value that it is a part of.
     pub of: Whole,
     /// The addressee's index.
     pub receiver: SessionIndex,
-    /// Its number, below [`PIECES`].
+    /// The piece's number, below [`PIECES`].
     pub number: usize,
-    /// Encrypted, and the tag.
+    /// The encrypted bytes, and the tag.
     pub sealed: &'a [u8],
 }
 
 impl Whole {
-    /// Bytes of all pieces.
+    /// Returns the number of bytes of all pieces.
     pub const fn bytes(self) -> usize {
         match self {
             Whole::Key => KEY_BYTES,
             Whole::Ciphertext => CIPHERTEXT_BYTES,
         }
     }
-    /// Where the piece of this number stands in it.
+    /// Returns the position of the piece with this number.
     pub fn range(self, number: usize) -> Range<usize> {
         let begin = number * PIECE_BYTES;
         begin..(begin + PIECE_BYTES).min(self.bytes())
@@ -83,7 +84,7 @@ impl Whole {
 }
 
 impl<'a> Piece<'a> {
-    /// Reads a piece, of exactly the length that its number says.
+    /// Reads a piece, which must have exactly the length that follows from its number.
     pub fn parse(datagram: &'a [u8]) -> Result<Piece<'a>, Malformed> {
         let mut r = Reader::new(datagram);
         let of = match Kind::from_byte(r.u8()?)? {
@@ -106,7 +107,7 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// The bytes in front of the piece of this number.
+    /// Returns the bytes in front of the piece with this number.
     pub fn header(of: Whole, receiver: SessionIndex, number: usize) -> [u8; HEADER_BYTES] {
         debug_assert!(number < PIECES);
         let [a, b, c] = index_bytes(receiver);

@@ -71,7 +71,7 @@ fn every_truncation_is_short() {
         let parsed = Cookie::parse(&cookie[..cut]);
         assert_eq!(parsed, Err(Malformed::Short), "{cut}");
     }
-    // Five bytes of the vectors stand for a certificate, which may have any length.
+    // Five bytes of the vectors take the place of a certificate, which may have any length.
     let (response, finish) = (response_bytes(), finish_bytes());
     for cut in 0..response.len() - 5 {
         let parsed = Response::parse(&response[..cut]);
@@ -133,7 +133,7 @@ fn the_highest_common_version_is_chosen() {
     assert!(range(1, 3).contains(3) && !range(1, 3).contains(4));
 }
 
-/// Nobody gets more bytes out of a node than he puts in, and all fit the smallest IPv6 MTU.
+/// Nobody gets more bytes out of a node than he sends, and all messages fit the smallest IPv6 MTU.
 #[test]
 fn sizes_are_as_the_header_says() {
     assert_eq!(INIT_BYTES, 1152);

@@ -1,7 +1,7 @@
-//! Several datagrams in one message: what a socket with a range of ports sends and receives.
+//! Several datagrams in one message, for a socket with a range of ports.
 //!
-//! One message costs a system call on both sides, and mostly wakes somebody; a socket that stands
-//! for thousands of calls has many datagrams at once.
+//! One message costs a system call on both sides, and usually wakes the receiver. A socket that acts for thousands of
+//! calls has many datagrams at once.
 
 use super::reply::{GROUP, HeaderBytes, RECOVERED};
 use super::{Datagram, Destination, GROUP_BYTES, kind};
@@ -10,21 +10,21 @@ use crate::data::Remaining;
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
 
-/// Datagrams in one message, at most: what a node takes from a client in a turn, and at 172 bytes
-/// each 12 KiB.
+/// The maximum number of datagrams in one message: what a node takes from a client in a turn, and at 172 bytes each 12
+/// KiB.
 pub const BATCH_MAX: usize = 64;
-/// Bytes in front of the datagrams.
+/// Number of bytes in front of the datagrams.
 pub const BATCH_HEADER_BYTES: usize = 2;
-/// Bytes in front of the payload of each that is sent.
+/// Number of bytes in front of the payload of each outgoing datagram.
 pub const OUTGOING_HEADER_BYTES: usize = 10;
-/// Bytes in front of the payload of each that has come.
+/// Number of bytes in front of the payload of each incoming datagram.
 pub const INCOMING_HEADER_BYTES: usize = 14;
 
-/// The longest payload of each, so that one alone fits [`super::MESSAGE_BYTES_MAX`] both ways.
+/// The maximum length of a payload, so that a single datagram fits [`super::MESSAGE_BYTES_MAX`] in both directions.
 pub const BATCH_PAYLOAD_BYTES_MAX: usize =
     super::MESSAGE_BYTES_MAX - BATCH_HEADER_BYTES - INCOMING_HEADER_BYTES - GROUP_BYTES;
 
-/// From which own port to where.
+/// The ports of an outgoing datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
     /// The own port, one of the socket's range.
@@ -33,7 +33,7 @@ pub struct Ports {
     pub to: Destination,
 }
 
-/// Datagrams that are sent. All lengths hold.
+/// Outgoing datagrams. All lengths are checked.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -53,7 +53,7 @@ pub struct Outgoing<'a> {
     bytes: &'a [u8],
 }
 
-/// Datagrams that have come. All lengths hold.
+/// Incoming datagrams. All lengths are checked.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -77,7 +77,7 @@ pub struct Incoming<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// After the type. The reserved byte is not looked at.
+    /// Reads the message after its type. The reserved byte is ignored.
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Outgoing<'a>, Malformed> {
         r.u8()?;
         let bytes = r.rest();
@@ -90,7 +90,7 @@ impl<'a> Outgoing<'a> {
         w.put(self.bytes)
     }
 
-    /// The datagrams, one after the other.
+    /// Returns the datagrams, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = (Ports, &'a [u8])> + use<'a> {
         let mut at = 0;
         let bytes = self.bytes;
@@ -101,9 +101,9 @@ impl<'a> Outgoing<'a> {
         })
     }
 
-    /// The datagram at an offset of a message that was parsed, without its type and reserved byte:
-    /// where it goes, where its payload is, and the offset of the next. For who takes them out of
-    /// the message's own buffer one at a time.
+    /// Returns the datagram at an offset of a parsed message, without its type and reserved byte: its ports, the
+    /// position of its payload, and the offset of the next datagram. This is for callers that take datagrams from the
+    /// message's own buffer one at a time.
     pub fn at(bytes: &[u8], offset: usize) -> Option<(Ports, core::ops::Range<usize>, usize)> {
         let header: &[u8; OUTGOING_HEADER_BYTES] = bytes.get(offset..)?.first_chunk()?;
         let [l0, l1, f0, f1, p0, p1, n0, n1, n2, n3] = *header;
@@ -121,7 +121,7 @@ impl<'a> Outgoing<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// After the type. The reserved byte is not looked at.
+    /// Reads the message after its type. The reserved byte is ignored.
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Incoming<'a>, Malformed> {
         r.u8()?;
         let bytes = r.rest();
@@ -135,8 +135,7 @@ impl<'a> Incoming<'a> {
         w.put(self.bytes)
     }
 
-    /// The datagrams, one after the other: the own port that each is for, where it comes from, and
-    /// its payload.
+    /// Returns the datagrams, one after the other: the own port that each is for, its source, and its payload.
     pub fn iter(&self) -> impl Iterator<Item = (VirtualPort, Datagram, &'a [u8])> + use<'a> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
@@ -164,7 +163,7 @@ impl<'a> Incoming<'a> {
 }
 
 impl Ports {
-    /// The header in front of a payload of so many bytes, at most [`BATCH_PAYLOAD_BYTES_MAX`].
+    /// Returns the header in front of a payload of this length, at most [`BATCH_PAYLOAD_BYTES_MAX`].
     pub const fn header(self, payload: usize) -> [u8; OUTGOING_HEADER_BYTES] {
         let [l0, l1] = length(payload);
         let [f0, f1] = self.from.0.to_be_bytes();
@@ -175,8 +174,8 @@ impl Ports {
 }
 
 impl Datagram {
-    /// The header in front of a payload of so many bytes, at most [`BATCH_PAYLOAD_BYTES_MAX`], for
-    /// the port `own`.
+    /// Returns the header in front of a payload of this length, at most [`BATCH_PAYLOAD_BYTES_MAX`], for the port
+    /// `own`.
     pub fn header_for(self, own: VirtualPort, payload: usize) -> HeaderBytes {
         let group = self.group.map_or(0, |_| GROUP_BYTES);
         let [l0, l1] = length(payload + group);
@@ -195,8 +194,8 @@ const fn length(payload: usize) -> [u8; 2] {
     (payload as u16).to_be_bytes()
 }
 
-/// Whether `bytes` are 1 to [`BATCH_MAX`] datagrams with a header of so many bytes that begins with
-/// the payload's length, at most `longest`.
+/// Checks that `bytes` are 1 to [`BATCH_MAX`] datagrams with headers of this length, which begin with the payload's
+/// length, at most `longest`.
 fn check(bytes: &[u8], header: usize, longest: usize) -> Result<(), Malformed> {
     let mut rest = bytes;
     for _ in 0..BATCH_MAX {

@@ -1,4 +1,4 @@
-//! How a client wants its packets carried.
+//! The options of a client's packets.
 
 use super::{RouteBy, Scheme, StreamControl};
 use crate::bytes::{Reader, Writer};
@@ -6,21 +6,21 @@ use crate::data::{Class, Routing, TTL_MAX};
 use crate::{Aim, Full, Malformed};
 use base::Duration;
 
-/// In which order packets reach a client. A group or socket chooses.
+/// The order in which packets are delivered to a client. A group or a socket sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// As they come.
+    /// In the order of arrival.
     #[default]
     AsItComes,
-    /// In the sender's order; a gap is waited for until the deadline of what follows it.
+    /// In the sender's order; a gap delays the following packets until their deadline.
     InOrder,
-    /// In the sender's order and at its pace: so long after they were sent, or as late as repairs have
-    /// needed lately if no time is given. So what was repaired leaves in no burst.
+    /// In the sender's order and at its pace: a fixed time after they were sent, or, without a given time, as late as
+    /// repairs have recently needed. So repaired packets are not delivered in a burst.
     AsSent(Option<Duration>),
 }
 
 impl Delivery {
-    /// A short stable word.
+    /// Returns a short stable word.
     pub const fn label(self) -> &'static str {
         match self {
             Delivery::AsItComes => "as-it-comes",
@@ -30,7 +30,7 @@ impl Delivery {
     }
 }
 
-/// The options of a socket, all of them at once.
+/// The options of a socket, all at once.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -53,42 +53,42 @@ impl Delivery {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Link protocol, routing, priority.
+    /// The link protocol, the routing and the priority.
     pub class: Class,
-    /// How the node stamps packets of routing "stamped"; none for the others.
+    /// The scheme by which the node stamps packets of routing "stamped"; `None` for other routings.
     pub scheme: Option<Scheme>,
-    /// How long after its sending a packet is of use; whole microseconds on the wire, 0 for none.
+    /// How long after its sending a packet is useful; whole microseconds on the wire, 0 for no deadline.
     pub deadline: Option<Duration>,
-    /// In which order packets are delivered to this socket.
+    /// The order in which packets are delivered to this socket.
     pub delivery: Delivery,
-    /// How many hops a packet may take: 1 to [`TTL_MAX`].
+    /// The maximum number of hops of a packet: 1 to [`TTL_MAX`].
     pub ttl: u8,
-    /// After how long without a word of its peer a stream of this socket is over; whole milliseconds on
-    /// the wire, none for what the node has set.
+    /// How long the peer may be silent before a stream of this socket ends; whole milliseconds on the wire, `None` for
+    /// the node's setting.
     pub give_up: Option<Duration>,
-    /// What decides the window of a stream of this socket; none for what the node has set.
+    /// The congestion control of a stream of this socket; `None` for the node's setting.
     pub control: Option<StreamControl>,
-    /// E: a stream of this socket to a node that knows this one is open at once, and what is written
-    /// goes with its opening.
+    /// E: a stream of this socket to a node that knows this one is open at once, and the bytes written to it are sent
+    /// with its opening.
     pub early: bool,
-    /// What may stay lost of its packets, and what their repair may cost, on each link of their way.
+    /// The share of its packets that may stay lost, and the maximum cost of their repair, on each link of their path.
     pub aim: Aim,
 }
 
-/// In the byte of the control.
+/// A flag in the byte of the control.
 const EARLY: u8 = 0x80;
-/// In the byte of the delivery: an aim stands last.
+/// A flag in the byte of the delivery: an aim comes last.
 const AIMS: u8 = 0x40;
 
 impl Options {
-    /// The time to live of a client that does not choose.
+    /// The time to live for clients that do not set one.
     ///
-    /// `// Choice:` the longest that there is. A chain of sites may well be 40 hops long, and whoever is
-    /// farther away than his time to live is silently out of reach. It need not bound loops of routes
-    /// that change: these last for less than a flooding.
+    /// `// Choice:` the longest possible. A chain of sites may well be 40 hops long, and a node that is farther away
+    /// than the time to live is unreachable without any error. The time to live need not limit loops of changing
+    /// routes: these last for less than a flooding.
     pub const TTL_DEFAULT: u8 = TTL_MAX;
 
-    /// What routes the packets: `None` for stamped ones of which nobody said how.
+    /// Returns the routing choice: `None` for stamped packets without a scheme.
     pub fn route_by(&self) -> Option<RouteBy> {
         match (self.class.routing, self.scheme) {
             (Routing::Stamped, scheme) => scheme.map(RouteBy::Stamp),
@@ -96,7 +96,7 @@ impl Options {
         }
     }
 
-    /// The same, routed so.
+    /// Returns the same options with this routing choice.
     pub fn routed_by(mut self, by: impl Into<RouteBy>) -> Options {
         let by = by.into();
         self.class.routing = by.routing();
@@ -129,7 +129,7 @@ impl Options {
             _ => return Err(Malformed::Value),
         };
         let aim = match aims {
-            // One that says nothing is not told.
+            // An empty aim must not be sent.
             true => Some(Aim::read(r)?)
                 .filter(|aim| aim.is_said())
                 .ok_or(Malformed::Value)?,
@@ -171,7 +171,7 @@ impl Options {
         }))?;
         w.u8(StreamControl::to_byte(self.control) | if self.early { EARLY } else { 0 })?;
         match (self.class.routing, self.scheme) {
-            // Of which nobody said how: the node refuses it.
+            // There is no scheme, so the node refuses the options.
             (Routing::Stamped, None) => w.u8(0),
             (Routing::Stamped, Some(scheme)) => w.u8(scheme.to_byte()),
             _ => Ok(()),

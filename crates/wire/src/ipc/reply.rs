@@ -1,4 +1,4 @@
-//! What a node tells its client.
+//! The messages of a node to its client.
 
 use super::{Destination, Framing, Incoming, ResetReason, VERSION, kind};
 use crate::bytes::{Reader, Writer};
@@ -6,19 +6,19 @@ use crate::data::Remaining;
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
 
-/// Bytes in front of the payload of [`Reply::Datagram`].
+/// Number of bytes in front of the payload of [`Reply::Datagram`].
 pub const DATAGRAM_HEADER_BYTES: usize = 12;
-/// The longest text of an error; what is longer is cut at a character.
+/// The maximum length of an error's text; longer texts are cut at a character boundary.
 pub const TEXT_BYTES_MAX: usize = 200;
 
-/// Bytes of the group that stands between header and payload of what was sent to one.
+/// Number of bytes of the group between header and payload of what was sent to a group.
 pub const GROUP_BYTES: usize = 4;
 
 pub(super) const RECOVERED: u8 = 0x01;
 pub(super) const GROUP: u8 = 0x02;
 const REACHES: u8 = 0x01;
 const HAS_PLACES: u8 = 0x02;
-/// Flag of [`Reply::NotJoined`].
+/// A flag of [`Reply::NotJoined`].
 const OF_SENDING: u8 = 0x01;
 
 /// A message from a node.
@@ -26,49 +26,48 @@ const OF_SENDING: u8 = 0x01;
 pub enum Reply<'a> {
     /// The answer to Hello: type 0x81, version u8, node u32, longest payload u16.
     Welcome {
-        /// [`VERSION`] of the node.
+        /// The [`VERSION`] of the node.
         version: u8,
         /// The node's address.
         node: NodeAddr,
-        /// How long a payload may be.
+        /// The maximum length of a payload.
         payload_bytes_max: u16,
     },
     /// The answer to Bind, BindRange and Connect: type 0x82, port u16.
     Bound {
-        /// The port that the socket has.
+        /// The port of the socket.
         port: VirtualPort,
     },
     /// A request was refused: type 0x83, code u8, UTF-8 text.
     Error {
-        /// Why, for programs.
+        /// The reason, for programs.
         code: ErrorCode,
-        /// Why, for people; may be empty.
+        /// The reason, for people; may be empty.
         text: &'a str,
     },
-    /// A packet has come.
+    /// A packet has arrived.
     Datagram(Datagram, &'a [u8]),
     /// Packets of this socket were dropped since the last such notice: type 0x85, reason u8,
     /// count u32.
     Dropped {
-        /// Why.
+        /// The reason.
         reason: DropReason,
-        /// How many.
+        /// The number of packets.
         count: u32,
     },
     /// The answer to Options, Raw, Listen, Join and Leave: type 0x86, the type of the request.
     Done {
-        /// One of [`kind`].
+        /// The type of the request: one of [`kind`].
         request: u8,
     },
     /// The answer to ConnectStream, with the stream's descriptor: type 0x87, framing u8, port u16.
     Connected {
-        /// What the stream carries.
+        /// The content of the stream.
         framing: Framing,
         /// The port of this end.
         port: VirtualPort,
     },
-    /// A stream has come, with two descriptors, its own and that of the connection that tells of
-    /// its end.
+    /// A stream has arrived, with two descriptors: the stream's, and that of the connection that reports its end.
     ///
     /// ```text
     ///  0                   1                   2                   3
@@ -80,56 +79,56 @@ pub enum Reply<'a> {
     /// +---------------------------------------------------------------+
     /// ```
     Incoming {
-        /// What the stream carries.
+        /// The content of the stream.
         framing: Framing,
         /// The peer's node.
         from: NodeAddr,
-        /// Its port.
+        /// The peer's port.
         port: VirtualPort,
     },
-    /// The peer has written everything, and everything is in the stream's descriptor: type 0x89.
+    /// The peer has finished writing, and all its bytes are in the stream's descriptor: type 0x89.
     Finished,
-    /// The stream has ended before its time, or was never opened: type 0x8a, reason u8.
+    /// The stream has ended early, or was never opened: type 0x8a, reason u8.
     Reset {
-        /// Why.
+        /// The reason.
         reason: ResetReason,
     },
-    /// Packets have come for ports of the socket's range.
+    /// Packets have arrived for ports of the socket's range.
     Datagrams(Incoming<'a>),
-    /// The node's link on the way has no room for a flow of this socket, or has it again.
+    /// The node's link on the path has no room for a flow of this socket, or has room again.
     Room(Room),
-    /// How the node stands in the overlay, for a socket that watches: type 0x8d, flags u8 (bit 0
-    /// reaches, bit 1 has places).
+    /// The state of the node in the overlay, for a socket that watches: type 0x8d, flags u8 (bit 0 reaches, bit 1 has
+    /// places).
     State {
-        /// The node reaches another one.
+        /// The node reaches another node.
         reaches: bool,
-        /// It has places for groups again, after a join was refused for want of one.
+        /// The node has places for groups again, after a join was refused because it had none.
         has_places: bool,
     },
-    /// A join was refused, or what is sent to a group, told to a socket that watches: type 0x8e, code u8,
-    /// flags u8 (bit 0 sending is refused), reserved u8, group u32, UTF-8 text.
+    /// A join, or sending to a group, was refused. This is reported to a socket that watches: type 0x8e, code u8, flags
+    /// u8 (bit 0 sending is refused), reserved u8, group u32, UTF-8 text.
     NotJoined {
-        /// What is sent to the group is refused, and not a join.
+        /// True if sending to the group is refused, and not a join.
         of_sending: bool,
-        /// Why, for programs.
+        /// The reason, for programs.
         code: ErrorCode,
         /// The group.
         group: NodeAddr,
-        /// Why, for people.
+        /// The reason, for people.
         text: &'a str,
     },
-    /// Messages of the stream beside this connection that have expired: type 0x8f, given up u64, missed
-    /// u64. Told when asked for, and before Finished and Reset if there are any.
+    /// The numbers of expired messages of the stream beside this connection: type 0x8f, given up u64, missed u64. It is
+    /// sent on request, and before Finished and Reset if there are any.
     Expired {
-        /// Of this end.
+        /// Number of this end's messages that were given up.
         given_up: u64,
-        /// Of the peer: they have not come.
+        /// Number of the peer's messages that have not arrived.
         missed: u64,
     },
 }
 
-/// Whether there is room for a flow. While there is none it is told again every second in which
-/// something is refused.
+/// Whether there is room for a flow. While there is none, the message is repeated every second in which something is
+/// refused.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -144,15 +143,15 @@ pub enum Reply<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// R: there is room: its packets pass.
+    /// R: there is room, so its packets pass.
     pub is_there: bool,
     /// The port of the flow at this end.
     pub from: VirtualPort,
-    /// Where the flow goes.
+    /// The destination of the flow.
     pub to: Destination,
 }
 
-/// What stands before the payload of a packet.
+/// The header before the payload of a packet.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -171,19 +170,19 @@ pub struct Room {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The node where the packet entered.
+    /// The node where the packet entered the overlay.
     pub source: NodeAddr,
     /// The sender's virtual port.
     pub source_port: VirtualPort,
-    /// R: it was lost on a hop and recovered there. A hint: only the last hop is sure to know.
+    /// R: the packet was lost on a hop and recovered there. This is a hint: only the last hop is sure to know.
     pub recovered: bool,
-    /// The time left to its deadline.
+    /// The time left to the packet's deadline.
     pub remaining: Remaining,
-    /// G: the group that it was sent to.
+    /// G: the group that the packet was sent to.
     pub group: Option<NodeAddr>,
 }
 
-/// What stands in front of a payload, with the group if there is one.
+/// The bytes in front of a payload, including the group if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderBytes {
     bytes: [u8; super::INCOMING_HEADER_BYTES + GROUP_BYTES],
@@ -216,40 +215,40 @@ impl core::ops::Deref for HeaderBytes {
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorCode {
-    /// The client speaks another version, or did not say Hello first.
+    /// The client has another version, or did not send Hello first.
     Version,
-    /// The message was not understood.
+    /// The message could not be decoded.
     Malformed,
-    /// Another socket has the port, or none is free.
+    /// Another socket has the port, or no port is free.
     PortInUse,
-    /// The socket is bound already.
+    /// The socket is already bound.
     AlreadyBound,
-    /// The request needs a Bind or Connect before.
+    /// The request needs an earlier Bind or Connect.
     NotBound,
-    /// The payload is longer than the Welcome allowed.
+    /// The payload is longer than the Welcome allows.
     TooLong,
-    /// The node does not offer this class or option.
+    /// The node does not support this class or option.
     Unsupported,
-    /// The node has as many sockets as it may have.
+    /// The node already has the maximum number of sockets.
     TooManySockets,
     /// The node's configuration forbids it.
     Forbidden,
     /// The node is stopping.
     Stopping,
-    /// The reliable link has no room now: the same may succeed soon.
+    /// The reliable link has no room at present: the same request may succeed soon.
     Congested,
-    /// A link on the way has no room for this flow, and carries others: its packets are dropped.
+    /// A link on the path has no room for this flow, and carries other flows: the packets of this flow are dropped.
     NoRoom,
-    /// A code that this code does not know.
+    /// A code that this program does not know.
     Other(u8),
 }
 
 /// Why packets were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// The client sends faster than the node takes.
+    /// The client sends faster than the node accepts.
     SendOverload,
-    /// The client reads slower than packets come.
+    /// The client reads more slowly than packets arrive.
     ReceiveOverload,
     /// There is no path.
     NoRoute,
@@ -257,7 +256,7 @@ pub enum DropReason {
     Expired,
     /// The payload was too long.
     TooLong,
-    /// A reason that this code does not know.
+    /// A reason that this program does not know.
     Other(u8),
 }
 
@@ -314,7 +313,7 @@ impl<'a> Reply<'a> {
                 let flags = r.u8()?;
                 let from = VirtualPort(r.u16()?);
                 let port = VirtualPort(r.u16()?);
-                // The reserved bytes are not looked at.
+                // The reserved bytes are ignored.
                 r.u16()?;
                 let node = NodeAddr(r.u32()?);
                 Reply::Room(Room {
@@ -332,7 +331,7 @@ impl<'a> Reply<'a> {
             }
             kind::NOT_JOINED => {
                 let code = ErrorCode::from_byte(r.u8()?);
-                // The reserved bytes are not looked at.
+                // The reserved bytes are ignored.
                 let of_sending = r.u8()? & OF_SENDING != 0;
                 r.u8()?;
                 let group = NodeAddr(r.u32()?);
@@ -439,7 +438,7 @@ impl<'a> Reply<'a> {
         Ok(w.len())
     }
 
-    /// The answer to Hello by a node of this version.
+    /// Returns the answer to Hello by a node of this version.
     pub const fn welcome(node: NodeAddr, payload_bytes_max: u16) -> Reply<'static> {
         Reply::Welcome {
             version: VERSION,
@@ -457,7 +456,7 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     }
 }
 
-/// The front of `text` that is short enough.
+/// Returns the front of `text` that is short enough.
 fn cut(text: &str) -> &str {
     let mut ends = (0..=TEXT_BYTES_MAX.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));
@@ -465,7 +464,7 @@ fn cut(text: &str) -> &str {
 }
 
 impl Datagram {
-    /// The header in front of a payload, for who writes both with one system call.
+    /// Returns the header in front of a payload, for callers that write both with one system call.
     pub fn to_bytes(self) -> HeaderBytes {
         let flags = self.flags();
         let [t0, t1] = self.remaining.0.to_be_bytes();
@@ -490,7 +489,7 @@ impl Datagram {
             source_port: VirtualPort(r.u16()?),
             recovered: flags & RECOVERED != 0,
         };
-        // The reserved bytes are not looked at.
+        // The reserved bytes are ignored.
         r.u16()?;
         if flags & GROUP != 0 {
             datagram.group = Some(NodeAddr(r.u32()?));
@@ -500,7 +499,7 @@ impl Datagram {
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
             ErrorCode::Version => 1,
@@ -518,7 +517,7 @@ impl ErrorCode {
             ErrorCode::Other(byte) => byte,
         }
     }
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> ErrorCode {
         match byte {
             1 => ErrorCode::Version,
@@ -539,7 +538,7 @@ impl ErrorCode {
 }
 
 impl DropReason {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
             DropReason::SendOverload => 1,
@@ -550,7 +549,7 @@ impl DropReason {
             DropReason::Other(byte) => byte,
         }
     }
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> DropReason {
         match byte {
             1 => DropReason::SendOverload,
@@ -561,7 +560,7 @@ impl DropReason {
             other => DropReason::Other(other),
         }
     }
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             DropReason::SendOverload => "send-overload",

@@ -1,14 +1,14 @@
-//! What a client asks of its node.
+//! The requests of a client to its node.
 
 use super::{Framing, Options, Outgoing, kind};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
 
-/// Bytes in front of the payload of [`Request::SendTo`].
+/// Number of bytes in front of the payload of [`Request::SendTo`].
 pub const SEND_TO_HEADER_BYTES: usize = 8;
 
-/// Where packets go.
+/// The destination of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
     /// The node or group.
@@ -22,17 +22,17 @@ pub struct Destination {
 pub enum Request<'a> {
     /// The first message: type 1, version u8.
     Hello {
-        /// [`super::VERSION`] of the client.
+        /// The [`super::VERSION`] of the client.
         version: u8,
     },
-    /// Take a virtual port: type 2, port u16.
+    /// Takes a virtual port: type 2, port u16.
     Bind {
-        /// Which; [`super::ANY_PORT`] for any.
+        /// The port; [`super::ANY_PORT`] for any.
         port: VirtualPort,
     },
-    /// Carry packets so from here on: type 3, see [`Options`].
+    /// Sets the options of all later packets: type 3, see [`Options`].
     Options(Options),
-    /// One packet.
+    /// Sends one packet.
     ///
     /// ```text
     ///  0                   1                   2                   3
@@ -46,43 +46,42 @@ pub enum Request<'a> {
     /// +---------------------------------------------------------------+
     /// ```
     SendTo(Destination, &'a [u8]),
-    /// Where raw payload goes, and the only one from whom it comes: the same eight bytes with
-    /// type 5, and no payload.
+    /// Sets the destination of raw payload, which is also the only sender from which the socket receives: the same
+    /// eight bytes with type 5, and no payload.
     Connect(Destination),
-    /// Bare payload from here on: type 6.
+    /// Switches to bare payload: type 6.
     Raw,
-    /// Takes streams at the socket's port from here on: type 7, reserved u8, backlog u16.
+    /// Accepts streams at the socket's port from now on: type 7, reserved u8, backlog u16.
     Listen {
-        /// Streams that may wait to be accepted; the node has a limit of its own.
+        /// The number of streams that may wait to be accepted; the node has its own limit.
         backlog: u16,
     },
-    /// Opens a stream: the eight bytes of Connect with type 8, and what it carries in the place of
-    /// the reserved byte.
+    /// Opens a stream: the eight bytes of Connect with type 8, and the stream's framing in place of the reserved byte.
     ConnectStream(Destination, Framing),
-    /// Ends the stream beside this connection at once, in both directions: type 9. Not answered.
+    /// Ends the stream beside this connection at once, in both directions: type 9. There is no answer.
     Reset,
-    /// Take all virtual ports of a range: type 10, reserved u8, first u16, last u16. Both 0: a
-    /// range of one port, whichever is free.
+    /// Takes all virtual ports of a range: type 10, reserved u8, first u16, last u16. If both are 0, the range is any
+    /// single free port.
     BindRange {
-        /// The first.
+        /// The first port.
         first: VirtualPort,
-        /// The last, not below the first.
+        /// The last port, not below the first.
         last: VirtualPort,
     },
-    /// Packets from ports of the socket's range: see [`Outgoing`]. Not answered.
+    /// Sends packets from ports of the socket's range: see [`Outgoing`]. There is no answer.
     SendFrom(Outgoing<'a>),
-    /// Receive what is sent to a group and port: the eight bytes of Connect with type 12.
+    /// Receives what is sent to a group and port: the eight bytes of Connect with type 12.
     Join(Destination),
-    /// Do so no more: the eight bytes of Connect with type 13.
+    /// Ends the effect of `Join`: the eight bytes of Connect with type 13.
     Leave(Destination),
-    /// The next end of what this end writes to the stream beside this connection is its end in order:
-    /// type 14. Not answered.
+    /// Announces that the next end of this end's writing to the stream beside this connection is intended: type 14.
+    /// There is no answer.
     Finish,
-    /// Tell this socket how the node stands in the overlay, now and when it changes, and which group a
-    /// refused join was for: type 15.
+    /// Requests reports of the node's state in the overlay, now and when it changes, and of the group of each refused
+    /// join: type 15.
     Watch,
-    /// How many messages of the stream beside this connection have expired: type 16. Answered by
-    /// [`super::Reply::Expired`] while the stream is there.
+    /// Asks how many messages of the stream beside this connection have expired: type 16. The answer is
+    /// [`super::Reply::Expired`], while the stream exists.
     AskExpired,
 }
 
@@ -112,7 +111,7 @@ impl<'a> Request<'a> {
             kind::ASK_EXPIRED => Request::AskExpired,
             kind::RAW => Request::Raw,
             kind::LISTEN => {
-                // The reserved byte is not looked at.
+                // The reserved byte is ignored.
                 r.u8()?;
                 Request::Listen { backlog: r.u16()? }
             }
@@ -124,7 +123,7 @@ impl<'a> Request<'a> {
             }
             kind::RESET_STREAM => Request::Reset,
             kind::BIND_RANGE => {
-                // The reserved byte is not looked at.
+                // The reserved byte is ignored.
                 r.u8()?;
                 let (first, last) = (VirtualPort(r.u16()?), VirtualPort(r.u16()?));
                 let any = (super::ANY_PORT, super::ANY_PORT);
@@ -186,7 +185,7 @@ impl<'a> Request<'a> {
 }
 
 impl Destination {
-    /// The header in front of a payload, for who writes both with one system call.
+    /// Returns the header in front of a payload, for callers that write both with one system call.
     pub const fn send_to_header(self) -> [u8; SEND_TO_HEADER_BYTES] {
         self.to_bytes(kind::SEND_TO, 0)
     }
@@ -198,7 +197,7 @@ impl Destination {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Destination, Malformed> {
-        // The reserved byte is not looked at.
+        // The reserved byte is ignored.
         r.u8()?;
         let port = VirtualPort(r.u16()?);
         let node = NodeAddr(r.u32()?);

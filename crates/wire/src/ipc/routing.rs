@@ -1,15 +1,15 @@
-//! What a client may choose to have its packets routed by.
+//! The routing choices of a client for its packets.
 
 use crate::data::Routing;
 
-/// How a node stamps its clients' packets.
+/// The scheme by which a node stamps its clients' packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
-    /// One path: the one that delivers the most in time. [Amir06 §IV-B]
+    /// One path: the one that delivers the most packets in time. [Amir06 §IV-B]
     Best,
     /// Two paths without a common node, or as many as there are.
     Disjoint,
-    /// Three of them.
+    /// Three paths without a common node, or as many as there are.
     Disjoint3,
     /// Every link of the network.
     Flooding,
@@ -18,17 +18,17 @@ pub enum Scheme {
     Targeted,
 }
 
-/// What a client chooses: a metric by table, or a scheme by which its node stamps.
+/// The choice of a client: a metric by table, or a scheme by which its node stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteBy {
-    /// Hop by hop.
+    /// Hop by hop, by table.
     Table(Routing),
-    /// As the source decides.
+    /// By the stamp of the source.
     Stamp(Scheme),
 }
 
 impl Scheme {
-    /// All of them, in wire order, which begins at 1.
+    /// All schemes, in wire order, which begins at 1.
     pub const ALL: [Scheme; 5] = [
         Scheme::Best,
         Scheme::Disjoint,
@@ -37,7 +37,7 @@ impl Scheme {
         Scheme::Targeted,
     ];
 
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Scheme::Best => "best",
@@ -48,7 +48,7 @@ impl Scheme {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub(super) const fn to_byte(self) -> u8 {
         match self {
             Scheme::Best => 1,
@@ -59,7 +59,7 @@ impl Scheme {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub(super) fn from_byte(byte: u8) -> Option<Scheme> {
         let place = usize::from(byte).checked_sub(1)?;
         Scheme::ALL.get(place).copied()
@@ -67,7 +67,7 @@ impl Scheme {
 }
 
 impl RouteBy {
-    /// All that this version of the node carries.
+    /// All choices that this version of the node supports.
     pub const ALL: [RouteBy; 9] = [
         RouteBy::Table(Routing::Hops),
         RouteBy::Table(Routing::Latency),
@@ -80,7 +80,7 @@ impl RouteBy {
         RouteBy::Stamp(Scheme::Targeted),
     ];
 
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             RouteBy::Table(routing) => routing.label(),
@@ -88,12 +88,12 @@ impl RouteBy {
         }
     }
 
-    /// The choice with this label.
+    /// Returns the choice with this label.
     pub fn from_label(label: &str) -> Option<RouteBy> {
         RouteBy::ALL.into_iter().find(|by| by.label() == label)
     }
 
-    /// What stands in the class of the packets.
+    /// Returns the routing in the class of the packets.
     pub const fn routing(self) -> Routing {
         match self {
             RouteBy::Table(routing) => routing,
@@ -101,7 +101,7 @@ impl RouteBy {
         }
     }
 
-    /// How the packets are stamped, if they are.
+    /// Returns the scheme by which the packets are stamped, if they are.
     pub const fn scheme(self) -> Option<Scheme> {
         match self {
             RouteBy::Table(_) => None,

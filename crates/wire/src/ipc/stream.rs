@@ -1,32 +1,32 @@
-//! What client and node say about streams: what one carries, and why one has ended.
+//! The values that client and node exchange about streams: the content of a stream, and the reason for its end.
 
 use crate::Malformed;
 use core::fmt;
 
-/// What a stream carries.
+/// The content of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
     /// Bytes; the boundaries of writes are not kept.
     #[default]
     Bytes,
-    /// Messages; each write is one, and arrives as one.
+    /// Messages; each write is one message, and arrives as one.
     Messages,
 }
 
-/// What decides the window of a stream, where its client has chosen.
+/// The congestion control of a stream, if its client has chosen one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamControl {
-    /// As kernels have it: a loss is congestion [RFC 9438].
+    /// The usual control of kernels: a loss means congestion [RFC 9438].
     Cubic,
-    /// A model of the path, which bears losses that the path has of itself.
+    /// A model of the path, which tolerates the path's own losses.
     Bbr,
 }
 
 impl StreamControl {
-    /// All there are.
+    /// All controls.
     pub const ALL: [StreamControl; 2] = [StreamControl::Cubic, StreamControl::Bbr];
 
-    /// How people call it.
+    /// Returns the name for people.
     pub const fn label(self) -> &'static str {
         match self {
             StreamControl::Cubic => "cubic",
@@ -34,7 +34,7 @@ impl StreamControl {
         }
     }
 
-    /// The number on the wire: 0 if the client has not chosen.
+    /// Returns the number on the wire: 0 if the client has not chosen.
     pub const fn to_byte(chosen: Option<StreamControl>) -> u8 {
         match chosen {
             None => 0,
@@ -43,7 +43,7 @@ impl StreamControl {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> Result<Option<StreamControl>, Malformed> {
         match byte {
             0 => Ok(None),
@@ -54,27 +54,27 @@ impl StreamControl {
     }
 }
 
-/// Why a stream has ended before its time.
+/// Why a stream has ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResetReason {
-    /// The peer, or its node, has ended it.
+    /// The peer, or its node, has ended the stream.
     Peer,
-    /// Nobody listens at the peer's port, or too many wait there.
+    /// Nothing listens at the peer's port, or too many streams wait there.
     Refused,
-    /// The peer's node does not know the stream: it has restarted.
+    /// The peer's node does not know the stream, because it has restarted.
     Unknown,
-    /// The peer has not answered for too long.
+    /// The peer has been silent for too long.
     Timeout,
     /// There has been no route to the peer for too long.
     NoRoute,
-    /// An end did not keep to the protocol.
+    /// An end has violated the protocol.
     Protocol,
-    /// A node has no room for one more stream.
+    /// A node has no room for another stream.
     Exhausted,
 }
 
 impl Framing {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
             Framing::Bytes => 0,
@@ -82,7 +82,7 @@ impl Framing {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> Result<Framing, Malformed> {
         match byte {
             0 => Ok(Framing::Bytes),
@@ -93,7 +93,7 @@ impl Framing {
 }
 
 impl ResetReason {
-    /// All of them, in the order of their numbers on the wire, the first of which is 1.
+    /// All reasons, in the order of their numbers on the wire, which begin at 1.
     pub const ALL: [ResetReason; 7] = [
         ResetReason::Peer,
         ResetReason::Refused,
@@ -104,7 +104,7 @@ impl ResetReason {
         ResetReason::Exhausted,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
             ResetReason::Peer => 1,
@@ -117,7 +117,7 @@ impl ResetReason {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> Result<ResetReason, Malformed> {
         match byte {
             1 => Ok(ResetReason::Peer),
@@ -131,7 +131,7 @@ impl ResetReason {
         }
     }
 
-    /// A short stable word for people and metrics.
+    /// Returns a short stable word for people and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             ResetReason::Peer => "peer",

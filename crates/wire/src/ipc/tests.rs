@@ -220,7 +220,7 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 17] {
     ]
 }
 
-/// The fewest bytes of a message with a tail of any length.
+/// Returns the minimum length of a message with a tail of any length.
 fn shortest(message: &[u8]) -> usize {
     match message[0] {
         kind::SEND_TO => SEND_TO_HEADER_BYTES,
@@ -462,8 +462,8 @@ fn the_longest_payload_fits_and_no_longer_one() {
     assert_eq!(reply(&payload).emit(&mut message), Err(Full));
 }
 
-/// The payload of a request is read to where it leaves from, that of a packet leaves from where
-/// it was opened.
+/// The payload of a request is read directly to the place from which it is sent, and the payload of a packet is sent
+/// from the place where it was opened.
 #[test]
 fn headers_are_shorter_than_the_headroom() {
     const { assert!(SEND_TO_HEADER_BYTES <= HEADROOM && DATAGRAM_HEADER_BYTES <= HEADROOM) };
@@ -551,7 +551,7 @@ fn a_message_of_datagrams_is_whole_or_refused() {
     };
     for (bytes, first) in [(&SENT[..], 14), (&CAME[..], 18)] {
         for cut in 0..=bytes.len() {
-            // One datagram less is a message too.
+            // A message with one datagram less is also valid.
             let expected = match cut == bytes.len() || cut == first {
                 true => Ok(()),
                 false => Err(Malformed::Short),

@@ -1,4 +1,4 @@
-//! What a record tells for bulk data: what transfers have carried over the links of its origin, and
+//! The part of a record that is for bulk data: the rates that transfers have reached over the origin's links, and
 //! whether the origin relays. [Liu04 §IV]
 //!
 //! ```text
@@ -12,20 +12,20 @@
 //! | 0 0 0 0 0 1 1 1 |      1      |0|S|how|C| load|   C: it relays for nobody; S: for some nodes only;
 //! +---------------+---------------+---------------+   load: quarters, 4 full
 //! ```
-//! A rate has 16 bits: five of an exponent e and eleven of a number m, m · 2^e kbit/s; 0 where it is not
-//! known. What is cut off is less than a thousandth, far below what rates differ by from hour to hour.
+//! A rate has 16 bits: five of an exponent e and eleven of a number m, m · 2^e kbit/s; 0 if it is not known. The
+//! rounding error is less than a thousandth, far below the variation of rates from hour to hour.
 
 use super::{LinkState, Opt, RelaysFor, write_option};
 use crate::Full;
 use crate::bytes::Writer;
 
-/// The option that tells what transfers have carried over links.
+/// The option with the rates that transfers have reached over links.
 pub const OPTION_RATES: u8 = 6;
-/// The option that tells whether the origin relays, and how it sends.
+/// The option that says whether the origin relays, and how it sends.
 pub const OPTION_BULK: u8 = 7;
-/// Bytes of an entry of [`OPTION_RATES`].
+/// Number of bytes of an entry of [`OPTION_RATES`].
 pub const RATES_ENTRY_BYTES: usize = 6;
-/// A spread that is wider is told as this, in per cent.
+/// The maximum spread, in per cent; a wider spread is reported as this.
 pub const SPREAD_MAX: u8 = 127;
 
 const FLAG_FULL: u8 = 0x80;
@@ -35,33 +35,33 @@ const FLAG_SOME: u8 = 0x40;
 const LOAD_MASK: u8 = 0x07;
 const HOW_SHIFT: u32 = 4;
 
-/// What transfers have carried over a link in one direction.
+/// The rates that transfers have reached over a link in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// One connection, in kbit/s; 0 if that is not known.
+    /// The rate of one connection, in kbit/s; 0 if it is not known.
     pub one_kbps: u32,
-    /// The connections of a transfer together, in kbit/s; 0 if that is not known.
+    /// The rate of all connections of a transfer together, in kbit/s; 0 if it is not known.
     pub together_kbps: u32,
-    /// More connections would carry no more: `together` is what the link has for a transfer.
+    /// More connections would not increase the rate: `together` is all that the link has for a transfer.
     pub is_full: bool,
-    /// The rates may be off by this, in per cent.
+    /// The uncertainty of the rates, in per cent.
     pub spread_pct: u8,
 }
 
-/// How a node's kernel finds the rate of a connection.
+/// How a node's kernel determines the rate of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sending {
-    /// It is not told.
+    /// Not reported.
     #[default]
     Unknown,
-    /// Losses slow it down: reno, cubic.
+    /// By losses, which slow it down: reno, cubic.
     ByLoss,
-    /// It sends as fast as it measures: bbr. No formula of losses holds for it.
+    /// By measurement: bbr. No formula of losses applies to it.
     ByRate,
 }
 
 impl Sending {
-    /// How the congestion control with this name of the kernel's sends.
+    /// Returns the way of sending of the kernel's congestion control with this name.
     pub fn of_control(name: &str) -> Sending {
         match name {
             "reno" | "cubic" | "htcp" | "bic" | "westwood" | "highspeed" | "scalable" | "hybla"
@@ -75,20 +75,20 @@ impl Sending {
 /// A node's part in bulk data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bulk {
-    /// It relays for nobody.
+    /// The node relays for nobody.
     pub is_closed: bool,
-    /// It relays for some nodes only, and refuses the others.
+    /// The node relays only for some nodes, and refuses the others.
     pub is_for_some: bool,
-    /// Which these are, if it tells; otherwise one has to ask.
+    /// The nodes for which it relays, if it reports them; otherwise they have to ask.
     pub relays_for: Option<RelaysFor>,
-    /// Of its places for transfers so many quarters are taken, [`Bulk::LOAD_FULL`] of them when all are.
+    /// How many quarters of its places for transfers are taken; [`Bulk::LOAD_FULL`] if all are taken.
     pub load: u8,
-    /// How its connections send.
+    /// How the node's connections send.
     pub sending: Sending,
 }
 
 impl Bulk {
-    /// No place is free.
+    /// The load at which no place is free.
     pub const LOAD_FULL: u8 = 4;
 
     fn to_byte(self) -> u8 {
@@ -118,8 +118,8 @@ impl Bulk {
 }
 
 impl<'a> LinkState<'a> {
-    /// The links of which it is told what transfers have carried over them, by place. What names no
-    /// link of the record, or says nothing, is passed over.
+    /// Returns the links with reported rates, by place. Entries that name no link of the record, or contain no rate,
+    /// are skipped.
     pub fn rates(&self) -> impl Iterator<Item = (usize, Rates)> + Clone + use<'a> {
         let count = self.links().len();
         let told = self.options().find(|option| option.kind == OPTION_RATES);
@@ -139,7 +139,7 @@ impl<'a> LinkState<'a> {
         entries.iter().map(read).filter(says)
     }
 
-    /// The origin's part in bulk data, if it tells.
+    /// Returns the origin's part in bulk data, if it is reported.
     pub fn bulk(&self) -> Option<Bulk> {
         let told = self.options().find(|option| option.kind == OPTION_BULK)?;
         let bulk = Bulk::from_byte(*told.value.first()?);
@@ -148,8 +148,8 @@ impl<'a> LinkState<'a> {
     }
 }
 
-/// Appends [`OPTION_RATES`] for these links by place; of more than there is room for, the slowest.
-/// Nothing for none.
+/// Appends [`OPTION_RATES`] for these links by place. If there are more than fit, the slowest are kept. Appends nothing
+/// if there are none.
 pub fn write_link_rates(w: &mut Writer<'_>, links: &[(u8, Rates)]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into()) / RATES_ENTRY_BYTES;
     if links.is_empty() || room == 0 {
@@ -172,7 +172,8 @@ pub fn write_link_rates(w: &mut Writer<'_>, links: &[(u8, Rates)]) -> Result<(),
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_BULK`]; for whom it relays is told by [`super::write_relays_for`]. Nothing where there is no room.
+/// Appends [`OPTION_BULK`]; [`super::write_relays_for`] reports for which nodes it relays. Appends nothing if there is
+/// no room.
 pub fn write_bulk(w: &mut Writer<'_>, bulk: Bulk) -> Result<(), Full> {
     if w.room() < 3 {
         return Ok(());
@@ -183,7 +184,7 @@ pub fn write_bulk(w: &mut Writer<'_>, bulk: Bulk) -> Result<(), Full> {
 
 fn packed(kbps: u32) -> u16 {
     let exponent = (u32::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
-    // At most 21 in five bits, and eleven bits are left of the number.
+    // The exponent is at most 21 in five bits, and eleven bits are left of the number.
     (exponent << MANTISSA_BITS | kbps >> exponent) as u16
 }
 

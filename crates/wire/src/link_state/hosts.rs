@@ -1,13 +1,13 @@
-//! Where the origin's host is by its own interfaces.
+//! The addresses of the origin's host on its own interfaces.
 
 use super::{LinkState, Opt, write_option};
 use crate::bytes::Writer;
 use crate::{Endpoint, Full};
 
-/// The option that tells at which addresses of its own interfaces the origin listens: `n` of IPv4, and then those of IPv6, at
-/// most [`HOSTS_MAX`] together. Nodes that want a link to the origin may dial those that are public, and the others if they
-/// are seen at the same address as the origin: then both are behind the same router. It has what room the options before
-/// [`super::OPTION_PROTECTION`] leave.
+/// The option with the addresses of its own interfaces at which the origin listens: `n` of IPv4, and then those of
+/// IPv6, at most [`HOSTS_MAX`] together. Nodes that want a link to the origin may dial those that are public. They may
+/// dial the others if they are seen at the same address as the origin, because then both are behind the same router.
+/// The option uses the room that the options before [`super::OPTION_PROTECTION`] leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+-----------------------------------------+----------
@@ -15,13 +15,14 @@ use crate::{Endpoint, Full};
 /// +---------------+---------------+---------------+-----------------------------------------+----------
 /// ```
 pub const OPTION_HOSTS: u8 = 19;
-/// The most addresses of its own that an origin tells. Choice: a cable, a radio network and IPv6.
+/// The maximum number of own addresses in a record. Choice: a cable, a radio network and IPv6.
 pub const HOSTS_MAX: usize = 3;
-/// Bytes of an address of IPv4 and a port.
+/// Number of bytes of an IPv4 address and a port.
 const IPV4_BYTES: usize = 6;
 
 impl<'a> LinkState<'a> {
-    /// Where the origin listens by its own interfaces. What no other host can dial is passed over.
+    /// Returns the addresses of its own interfaces at which the origin listens. Addresses that no other host can dial
+    /// are skipped.
     pub fn hosts(&self) -> impl Iterator<Item = Endpoint> + Clone + use<'a> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_HOSTS);
@@ -40,7 +41,8 @@ impl<'a> LinkState<'a> {
     }
 }
 
-/// Appends [`OPTION_HOSTS`] for the first [`HOSTS_MAX`] of these, as far as there is room. Nothing for none.
+/// Appends [`OPTION_HOSTS`] for the first [`HOSTS_MAX`] of these, as far as there is room. Appends nothing if there are
+/// none.
 pub fn write_hosts(w: &mut Writer<'_>, hosts: &[Endpoint]) -> Result<(), Full> {
     let mut room = w.room().saturating_sub(3);
     let (mut of_ipv4, mut of_ipv6) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! The options of a link-state record, but those of bulk data, hosts and protection: their types and layout, and how they are
-//! written. What room they take is bounded: see [`OPTIONS_BYTES_MAX`].
+//! The options of a link-state record, except those of bulk data, hosts and protection: their types and layout, and how
+//! they are written. Their total length is bounded: see [`OPTIONS_BYTES_MAX`].
 
 use super::{LINKS_MAX, OPTIONS_BYTES_MAX, Opt};
 use crate::bytes::Writer;
@@ -7,9 +7,9 @@ use crate::{Endpoint, Full};
 use core::cmp::Reverse;
 use core::num::NonZeroU8;
 
-/// The option that tells which links carry less than is taken for granted: `n` times the place of a
-/// link in the record (1 byte) and the longest datagram that it carries (2 bytes), what UDP carries.
-/// Links that are not named carry [`USABLE_BYTES_DEFAULT`].
+/// The option that names the links that carry shorter datagrams than usual: `n` times the place of a link in the record
+/// (1 byte) and the longest datagram that it carries (2 bytes), which is what UDP carries. Links that are not named
+/// carry [`USABLE_BYTES_DEFAULT`].
 ///
 /// ```text
 /// +---------------+---------------+---------------+-------------------------------+
@@ -17,9 +17,8 @@ use core::num::NonZeroU8;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_USABLE: u8 = 1;
-/// The option that tells what links can carry in this direction, where that is configured: `n` times
-/// the place of a link in the record (1 byte) and its capacity in kbit/s (4 bytes). It has what room
-/// [`OPTION_USABLE`] leaves.
+/// The option with the capacity of links in this direction, where it is configured: `n` times the place of a link in
+/// the record (1 byte) and its capacity in kbit/s (4 bytes). It uses the room that [`OPTION_USABLE`] leaves.
 ///
 /// ```text
 /// +---------------+---------------+---------------+-------------------------------+
@@ -27,9 +26,9 @@ pub const OPTION_USABLE: u8 = 1;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_CAPACITY: u8 = 2;
-/// The option that tells the physical links which links cross in this direction, routers on the way and
-/// one more [Liu04 §IV-C]: `n` times the place of a link in the record (1 byte) and their number
-/// (1 byte, not 0). It has what room the others leave.
+/// The option with the number of physical links that a link crosses in this direction, which is the number of routers
+/// on the path plus one [Liu04 §IV-C]: `n` times the place of a link in the record (1 byte) and the number (1 byte, not
+/// 0). It uses the room that the other options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+---------------+
@@ -37,8 +36,8 @@ pub const OPTION_CAPACITY: u8 = 2;
 /// +---------------+---------------+---------------+---------------+
 /// ```
 pub const OPTION_HOPS: u8 = 4;
-/// The option that tells which version of the program the origin runs, for people: ASCII that can be
-/// seen, as `0.1.0`. It has what room the others leave.
+/// The option with the version of the origin's program, for people: printable ASCII, such as `0.1.0`. It uses the room
+/// that the other options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+---------------+
@@ -46,10 +45,10 @@ pub const OPTION_HOPS: u8 = 4;
 /// +---------------+---------------+---------------+---------------+
 /// ```
 pub const OPTION_VERSION: u8 = 5;
-/// The option that says that the origin seals from end to end: what is for it comes sealed from whoever
-/// knows how, and what comes from it is sealed. Whoever gets something in its name that is not, drops it.
-/// It stands before the others, which have what room it leaves. The boot is another one after each start
-/// of the origin: keys that were agreed on before are gone then.
+/// The option that says that the origin seals from end to end: packets for it come sealed from every node that supports
+/// it, and packets from it are sealed. A node that gets an unsealed packet in the origin's name drops it. The option
+/// comes before the others, which use the room that it leaves. The boot changes with each start of the origin: keys
+/// that were agreed on before are then gone.
 ///
 /// ```text
 /// +---------------+---------------+---------------+-------------------------------+
@@ -57,7 +56,7 @@ pub const OPTION_VERSION: u8 = 5;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_SEALS: u8 = 8;
-/// The option that tells where neighbours see the origin: `n` times an [`Endpoint`], at most
+/// The option with the addresses at which neighbors see the origin: `n` times an [`Endpoint`], at most
 /// [`ENDPOINTS_MAX`]. Nodes that have traffic for the origin and no link to it may dial it there.
 ///
 /// ```text
@@ -66,9 +65,9 @@ pub const OPTION_SEALS: u8 = 8;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_ENDPOINTS: u8 = 10;
-/// The option that tells which links run over a byte stream (TCP) in this direction: `n` times the place of a link in
-/// the record (1 byte), each above the one before. For people: their cost is in the record. It has what room the
-/// others leave.
+/// The option that names the links that run over a byte stream (TCP) in this direction: `n` times the place of a link
+/// in the record (1 byte), in rising order. It is for people: the cost of these links is in the record. It uses the
+/// room that the other options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+
@@ -76,10 +75,11 @@ pub const OPTION_ENDPOINTS: u8 = 10;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_TUNNELS: u8 = 12;
-/// The option that tells over which links packets to the origin are being lost, as far as it can tell by now: bit `i` of
-/// byte `k`, from the lowest, is the link with the place `8 k + i` in the record, in the direction from the neighbour to
-/// the origin. Bytes of zero at the end are left out. An origin that watches its links tells it though there is none,
-/// and whoever gets a record without it goes by the losses of the links. It has what room the others leave.
+/// The option that names the links over which packets to the origin are being lost, as far as the origin knows: bit `i`
+/// of byte `k`, from the lowest, is the link with the place `8 k + i` in the record, in the direction from the neighbor
+/// to the origin. Zero bytes at the end are left out. An origin that watches its links sends the option even if there
+/// is no such link; for a record without it, readers use the losses of the links. It uses the room that the other
+/// options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+
@@ -87,8 +87,8 @@ pub const OPTION_TUNNELS: u8 = 12;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_ALARMS: u8 = 13;
-/// The option that says that the origin answers how many of another end's datagrams it has opened
-/// ([`crate::transport::Tally`]). It has what room the first three leave.
+/// The option that says that the origin reports how many of another end's datagrams it has opened
+/// ([`crate::transport::Tally`]). It uses the room that the first three options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+
@@ -96,9 +96,9 @@ pub const OPTION_ALARMS: u8 = 13;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_TALLIES: u8 = 14;
-/// The option that says that the origin opens what is sealed for a group, asks for keys of groups and tells its own
-/// ([`crate::transport::GroupKey`]), and sends to groups sealed where all members can. It has what room the first
-/// three leave.
+/// The option that says that the origin opens what is sealed for a group, requests keys of groups and gives its own
+/// ([`crate::transport::GroupKey`]), and seals what it sends to groups if all members can open it. It uses the room
+/// that the first three options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+
@@ -106,9 +106,9 @@ pub const OPTION_TALLIES: u8 = 14;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_GROUP_KEYS: u8 = 15;
-/// The option that says that the origin answers how many packets under a key of a group it has opened
-/// ([`crate::transport::Tally::AskedOfKey`]), and takes packets to a group from their source alone
-/// ([`crate::transport::group_copy()`]). It has what room the others leave.
+/// The option that says that the origin reports how many packets under a key of a group it has opened
+/// ([`crate::transport::Tally::AskedOfKey`]), and accepts packets to a group directly from their source
+/// ([`crate::transport::group_copy()`]). It uses the room that the other options leave.
 ///
 /// ```text
 /// +---------------+---------------+---------------+
@@ -116,10 +116,10 @@ pub const OPTION_GROUP_KEYS: u8 = 15;
 /// +---------------+---------------+---------------+
 /// ```
 pub const OPTION_GROUP_TALLIES: u8 = 16;
-/// The option that says that the origin offers itself as a neighbour to whoever finds that a link to it is worth having,
+/// The option that says that the origin offers itself as a neighbor to every node for which a link to it is worthwhile,
 /// and finds such links itself. Bit `i` of byte `k` after the version, from the lowest, is the link with the place
-/// `8 k + i` in the record: the origin keeps it. A link that neither end keeps may be ended by either. Bytes of zero at the
-/// end are left out. There is always room for it.
+/// `8 k + i` in the record: the origin keeps this link. Either end may end a link that neither end keeps. Zero bytes at
+/// the end are left out. There is always room for this option.
 ///
 /// ```text
 /// +---------------+---------------+---------------+---------------+
@@ -127,9 +127,9 @@ pub const OPTION_GROUP_TALLIES: u8 = 16;
 /// +---------------+---------------+---------------+---------------+
 /// ```
 pub const OPTION_OFFER: u8 = 18;
-/// The most endpoints of an origin: one of each family, or two that a NAT has given it.
+/// The maximum number of endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
-/// The version of the seal from end to end, as the option has it.
+/// The version of the seal from end to end in the option.
 pub const SEALS_VERSION: u8 = 1;
 /// The version of [`OPTION_TALLIES`].
 pub const TALLIES_VERSION: u8 = 1;
@@ -139,27 +139,27 @@ pub const GROUP_KEYS_VERSION: u8 = 1;
 pub const GROUP_TALLIES_VERSION: u8 = 1;
 /// The version of [`OPTION_OFFER`].
 pub const OFFER_VERSION: u8 = 1;
-/// The longest version that is told: `100.100.100-rc.100+build` has as many.
+/// The maximum length of a reported version: `100.100.100-rc.100+build` has this length.
 pub const VERSION_BYTES_MAX: usize = 24;
-/// Bytes of an entry of a capacity.
+/// Number of bytes of an entry of a capacity.
 pub const CAPACITY_ENTRY_BYTES: usize = 5;
-/// Bytes of an entry of physical hops.
+/// Number of bytes of an entry of physical hops.
 pub const HOPS_ENTRY_BYTES: usize = 2;
-/// Bytes of an entry of what a link carries less than others.
+/// Number of bytes of an entry of a link that carries shorter datagrams.
 pub const USABLE_ENTRY_BYTES: usize = 3;
-/// Bytes of [`OPTION_SEALS`].
+/// Number of bytes of [`OPTION_SEALS`].
 pub const SEALS_BYTES: usize = 7;
-/// Links that it can name: 7 + 2 · 3 + 15 + 2 + 43 · 3 = 159 bytes of options.
+/// The maximum number of links in [`OPTION_USABLE`]: 7 + 2 · 3 + 15 + 2 + 43 · 3 = 159 bytes of options.
 pub const USABLE_ENTRIES_MAX: usize =
     (OPTIONS_BYTES_MAX - SEALS_BYTES - 2 * WORD_BYTES - OFFER_BYTES - 2) / USABLE_ENTRY_BYTES;
-/// Bytes of [`OPTION_OFFER`] that names all links.
+/// Number of bytes of [`OPTION_OFFER`] that names all links.
 const OFFER_BYTES: usize = 2 + 1 + LINKS_MAX / 8;
-/// Bytes of [`OPTION_TALLIES`], and of [`OPTION_GROUP_KEYS`]: there is always room for them.
+/// Number of bytes of [`OPTION_TALLIES`], and of [`OPTION_GROUP_KEYS`]: there is always room for them.
 const WORD_BYTES: usize = 3;
-/// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
+/// The longest sealed datagram that a link is assumed to carry: a packet with 1392 bytes of payload.
 pub const USABLE_BYTES_DEFAULT: u16 = 1_439;
 
-/// Appends an option: for [`super::Repr::options`]. All or nothing.
+/// Appends an option to the bytes for [`super::Repr::options`]. Appends all or nothing.
 pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
     let length = u8::try_from(option.value.len()).map_err(|_| Full)?;
     if w.room() < 2 + option.value.len() {
@@ -177,7 +177,7 @@ pub fn write_seals(w: &mut Writer<'_>, boot: u32) -> Result<(), Full> {
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_TALLIES`]. Nothing where there is no room.
+/// Appends [`OPTION_TALLIES`]. Appends nothing if there is no room.
 pub fn write_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
     if w.room() < 3 {
         return Ok(());
@@ -186,7 +186,7 @@ pub fn write_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_GROUP_KEYS`]. Nothing where there is no room.
+/// Appends [`OPTION_GROUP_KEYS`]. Appends nothing if there is no room.
 pub fn write_group_keys(w: &mut Writer<'_>) -> Result<(), Full> {
     if w.room() < 3 {
         return Ok(());
@@ -195,7 +195,7 @@ pub fn write_group_keys(w: &mut Writer<'_>) -> Result<(), Full> {
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_GROUP_TALLIES`]. Nothing where there is no room.
+/// Appends [`OPTION_GROUP_TALLIES`]. Appends nothing if there is no room.
 pub fn write_group_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
     if w.room() < 3 {
         return Ok(());
@@ -204,7 +204,8 @@ pub fn write_group_tallies(w: &mut Writer<'_>) -> Result<(), Full> {
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_ENDPOINTS`] for the first [`ENDPOINTS_MAX`] of these, as far as there is room. Nothing for none.
+/// Appends [`OPTION_ENDPOINTS`] for the first [`ENDPOINTS_MAX`] of these, as far as there is room. Appends nothing if
+/// there are none.
 pub fn write_endpoints(w: &mut Writer<'_>, endpoints: &[Endpoint]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2) / Endpoint::BYTES;
     let endpoints = &endpoints[..endpoints.len().min(ENDPOINTS_MAX).min(room)];
@@ -222,7 +223,7 @@ pub fn write_endpoints(w: &mut Writer<'_>, endpoints: &[Endpoint]) -> Result<(),
     )
 }
 
-/// Appends [`OPTION_TUNNELS`] for these links by place, as far as there is room. Nothing for none.
+/// Appends [`OPTION_TUNNELS`] for these links by place, as far as there is room. Appends nothing if there are none.
 pub fn write_tunnels(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into());
     match &places[..places.len().min(room)] {
@@ -239,8 +240,8 @@ pub fn write_alarms(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     write_bits(w, OPTION_ALARMS, bits_of(None, places))
 }
 
-/// Appends [`OPTION_OFFER`] with these links, by place, as those that are kept. There is room for
-/// all if it is written before what takes the room that others leave.
+/// Appends [`OPTION_OFFER`] with these links, by place, as those that are kept. There is room for all if it is written
+/// before the options that use the remaining room.
 pub fn write_offer(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
     write_bits(w, OPTION_OFFER, bits_of(Some(OFFER_VERSION), places))
 }
@@ -257,8 +258,8 @@ fn write_bits(
     write_option(w, Opt { kind, value })
 }
 
-/// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those
-/// that carry least. Nothing for none.
+/// Appends [`OPTION_USABLE`] for these links by place. If there are more than [`USABLE_ENTRIES_MAX`], those that carry
+/// least are kept. Appends nothing if there are none.
 pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full> {
     if links.is_empty() {
         return Ok(());
@@ -282,8 +283,8 @@ pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full>
     )
 }
 
-/// Appends [`OPTION_CAPACITY`] for these links by place, with their capacity in kbit/s; of more than
-/// there is room for, the narrowest. Nothing for none.
+/// Appends [`OPTION_CAPACITY`] for these links by place, with their capacity in kbit/s. If there are more than fit, the
+/// narrowest are kept. Appends nothing if there are none.
 pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into()) / CAPACITY_ENTRY_BYTES;
     if links.is_empty() || room == 0 {
@@ -308,10 +309,10 @@ pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), F
     )
 }
 
-/// Appends [`OPTION_HOPS`] for these links by place; of more than there is room for, those of the most
-/// hops. Nothing for none.
+/// Appends [`OPTION_HOPS`] for these links by place. If there are more than fit, those with the most hops are kept.
+/// Appends nothing if there are none.
 ///
-/// Choice: whoever is not told takes a link for one of usual length, and errs most with the longest.
+/// Choice: a reader without a number assumes a link of usual length, and its error is largest for the longest links.
 pub fn write_hops(w: &mut Writer<'_>, links: &[(u8, NonZeroU8)]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into()) / HOPS_ENTRY_BYTES;
     if links.is_empty() || room == 0 {
@@ -335,7 +336,7 @@ pub fn write_hops(w: &mut Writer<'_>, links: &[(u8, NonZeroU8)]) -> Result<(), F
     )
 }
 
-/// Appends [`OPTION_VERSION`]. Nothing where there is no room, or it is none that may be told.
+/// Appends [`OPTION_VERSION`]. Appends nothing if there is no room, or if the version must not be reported.
 pub fn write_version(w: &mut Writer<'_>, version: &str) -> Result<(), Full> {
     if !is_version(version) || w.room() < 2 + version.len() {
         return Ok(());
@@ -349,7 +350,7 @@ pub(super) fn is_version(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// These places as bits after `before`, with the number of bytes of both.
+/// Returns these places as bits after `before`, with the number of bytes of both.
 fn bits_of(before: Option<u8>, places: &[u8]) -> ([u8; 1 + LINKS_MAX / 8], usize) {
     let mut bytes = [0; 1 + LINKS_MAX / 8];
     let first = usize::from(before.is_some());

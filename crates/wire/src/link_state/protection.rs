@@ -1,4 +1,4 @@
-//! The option of a link-state record that tells how the real-time lanes of its links are protected.
+//! The option of a link-state record that reports how the real-time lanes of its links are protected.
 //!
 //! ```text
 //! +---------------+---------------+---------------+---------------+---------------+
@@ -7,30 +7,32 @@
 //!
 //!   a protection   |0|A| repair |  run  |
 //! ```
-//! The first byte holds for all links that are not named; each further pair names the place of a link in the record
-//! and what holds for that one. Most links of a node are alike, so that 3 bytes tell of all of them.
+//! The first byte applies to all links that are not named; each further pair contains the place of a link in the record
+//! and the protection of that link. Most links of a node are alike, so 3 bytes are enough for all of them.
 //!
-//! Run is the mean length of a run of losses on the way from the origin to the neighbour, one of [`RUN_256THS`]. Repair is
-//! how many repair packets per packet the origin may send that way for a single call, one of [`REPAIR_16THS`]; 0 if it sends
-//! none. A says that the origin asks for packets that it misses on the way from the neighbour: as often as the record says.
+//! Run is the mean length of a run of losses in the direction from the origin to the neighbor, one of [`RUN_256THS`].
+//! Repair is how many repair packets per packet the origin may send in that direction for a single call, one of
+//! [`REPAIR_16THS`]; 0 if it sends none. A says that the origin requests packets that it misses in the direction from
+//! the neighbor, as often as the record says.
 
 use super::{LINKS_MAX, LinkState, Opt, write_option};
 use crate::Full;
 use crate::bytes::Writer;
 
-/// The option that tells how the real-time lanes of the links are protected. It has what room the first ones leave.
+/// The option that reports how the real-time lanes of the links are protected. It uses the room that the first options
+/// leave.
 pub const OPTION_PROTECTION: u8 = 17;
-/// Links that are named at most: 67 bytes. The others are told as what most links have.
+/// The maximum number of links that are named: 67 bytes. The others are reported with the value of most links.
 pub const PROTECTION_ENTRIES_MAX: usize = 32;
-/// Mean lengths of runs that are told apart, in 256ths of a packet. The first is not known.
+/// The mean lengths of runs that are distinguished, in 256ths of a packet. The first means that it is not known.
 ///
-/// Choice: steps of a third and more. The mean over 50 runs is off by a tenth, and what repair leaves doubles about with
-/// each step.
+/// Choice: steps of a third and more. The mean over 50 runs is off by a tenth, and the loss that repair leaves about
+/// doubles with each step.
 pub const RUN_256THS: [u16; 8] = [0, 256, 341, 427, 512, 717, 1_024, 1_536];
-/// Repair packets per 16 packets. Codes beyond are those of later versions, and count as none.
+/// The numbers of repair packets per 16 packets. Higher codes belong to later versions, and count as none.
 pub const REPAIR_16THS: [u8; 5] = [0, 4, 8, 16, 32];
 
-/// How the real-time lane of a link is protected, as records tell it.
+/// The protection of a link's real-time lane, in the form of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protection {
     run: u8,
@@ -39,8 +41,8 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Rounds what is known to what can be told: the mean length of a run of losses in 256ths of a packet to the
-    /// nearest one, 0 if it is not known; repair packets per 16 packets down.
+    /// Rounds known values to those that can be represented: the mean length of a run of losses in 256ths of a packet
+    /// to the nearest one, 0 if it is not known; repair packets per 16 packets down.
     pub fn new(run_256ths: u16, repair_16ths: u8, asks: bool) -> Protection {
         let nearest = |code: &usize| RUN_256THS[*code].abs_diff(run_256ths);
         let run = match run_256ths {
@@ -55,28 +57,28 @@ impl Protection {
         }
     }
 
-    /// The mean length of a run of losses in 256ths of a packet, if it is known.
+    /// Returns the mean length of a run of losses in 256ths of a packet, if it is known.
     pub fn run_256ths(self) -> Option<u16> {
         Some(RUN_256THS[usize::from(self.run)]).filter(|run| *run > 0)
     }
 
-    /// Repair packets per 16 packets.
+    /// Returns the number of repair packets per 16 packets.
     pub fn repair_16ths(self) -> u8 {
         let told = REPAIR_16THS.get(usize::from(self.repair));
         told.copied().unwrap_or(0)
     }
 
-    /// The origin asks for what it misses.
+    /// Returns true if the origin requests packets that it misses.
     pub const fn asks(self) -> bool {
         self.asks
     }
 
-    /// As it stands in a record.
+    /// Returns the byte in a record.
     pub const fn to_byte(self) -> u8 {
         (self.asks as u8) << 6 | self.repair << 3 | self.run
     }
 
-    /// From a record. The highest bit says nothing yet.
+    /// Reads the byte of a record. The highest bit has no meaning yet.
     pub const fn from_byte(byte: u8) -> Protection {
         Protection {
             run: byte & 7,
@@ -87,8 +89,8 @@ impl Protection {
 }
 
 impl<'a> LinkState<'a> {
-    /// How the lanes of the links are protected, link by link, if the origin tells. What names no link of the record is
-    /// passed over, and of a link that is named twice the last one counts.
+    /// Returns the protections of the links' lanes, link by link, if the origin reports them. Entries that name no link
+    /// of the record are skipped, and the last entry for a link counts.
     pub fn protections(&self) -> Option<impl ExactSizeIterator<Item = Protection> + use<'a>> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_PROTECTION)?;
@@ -104,12 +106,12 @@ impl<'a> LinkState<'a> {
     }
 }
 
-/// Appends [`OPTION_PROTECTION`] for all links of a record by place, those first that matter most: of more than there is
-/// room for, they are named. Nothing for none.
+/// Appends [`OPTION_PROTECTION`] for all links of a record by place, the most important ones first. If there are more
+/// than fit, the first ones are named. Appends nothing if there are none.
 pub fn write_protections(w: &mut Writer<'_>, links: &[(u8, Protection)]) -> Result<(), Full> {
     let count = |byte: u8| links.iter().filter(|it| it.1.to_byte() == byte).count();
     let bytes = links.iter().map(|it| it.1.to_byte());
-    // Of equally many the lowest, whatever the order.
+    // Of equally frequent values, the lowest is used, whatever the order.
     let rest = bytes.max_by_key(|byte| (count(*byte), core::cmp::Reverse(*byte)));
     let (Some(rest), Some(room)) = (rest, w.room().checked_sub(3)) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! For whom the origin relays bulk data, if it does not for all: so that a plan leaves out a relay that would refuse. [Liu04 §IV-D]
+//! The nodes for which the origin relays bulk data, if it does not relay for all, so that a plan leaves out a relay
+//! that would refuse. [Liu04 §IV-D]
 //!
 //! ```text
 //! +---------------+---------------+-----------------------------------------------+
@@ -6,25 +7,26 @@
 //! +---------------+---------------+-----------------------------------------------+
 //! ```
 //! A mark stands for a word of the rule. The words themselves would not fit: a tag has up to 32 bytes, a domain more,
-//! and all options of a record share 160. A node makes the marks of all words that name it, and looks for one of them.
-//! It may find one by chance. Then it takes the relay for one that may relay for it, asks, and is refused, as if nothing
-//! had been told. The other error is impossible: a node that is named finds its mark.
+//! and all options of a record share 160. A node computes the marks of all words that match it, and looks for one of
+//! them. It may find one by chance. Then it assumes that the relay may relay for it, asks, and is refused, as if
+//! nothing had been reported. The opposite error is impossible: a node that a word matches always finds its mark.
 
 use super::{LinkState, Opt, write_option};
 use crate::Full;
 use crate::bytes::Writer;
 use crate::certificate::{Certificate, Pattern, is_like_address};
 
-/// The option that tells for whom the origin relays, if for some nodes only. Without it nobody knows, and the origin
-/// says so when it is asked. It has what room [`super::OPTION_PROTECTION`] and all before leave, as a whole or not at all.
+/// The option with the nodes for which the origin relays, if it relays only for some. Without it, nodes do not know,
+/// and the origin answers when it is asked. It uses the room that [`super::OPTION_PROTECTION`] and all options before
+/// it leave, as a whole or not at all.
 pub const OPTION_RELAYS_FOR: u8 = 20;
-/// Bytes of a mark. Choice: a node has some thirty marks, most of them of how its name ends. Against sixteen of a relay
-/// one of them is found by chance in one case of 35 000; with two bytes, in one of 137.
+/// Number of bytes of a mark. Choice: a node has some thirty marks, most of them for the ends of its name. Against
+/// sixteen marks of a relay, one of them is found by chance in one case of 35 000; with two bytes, in one of 137.
 pub const MARK_BYTES: usize = 3;
-/// The most marks that are told: 50 bytes with the head, a third of the room of all options.
+/// The maximum number of marks: 50 bytes with the head, a third of the room of all options.
 pub const MARKS_MAX: usize = 16;
 
-/// What a word is before its text, so that a tag is not taken for a name.
+/// The kind of a word, which is prepended to its text, so that a tag is not confused with a name.
 #[derive(Clone, Copy)]
 enum Sort {
     Address = 1,
@@ -38,13 +40,13 @@ enum Sort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelaysFor {
     count: u8,
-    /// Ascending; zero behind `count`.
+    /// The marks, ascending; zero after `count`.
     marks: [[u8; MARK_BYTES]; MARKS_MAX],
 }
 
 impl RelaysFor {
-    /// What these words of a rule come to. None if it cannot be told: there are too many of them, none, or one that
-    /// has no mark.
+    /// Returns the marks of these words of a rule; `None` if they cannot be represented: there are too many or no
+    /// words, or one has no mark.
     pub fn of(words: &[String]) -> Option<RelaysFor> {
         let marks: Option<Vec<_>> = words
             .iter()
@@ -65,13 +67,13 @@ impl RelaysFor {
         Some(RelaysFor { count, marks })
     }
 
-    /// False if no word names the node of this certificate, so that the origin refuses what it begins. True if one
-    /// names it, or seems to.
+    /// Returns false if no word matches the node of this certificate, so that the origin refuses its transfers. Returns
+    /// true if a word matches it, or seems to.
     pub fn may_name(&self, certificate: &Certificate<'_>) -> bool {
         let has = |sort, text: &[u8]| self.marks().contains(&mark(sort, text));
         let subject = &certificate.subject;
         let (name, tags) = (subject.name.as_bytes(), certificate.options.tags());
-        // As in [`Pattern::names`].
+        // This is the same rule as in [`Pattern::names`].
         let has_name = !is_like_address(subject.name);
         has(Sort::Address, &subject.address.0.to_be_bytes())
             || subject
@@ -95,16 +97,16 @@ fn of_pattern(pattern: Pattern<'_>) -> Option<[u8; MARK_BYTES]> {
         Pattern::Ending(end) => mark(Sort::Ending, end.as_bytes()),
         Pattern::Name(name) => mark(Sort::Name, name.as_bytes()),
         Pattern::Tag(tag) => mark(Sort::Tag, tag.as_bytes()),
-        // Nobody can write it in a rule any more.
+        // Nobody can write this in a rule any more.
         Pattern::Beginning(_) => return None,
     })
 }
 
-/// FNV-1a of 32 bits, folded to 24. No secret depends on it: who knows a word can make its mark.
+/// Computes FNV-1a of 32 bits, folded to 24. No secret depends on it: anybody who knows a word can compute its mark.
 fn mark(sort: Sort, text: &[u8]) -> [u8; MARK_BYTES] {
     const START: u32 = 0x811c_9dc5;
     const PRIME: u32 = 0x0100_0193;
-    // In names, and in nothing else that is compared, upper and lower case are one.
+    // Upper and lower case are equal in names, and in nothing else that is compared.
     let fold = |byte: u8| match sort {
         Sort::Ending | Sort::Name => byte.to_ascii_lowercase(),
         Sort::Address | Sort::Domain | Sort::Tag => byte,
@@ -120,18 +122,19 @@ fn mark(sort: Sort, text: &[u8]) -> [u8; MARK_BYTES] {
 }
 
 impl LinkState<'_> {
-    /// For whom the origin relays, if it tells. Only a record that says "for some nodes only" means it.
+    /// Returns the nodes for which the origin relays, if it reports them. This is only meaningful in a record that says
+    /// "for some nodes only".
     pub(super) fn relays_for(&self) -> Option<RelaysFor> {
         let mut options = self.options();
         let told = options.find(|option| option.kind == OPTION_RELAYS_FOR)?;
         let (marks, rest) = told.value.as_chunks();
-        // What is longer than known here may name others: who leaves them out leaves out a relay that is willing.
+        // A longer list than supported here may name other nodes; to ignore them would leave out a willing relay.
         rest.is_empty()
             .then(|| RelaysFor::of_marks(marks.to_vec()))?
     }
 }
 
-/// Appends [`OPTION_RELAYS_FOR`]. Nothing where there is no room.
+/// Appends [`OPTION_RELAYS_FOR`]. Appends nothing if there is no room.
 pub fn write_relays_for(w: &mut Writer<'_>, nodes: &RelaysFor) -> Result<(), Full> {
     let value = nodes.marks().as_flattened();
     if w.room() < 2 + value.len() {
@@ -153,7 +156,7 @@ mod tests {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// Whether a node of this name with a domain and a tag is among these, by marks and by words.
+    /// Returns whether a node of this name with a domain and a tag matches the rule, by marks and by words.
     fn judged(rule: &[&str], name: &str) -> (bool, bool) {
         let (mut by_marks, mut by_words) = (None, None);
         certified((name, AT), &["example.org"], &["backup"], false, |it| {

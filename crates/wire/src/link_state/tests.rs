@@ -91,7 +91,7 @@ fn unknown_options_are_kept_and_critical_ones_refuse_the_record() {
 
 #[test]
 fn truncated_inside_the_structure_is_short() {
-    // Where the unsigned part may end: after the links, and after each option.
+    // The unsigned part may end after the links, and after each option.
     let ends = [36, 38, 43];
     for cut in 0..UNSIGNED.len() {
         let truncated = [&UNSIGNED[..cut], &SIGNATURE].concat();
@@ -182,7 +182,7 @@ fn options_are_written_whole_or_not_at_all() {
     );
 }
 
-/// [Amir06 §III-A] packs many link updates into one packet; the project wants 60 at degree 8.
+/// [Amir06 §III-A] packs many link updates into one packet; the goal of the project is 60 at degree 8.
 #[test]
 fn a_datagram_of_1400_bytes_carries_at_least_60_links_of_degree_8() {
     const DEGREE: u32 = 8;
@@ -305,7 +305,7 @@ fn what_links_carry_agrees_both_ways() {
     assert_eq!((&buffer[..5], buffer[5]), (&USABLE[..], 0xa5));
     assert_eq!(usable(&USABLE), [(1, 1_300)]);
     assert_eq!(usable(&[]), []);
-    // What is unknown before it, no link, more than others, and half an entry.
+    // An unknown option before it; a place that is no link, and more than others carry; half an entry.
     assert_eq!(usable(&[9, 0, 1, 3, 1, 0x05, 0x14]), [(1, 1_300)]);
     assert_eq!(usable(&[1, 6, 2, 0x05, 0x14, 1, 0x05, 0x9f]), []);
     assert_eq!(usable(&[1, 4, 0, 0x04, 0xb0, 1]), [(0, 1_200)]);
@@ -385,7 +385,7 @@ fn physical_hops_agree_both_ways() {
     assert_eq!((&buffer[..6], buffer[6]), (&HOPS[..], 0xa5));
     assert_eq!(hops(&HOPS), [(0, 12), (1, 1)]);
     assert_eq!(hops(&[]), []);
-    // No hops, no such link, and half an entry; behind other options, and the most that a byte tells.
+    // No hops, no such link, and half an entry; after other options, and the maximum of a byte.
     assert_eq!(hops(&[4, 5, 0, 0, 2, 7, 1]), []);
     assert_eq!(hops(&[3, 5, 0, 0, 0, 0, 9, 4, 2, 1, 255]), [(1, 255)]);
     for cut in 1..HOPS.len() {
@@ -429,7 +429,7 @@ fn the_version_agrees_both_ways() {
     assert_eq!((&buffer[..7], buffer[7]), (&VERSION[..], 0xa5));
     assert_eq!(version(&VERSION).as_deref(), Some("0.1.0"));
     assert_eq!(version(&[]), None, "an older node tells none");
-    // Behind other options; the longest, and one byte more; none, and what is not for people.
+    // After other options; the longest, and one byte more; an empty one, and one that is not printable.
     let behind = [&HOPS[..], &VERSION].concat();
     assert_eq!(version(&behind).as_deref(), Some("0.1.0"));
     let long = |bytes: u8| [&[5, bytes][..], &vec![b'7'; bytes.into()]].concat();
@@ -482,13 +482,13 @@ fn who_seals_says_so_with_its_boot() {
     };
     assert_eq!(told(&buffer[..7]), Some(0xb007_0001));
     assert_eq!(told(&[]), None);
-    // Another version, and lengths that are none.
+    // Another version, and invalid lengths.
     assert_eq!(told(&[8, 5, 2, 0, 0, 0, 1]), None);
     assert_eq!(told(&[8, 4, 1, 0, 0, 0]), None);
     assert_eq!(told(&[8, 0]), None);
 }
 
-/// What a record with these options says.
+/// Returns what a record with these options reports.
 fn says(options: &[u8], what: impl Fn(&LinkState<'_>) -> bool) -> bool {
     let mut body = [0; BODY_BYTES_MAX];
     let repr = Repr {
@@ -591,7 +591,7 @@ fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
         told(&[10, 0]).is_empty() && told(&[10, 3, 1, 2, 3]).is_empty() && told(&[]).is_empty()
     );
     assert!(written(0, &[]).is_empty());
-    // Whole or not at all.
+    // An endpoint is written completely or not at all.
     assert_eq!(
         written(OPTIONS_BYTES_MAX - 20, &[at(7, 1), at(8, 2)]).len(),
         20
@@ -629,17 +629,17 @@ fn an_origin_tells_where_its_host_is() {
     assert_eq!(told(&written(0, &[ipv6])), [ipv6]);
     assert_eq!(told(&written(0, &[lan])), [lan]);
     assert!(written(0, &[]).is_empty() && told(&[]).is_empty());
-    // Whole, and those that there is room for.
+    // All are written, and those that there is room for.
     let room = |bytes: usize| told(&written(OPTIONS_BYTES_MAX - bytes, &[ipv6, lan]));
     assert_eq!(room(27), [lan, ipv6]);
     assert_eq!((room(21), room(26)), (vec![ipv6], vec![ipv6]));
     assert_eq!((room(20), room(9), room(8)), (vec![lan], vec![lan], vec![]));
-    // What is told of more than there is says nothing.
+    // A count that exceeds the content makes the option void.
     let mut more = option.clone();
     more[2] = 6;
     assert!(told(&more).is_empty());
     assert!(told(&[19, 0]).is_empty() && told(&[19, 3, 0, 1, 2]).is_empty());
-    // Nobody dials these.
+    // Nobody can dial these addresses.
     let nowhere = [[127, 0, 0, 1], [169, 254, 0, 1], [224, 0, 0, 1]];
     let nowhere = nowhere.map(|ip| Endpoint::of_ipv4(ip, 7700));
     assert!(told(&written(0, &nowhere)).is_empty());
@@ -656,7 +656,7 @@ fn links_over_a_byte_stream_are_named_by_place() {
     };
     assert_eq!(written(0, &[0, 1]), [12, 2, 0, 1]);
     assert!(written(0, &[]).is_empty());
-    // As far as there is room.
+    // Only as many as there is room for are written.
     assert_eq!(written(OPTIONS_BYTES_MAX - 3, &[0, 1]), [12, 1, 0]);
     assert!(written(OPTIONS_BYTES_MAX - 2, &[0, 1]).is_empty());
     let told = |options: &[u8]| -> Vec<usize> {
@@ -685,12 +685,12 @@ fn who_offers_itself_tells_which_links_it_keeps() {
     };
     assert_eq!(written(&[]), [18, 1, 1]);
     assert_eq!(written(&[0]), [18, 2, 1, 1]);
-    // 200 is no place of a link.
+    // 200 is not the place of a link.
     assert_eq!(written(&[9, 1, 200]), [18, 3, 1, 2, 2]);
     let mut narrow = [0xa5; 3];
     write_offer(&mut Writer::new(&mut narrow), &[0]).unwrap();
     assert_eq!(narrow, [0xa5; 3], "whole or not at all");
-    // A node with many links that carry little still offers itself, and tells of all that it keeps.
+    // A node with many links that carry little still offers itself, and names all links that it keeps.
     let mut buffer = [0; OPTIONS_BYTES_MAX];
     let mut w = Writer::new(&mut buffer);
     write_seals(&mut w, 7).unwrap();
@@ -731,14 +731,14 @@ fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
     assert_eq!(written(20, &[0, 9, 95])[..4], [13, 12, 0x01, 0x02]);
     assert_eq!(written(14, &[95])[13], 0x80);
     assert_eq!(written(20, &[96]), [13, 0], "no record has such a link");
-    // Without room for all, nothing is told: whoever reads it goes by losses.
+    // Without room for all, nothing is written, so readers use the losses.
     assert_eq!(written(13, &[95]), []);
     assert_eq!(written(1, &[]), []);
 
     assert_eq!(read(&[]), None);
     assert_eq!(read(&[13, 0]), Some(vec![]));
     assert_eq!(read(&[13, 1, 0x03]), Some(vec![0, 1]));
-    // The record has two links, and more bits than any has are no error.
+    // The record has two links, and extra bits are not an error.
     assert_eq!(read(&[13, 2, 0xfe, 0xff]), Some(vec![1]));
     assert_eq!(
         read(&[&[13, 40][..], &[0xff; 40]].concat()),
@@ -749,7 +749,7 @@ fn alarms_are_told_by_their_bits_and_no_alarm_is_told_too() {
 #[test]
 fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
     let of = Protection::new;
-    // Independent losses, a repair packet per packet, and it asks: all that a usual link has.
+    // Independent losses, a repair packet per packet, and requests: this is a usual link.
     let usual = of(256, 16, true);
     assert_eq!(usual.to_byte(), 0b0101_1001);
     let written = |room: usize, links: &[(u8, Protection)]| {
@@ -769,7 +769,7 @@ fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
     assert_eq!(written(20, &[(0, usual), (1, usual)]), [17, 1, 0x59]);
     let two = [(2, bursts), (0, usual), (1, usual)];
     assert_eq!(written(20, &two), [17, 3, 0x59, 2, 6]);
-    // Of more than there is room for, the first ones.
+    // If there are more than fit, the first ones are written.
     let third = of(512, 8, true);
     let more = [(7, third), (2, bursts), (0, usual), (1, usual)];
     assert_eq!(written(6, &more), [17, 3, 0x59, 7, 0x54]);
@@ -785,7 +785,7 @@ fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
     assert_eq!(read(&[17, 0]), None);
     assert_eq!(read(&[17, 1, 0x59]), Some(vec![usual; 2]));
     assert_eq!(read(&[17, 3, 0x59, 1, 6]), Some(vec![usual, bursts]));
-    // Half a pair, and places that the record does not have, say nothing.
+    // Half a pair, and places that the record does not have, are ignored.
     assert_eq!(read(&[17, 4, 0x59, 200, 6, 1]), Some(vec![usual; 2]));
     for cut in 1..5 {
         let body = with_options(&[17, 3, 0x59, 1, 6][..cut]);
@@ -813,6 +813,6 @@ fn protections_are_rounded_to_what_can_be_told() {
         [0, 3, 4, 15, 16, 31, 255].map(repair),
         [0, 0, 4, 8, 16, 16, 32]
     );
-    // What a later version may mean by it is not known here.
+    // The meaning in a later version is not known here.
     assert_eq!(Protection::from_byte(0x38).repair_16ths(), 0);
 }

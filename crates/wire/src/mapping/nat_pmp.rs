@@ -21,7 +21,8 @@
 //! |  operation 0: the address; 1: both ports and the lifetime     |
 //! +---------------------------------------------------------------+
 //! ```
-//! A router also sends the first answer unasked when it has restarted. An answer that is not 0 may end after the epoch.
+//! A router also sends the first answer without a request when it has restarted. An answer with a result other than 0
+//! may end after the epoch.
 
 use super::ANSWER;
 use crate::bytes::{Reader, Writer};
@@ -29,33 +30,33 @@ use crate::{Full, Malformed};
 
 /// The version of these messages.
 pub const VERSION: u8 = 0;
-/// Bytes of the longest message.
+/// The maximum length of a message.
 pub const MESSAGE_BYTES: usize = 16;
 const ADDRESS: u8 = 0;
 const MAP_UDP: u8 = 1;
 
-/// What a node asks.
+/// A request of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The router's address outside.
+    /// A request for the router's outside address.
     Address,
-    /// A mapping.
+    /// A request for a mapping.
     Map(Map),
 }
 
-/// A UDP port of the node, and the one outside: that which is wanted, 0 for any, or given.
+/// A UDP port of the node, and the port outside: the requested one, 0 for any, or the assigned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// The node's.
+    /// The node's port.
     pub internal_port: u16,
-    /// The router's.
+    /// The router's port.
     pub external_port: u16,
-    /// For how long; 0 gives it back.
+    /// The lifetime of the mapping; 0 releases it.
     pub lifetime_s: u32,
 }
 
 impl Request {
-    /// Writes it, and says how long it is; at most [`MESSAGE_BYTES`].
+    /// Writes the request. Returns its length, at most [`MESSAGE_BYTES`].
     pub fn emit(self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         match self {
@@ -68,7 +69,7 @@ impl Request {
         Ok(w.len())
     }
 
-    /// Reads a request, as a router does: tests have routers.
+    /// Reads a request, as a router does; tests contain routers.
     pub fn parse(bytes: &[u8]) -> Result<Request, Malformed> {
         let mut r = Reader::new(bytes);
         if r.u8()? != VERSION {
@@ -85,28 +86,28 @@ impl Request {
     }
 }
 
-/// What a router answers, or announces.
+/// An answer or an announcement of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 0, or why not: see [`reason`].
+    /// 0 for success, or the reason of the failure: see [`reason`].
     pub result: u16,
-    /// For how long the router has known its mappings.
+    /// How long the router has known its mappings.
     pub epoch_s: u32,
-    /// What was asked for; none if the result is not 0.
+    /// What was requested; `None` if the result is not 0.
     pub given: Option<Given>,
 }
 
-/// What a router gives.
+/// The content of a successful answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// Its address outside.
+    /// The router's outside address.
     Address([u8; 4]),
     /// A mapping.
     Map(Map),
 }
 
 impl Answer {
-    /// Reads a datagram; what follows the answer is skipped.
+    /// Reads a datagram; bytes after the answer are skipped.
     pub fn parse(bytes: &[u8]) -> Result<Answer, Malformed> {
         let mut r = Reader::new(bytes);
         if r.u8()? != VERSION {
@@ -127,7 +128,7 @@ impl Answer {
         })
     }
 
-    /// Writes it, a refusal as one of a mapping, and says how long it is; at most [`MESSAGE_BYTES`].
+    /// Writes the answer; a refusal is written as one of a mapping. Returns its length, at most [`MESSAGE_BYTES`].
     pub fn emit(self, buffer: &mut [u8]) -> Result<usize, Full> {
         let operation = match self.given {
             Some(Given::Address(_)) => ADDRESS,
@@ -162,7 +163,7 @@ impl Map {
     }
 }
 
-/// What a result that is not 0 says. [RFC 6886 §3.5]
+/// Returns the meaning of a result other than 0. [RFC 6886 §3.5]
 pub fn reason(result: u16) -> &'static str {
     match result {
         1 => "it does not speak this version",

@@ -20,8 +20,8 @@
 //! |                 external address (16 bytes)                   |
 //! +---------------------------------------------------------------+
 //! ```
-//! A request names the external port and address that are wanted, zeros for any; an answer those that are given. Lifetime
-//! 0 gives a mapping back.
+//! A request contains the wanted external port and address, or zeros for any; an answer contains the assigned ones.
+//! Lifetime 0 releases a mapping.
 
 use super::{ANSWER, MESSAGE_MAX, UDP};
 use crate::bytes::{Reader, Writer};
@@ -29,32 +29,32 @@ use crate::{Endpoint, Full, Malformed};
 
 /// The version of these messages.
 pub const VERSION: u8 = 2;
-/// Bytes of a nonce.
+/// Number of bytes of a nonce.
 pub const NONCE_BYTES: usize = 12;
-/// Bytes of a request.
+/// Number of bytes of a request.
 pub const REQUEST_BYTES: usize = HEADER_BYTES + MAP_BYTES;
 const HEADER_BYTES: usize = 24;
 const MAP_BYTES: usize = 36;
 const ANNOUNCE: u8 = 0;
 const MAP: u8 = 1;
 
-/// Asks for a mapping.
+/// A request for a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// For how long; 0 gives it back.
+    /// The lifetime of the mapping; 0 releases it.
     pub lifetime_s: u32,
-    /// The address that this message leaves from.
+    /// The address from which this message is sent.
     pub client: [u8; 16],
-    /// Who knows it may change the mapping.
+    /// The nonce, which permits its holder to change the mapping.
     pub nonce: [u8; NONCE_BYTES],
     /// The UDP port of the client.
     pub internal_port: u16,
-    /// What is wanted outside.
+    /// The wanted external address and port.
     pub external: Endpoint,
 }
 
 impl Request {
-    /// As it stands on the wire.
+    /// Returns the wire format.
     pub fn to_bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         let mut w = Writer::new(&mut bytes);
@@ -75,7 +75,7 @@ impl Request {
         map.append(w)
     }
 
-    /// Reads a request, as a router does: tests have routers.
+    /// Reads a request, as a router does; tests contain routers.
     pub fn parse(bytes: &[u8]) -> Result<Request, Malformed> {
         let mut r = Reader::new(bytes);
         if r.u8()? != VERSION {
@@ -97,32 +97,32 @@ impl Request {
     }
 }
 
-/// What a router answers, or announces.
+/// An answer or an announcement of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 0, or why not: see [`reason`].
+    /// 0 for success, or the reason of the failure: see [`reason`].
     pub result: u8,
-    /// How long the mapping stays, or the error.
+    /// How long the mapping, or the error, is valid.
     pub lifetime_s: u32,
-    /// For how long the router has known its mappings.
+    /// How long the router has known its mappings.
     pub epoch_s: u32,
-    /// What is mapped; none in an announcement.
+    /// The mapping; `None` in an announcement.
     pub map: Option<Map>,
 }
 
 /// A mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// That of the request.
+    /// The nonce of the request.
     pub nonce: [u8; NONCE_BYTES],
     /// The UDP port of the client.
     pub internal_port: u16,
-    /// What leads to it from outside.
+    /// The external address and port that lead to it.
     pub external: Endpoint,
 }
 
 impl Answer {
-    /// Reads a datagram; options that follow are skipped.
+    /// Reads a datagram; options after it are skipped.
     pub fn parse(bytes: &[u8]) -> Result<Answer, Malformed> {
         // [RFC 6887 §8.3]
         if bytes.len() > MESSAGE_MAX || !bytes.len().is_multiple_of(4) {
@@ -149,7 +149,7 @@ impl Answer {
         })
     }
 
-    /// Writes it, and says how long it is; at most [`REQUEST_BYTES`].
+    /// Writes the answer. Returns its length, at most [`REQUEST_BYTES`].
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         let operation = self.map.map_or(ANNOUNCE, |_| MAP);
@@ -191,7 +191,7 @@ impl Map {
     }
 }
 
-/// What a result that is not 0 says. [RFC 6887 §7.4]
+/// Returns the meaning of a result other than 0. [RFC 6887 §7.4]
 pub fn reason(result: u8) -> &'static str {
     match result {
         1 => "it does not speak this version",
@@ -222,7 +222,7 @@ mod tests {
         ip
     }
 
-    /// A request of 192.168.1.2 for port 7700 for an hour, and the answer: 198.51.100.7, port 40001, for half of that.
+    /// A request of 192.168.1.2 for port 7700 for an hour, and the answer: 198.51.100.7, port 40001, for half an hour.
     #[rustfmt::skip]
     const REQUEST: [u8; REQUEST_BYTES] = [
         2, 1, 0, 0,  0, 0, 0x0e, 0x10,
@@ -291,7 +291,7 @@ mod tests {
             };
             assert_eq!(cut, expected);
         }
-        // An option that nobody asked for.
+        // This is an option that was not requested.
         let longer = [&GIVEN[..], &[0x80, 0, 0, 4, 1, 2, 3, 4]].concat();
         assert_eq!(Answer::parse(&longer), Ok(answer));
         let too_long = [&GIVEN[..], &[0; MESSAGE_MAX]].concat();

@@ -1,4 +1,5 @@
-//! UPnP IGD, the Internet Gateway Device of UPnP: what a node asks a router that speaks neither PCP nor NAT-PMP.
+//! UPnP IGD, the Internet Gateway Device of UPnP: the requests of a node to a router that supports neither PCP nor
+//! NAT-PMP.
 //!
 //! ```text
 //!   node ── M-SEARCH for a gateway ──▶ 239.255.255.250:1900, UDP      [`ssdp`]
@@ -7,9 +8,9 @@
 //!   node ◀── XML: its services, and where each is controlled ──       [`description`]
 //!   node ── POST: address outside? map this port. give it back ──▶    [`soap`]
 //! ```
-//! [UPnP Device Architecture 1.1 §1.3, §2.3, §3.2; WANIPConnection:1 §2.4] Routers differ: in line ends, name spaces, devices
-//! within devices, addresses relative to this or that. What is read here is what they have in common, and no more of it.
-//! Here alone in the crate reading allocates: no packet of the overlay comes this way.
+//! [UPnP Device Architecture 1.1 §1.3, §2.3, §3.2; WANIPConnection:1 §2.4] Routers differ in line ends, name spaces,
+//! nested devices, and the bases of relative addresses. This module reads only what they have in common. It is the only
+//! part of the crate in which reading allocates: no packet of the overlay passes here.
 
 pub mod description;
 pub mod http;
@@ -22,22 +23,22 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::borrow::Cow;
 
-/// A longer address is not followed. Choice: three times the longest that routers are known to have.
+/// The maximum length of an address. Choice: three times the longest address that routers are known to use.
 pub const PATH_MAX: usize = 512;
-/// A document with more nodes is not read. Choice: the descriptions of routers have some hundred.
+/// The maximum number of nodes of a document. Choice: the descriptions of routers have some hundred.
 const NODES_MAX: u32 = 8_192;
 
-/// Where something is, by HTTP at an address of IPv4. Names are not looked up.
+/// An HTTP location at an IPv4 address. Names are not looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// The host and its port.
     pub at: SocketAddrV4,
-    /// What is asked for there; it begins with a slash, and nothing in it ends a line of HTTP.
+    /// The path of the request. It begins with a slash, and contains nothing that ends a line of HTTP.
     pub path: String,
 }
 
 impl Url {
-    /// Reads an absolute one.
+    /// Reads an absolute location.
     pub fn parse(text: &str) -> Result<Url, Malformed> {
         const SCHEME: &str = "http://";
         let text = text.trim();
@@ -59,7 +60,7 @@ impl Url {
         Url::new(SocketAddrV4::new(ip, port), path)
     }
 
-    /// Reads one that may be relative to this one. [RFC 3986 §5.2, without the removal of dots]
+    /// Reads a location that may be relative to this one. [RFC 3986 §5.2, without the removal of dots]
     pub fn join(&self, text: &str) -> Result<Url, Malformed> {
         let text = text.trim();
         let first = text.split(['/', '?', '#']).next().unwrap_or_default();
@@ -97,12 +98,13 @@ impl fmt::Display for Url {
     }
 }
 
-/// Reads XML, and hands the document to `read`. A document type is refused, so nothing in it can grow.
+/// Reads XML, and passes the document to `read`. A document type is refused, so entities cannot expand.
 fn xml<T>(
     bytes: &[u8],
     read: impl FnOnce(&Document<'_>) -> Result<T, Malformed>,
 ) -> Result<T, Malformed> {
-    // Some routers end with a zero, or write the name of their maker in Latin-1; neither matters here.
+    // Some routers end the document with a zero, or write the name of their manufacturer in Latin-1; neither matters
+    // here.
     let text: Cow<'_, str> = String::from_utf8_lossy(bytes);
     let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0' || it == '\u{feff}');
     let options = ParsingOptions {
@@ -113,7 +115,7 @@ fn xml<T>(
     read(&document)
 }
 
-/// The text of the first child with this name, whatever its name space.
+/// Returns the text of the first child with this name, whatever its name space.
 fn child_text<'a>(of: Node<'a, '_>, name: &str) -> Option<&'a str> {
     let mut children = of.children();
     let child = children.find(|it| it.tag_name().name() == name)?;

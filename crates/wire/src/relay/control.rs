@@ -45,10 +45,10 @@ use crate::handshake::VersionRange;
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
-/// Kind and length.
+/// Number of bytes of kind and length.
 pub const MESSAGE_HEAD_BYTES: usize = 4;
-/// The longest body: an Open with 64 hops of 255 bytes of endpoint and 4 KiB of path in the mean
-/// of a few; what is longer is refused where it is written.
+/// The maximum length of a body: an Open with 64 hops that have 255 bytes of endpoint and, on average of a few, 4 KiB
+/// of path. The writer refuses longer ones.
 const BODY_BYTES_MAX: usize = 48 * 1024;
 
 const FLAG_PULL: u16 = 1;
@@ -60,43 +60,43 @@ const FLAG_DELETE: u16 = 32;
 const FLAG_SPARE: u16 = 64;
 const FLAG_DRY: u16 = 128;
 const FLAG_ATTRIBUTES: u16 = 256;
-/// From [`super::CHECKSUM_VERSION`] on.
+/// Supported from [`super::CHECKSUM_VERSION`] on.
 const FLAG_CHECKSUM: u16 = 512;
 const FLAGS: u16 = 2 * FLAG_CHECKSUM - 1;
-/// Of a [`Carried`].
+/// A flag of [`Carried`].
 const FLAG_FULL: u8 = 1;
 
-/// Why a transfer has failed, and hence whose turn it is.
+/// Why a transfer has failed, which shows who has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureKind {
-    /// As many transfers run there as it serves.
+    /// The node already runs the maximum number of transfers.
     Busy,
-    /// It is not permitted: the path, or the node.
+    /// The path, or the node, is not permitted.
     Forbidden,
-    /// The path, or the next node, is not there.
+    /// The path, or the next node, does not exist.
     NotFound,
     /// Another transfer writes to the same target.
     InUse,
-    /// The route or the options cannot be.
+    /// The route or the options are impossible.
     Unusable,
-    /// Reading or writing a file failed: the disk is full, a file vanished or changed.
+    /// Reading or writing a file failed: the disk is full, or a file vanished or changed.
     File,
-    /// What came is not what was sent.
+    /// The received data differs from what was sent.
     Corrupt,
     /// A connection broke.
     Broken,
-    /// The target is there, and is to be kept.
+    /// The target exists, and must be kept.
     Exists,
-    /// It was a probe, and what it was for is known.
+    /// This was a probe, and its result is known.
     Over,
-    /// The operator of the node has ended it: nobody is to begin it there again.
+    /// The operator of the node has ended the transfer: it must not be started there again.
     Cancelled,
-    /// A kind that this code does not know.
+    /// A kind that this program does not know.
     Other(u8),
 }
 
 impl FailureKind {
-    /// All that this code knows.
+    /// All kinds that this program knows.
     pub const ALL: [FailureKind; 11] = [
         FailureKind::Busy,
         FailureKind::Forbidden,
@@ -111,7 +111,7 @@ impl FailureKind {
         FailureKind::Cancelled,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn to_byte(self) -> u8 {
         match self {
             FailureKind::Other(byte) => byte,
@@ -122,13 +122,13 @@ impl FailureKind {
         }
     }
 
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub fn from_byte(byte: u8) -> FailureKind {
         let known = FailureKind::ALL.get(usize::from(byte));
         known.copied().unwrap_or(FailureKind::Other(byte))
     }
 
-    /// A short stable word for metrics and JSON.
+    /// Returns a short stable word for metrics and JSON.
     pub fn label(self) -> &'static str {
         match self {
             FailureKind::Busy => "busy",
@@ -147,67 +147,67 @@ impl FailureKind {
     }
 }
 
-/// Asks for a transfer.
+/// A request for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open<'a> {
-    /// Its name, chosen at random by who began it.
+    /// The transfer's id, which its initiator has chosen at random.
     pub transfer: [u8; TRANSFER_BYTES],
-    /// Data comes towards the dialler.
+    /// The data flows towards the dialler.
     pub pull: bool,
-    /// Data is not sealed from end to end.
+    /// The data is not sealed from end to end.
     pub plain: bool,
-    /// Senders give way to others.
+    /// The senders give way to other traffic.
     pub scavenge: bool,
-    /// What an earlier attempt has left is of no use.
+    /// The remains of an earlier attempt must not be used.
     pub fresh: bool,
-    /// What is there under the target's name stays.
+    /// A file that exists under the target's name is kept.
     pub keep: bool,
-    /// What a directory has and the source's has not is removed.
+    /// Entries of a target directory that the source does not have are removed.
     pub delete: bool,
-    /// What cannot be read costs only itself.
+    /// An entry that cannot be read does not end the transfer.
     pub spare: bool,
-    /// Nothing is written: only what would be is told.
+    /// Nothing is written: the sinks only report what would be written.
     pub dry: bool,
-    /// Owners and extended attributes are kept, too.
+    /// Owners and extended attributes are copied, too.
     pub attributes: bool,
-    /// Files that are there are compared by their content, whatever their times. Who speaks a version before
-    /// [`super::CHECKSUM_VERSION`] refuses that.
+    /// Existing files are compared by their content, whatever their times. Nodes with a version before
+    /// [`super::CHECKSUM_VERSION`] refuse this.
     pub checksum: bool,
-    /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
+    /// The congestion control of the senders, by the kernel's name; empty for the kernel's default.
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
     pub certificate: &'a [u8],
-    /// Who has begun it, as [`super::Ordered`] writes that. On the node's own socket, the key that is to stand in
-    /// there. Empty if nothing is agreed on, which only data that is discarded may do without.
+    /// The order of the initiator, in the form of [`super::Ordered`]. On the node's own socket, this is the key for the
+    /// order. Empty if no keys are agreed on, which is only allowed for data that is discarded.
     pub ordered: &'a [u8],
-    /// The way from the acceptor on; its first node is the acceptor.
+    /// The route from the acceptor on; its first node is the acceptor.
     pub route: Hop<'a>,
 }
 
-/// What a sink has of an earlier attempt.
+/// What a sink has from an earlier attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Have {
-    /// How many keys were told before.
+    /// Number of keys that were sent before.
     pub kept: u64,
-    /// The key of a file of which there is a beginning.
+    /// The key of a file of which a beginning exists.
     pub partial_key: u64,
-    /// Bytes of it; 0 if there is none.
+    /// Number of bytes of that beginning; 0 if there is none.
     pub partial: u64,
-    /// BLAKE3 of these.
+    /// The BLAKE3 digest of these bytes.
     pub partial_digest: [u8; DIGEST_BYTES],
 }
 
-/// The longest list of keys in one message: 32 KiB.
+/// The maximum number of keys in one message: 32 KiB.
 pub const KEYS_MAX: usize = 4_096;
 
-/// Keys of entries, back to back.
+/// Keys of entries, concatenated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Keys<'a> {
-    /// Keys of 64 bits each, at most [`KEYS_MAX`] of them.
+    /// Parses keys of 64 bits each, at most [`KEYS_MAX`] of them.
     pub fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, Malformed> {
         match bytes.len().is_multiple_of(8) && bytes.len() <= 8 * KEYS_MAX {
             true => Ok(Keys { bytes }),
@@ -215,115 +215,116 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Each.
+    /// Returns the keys.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<'a> {
         let keys = self.bytes.as_chunks::<8>().0;
         keys.iter().map(|key| u64::from_be_bytes(*key))
     }
 }
 
-/// How a segment fares, as its sending end measures.
+/// The state of a segment, as measured by its sending end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Bytes that the other end has acknowledged.
+    /// Number of bytes that the other end has acknowledged.
     pub bytes: u64,
-    /// Of late.
+    /// The recent rate.
     pub rate_bps: u64,
     /// The smoothed round trip.
     pub rtt_us: u32,
-    /// Segments of TCP that were sent again.
+    /// Number of TCP segments that were retransmitted.
     pub resent: u32,
-    /// The share of the time, in 1000ths, in which the receiving end took nothing.
+    /// The share of the time, in 1000ths, in which the receiving end accepted nothing.
     pub waited: u16,
     /// The share of the time, in 1000ths, in which there was nothing to send.
     pub starved: u16,
-    /// Connections that are used.
+    /// Number of connections in use.
     pub stripes: u16,
 }
 
-/// What the connections of a segment carry, as was found out.
+/// The measured rates of the connections of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// One alone, in bits per second; 0 if that is not known.
+    /// The rate of one connection alone, in bits per second; 0 if it is not known.
     pub one_bps: u64,
-    /// Several together; 0 if that is not known.
+    /// The rate of several connections together; 0 if it is not known.
     pub together_bps: u64,
-    /// More would carry no more.
+    /// More connections would not increase the rate.
     pub is_full: bool,
-    /// How far the rates may be off, in per cent.
+    /// The uncertainty of the rates, in per cent.
     pub spread_pct: u8,
     /// The least round trip.
     pub rtt_us: u32,
 }
 
-/// What a sink has in the end.
+/// What a sink has at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Bytes of content that came.
+    /// Number of bytes of content that arrived.
     pub bytes: u64,
-    /// Entries, those of earlier attempts included.
+    /// Number of entries, including those of earlier attempts.
     pub entries: u64,
-    /// The digest of the end of the stream, as computed here.
+    /// The digest of the end of the stream, as computed by the sink.
     pub digest: [u8; DIGEST_BYTES],
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Asks for a transfer.
+    /// A request for a transfer.
     Open(Open<'a>),
-    /// Stripes may come.
+    /// The permission to open stripes.
     Attach {
-        /// What they prove to know.
+        /// The ticket that stripes prove to know.
         ticket: [u8; TICKET_BYTES],
         /// The acceptor's certificate; empty on the node's own socket.
         certificate: &'a [u8],
     },
-    /// It is over.
+    /// The transfer has failed.
     Failed {
-        /// Where.
+        /// The node where it failed.
         node: NodeAddr,
-        /// Why.
+        /// The reason.
         kind: FailureKind,
-        /// The node that it could not reach, or lost, if that is why.
+        /// The node that could not be reached, or that was lost, if this is the reason.
         about: Option<NodeAddr>,
-        /// What, and what to do.
+        /// A description, and what to do.
         text: &'a str,
     },
-    /// Keys of entries that a sink has, or of the pieces of a file that it was asked about.
+    /// Keys of entries that a sink has, or of the pieces of a file for which the source asked.
     Kept(NodeAddr, Keys<'a>),
-    /// What a sink has already: all keys have been told.
+    /// What a sink already has: all keys have been sent.
     Have(NodeAddr, Have),
-    /// All before this offset of the stream is written.
+    /// Everything before this offset of the stream is written.
     Ack(NodeAddr, u64),
-    /// How a segment fares: from, to, and its numbers.
+    /// The state of a segment: from, to, and its numbers.
     Segment(NodeAddr, NodeAddr, Segment),
-    /// A sink has all, has verified it, and has put it in its place.
+    /// A sink has everything, has verified it, and has put it in its place.
     Done(NodeAddr, Done),
-    /// Asks what the last segment of a route carries; the node before it finds out, with so many bytes at
-    /// most.
+    /// A question for the rates of the last segment of a route. The node before that segment measures them, with at
+    /// most this number of bytes.
     Probe(u64, Open<'a>),
-    /// What the connections from one node to another carry, and the certificate of who answers.
+    /// The rates of the connections from one node to another, and the certificate of the node that answers.
     Carried(NodeAddr, NodeAddr, Carried, &'a [u8]),
-    /// A host that was invited asks for its certificate.
+    /// An invited host requests its certificate.
     Join(Join<'a>),
-    /// A node asks for its next certificate: the present one.
+    /// A node requests its next certificate; the body is the present one.
     Renew(&'a [u8]),
-    /// A certificate, and what belongs to it.
+    /// A certificate, and the data that belongs to it.
     Joined(Joined<'a>),
-    /// Issuers that may renew the certificate that comes next. Older versions skip it.
+    /// Issuers that may renew the certificate that comes next. Older versions skip this message.
     Issuers(Issuers<'a>),
-    /// An end has a key for this transfer.
+    /// An end's key for this transfer.
     Ended(Ended<'a>),
-    /// The source has one for its stream.
+    /// The source's key for its stream.
     Wrapped(WrappedKeys<'a>),
-    /// A sink says something that only its source can read.
+    /// A message of a sink that only its source can read.
     Said(Said<'a>),
-    /// A sink says which versions it speaks with its source. Nothing outside of a [`Message::Said`].
+    /// The versions that a sink supports with its source. It is only sent inside of a [`Message::Said`].
     Speaks(NodeAddr, VersionRange),
-    /// A sink that writes nothing says what it would remove, by its path. Nothing outside of a [`Message::Said`].
+    /// The path of an entry that a sink would remove, if it writes nothing. It is only sent inside of a
+    /// [`Message::Said`].
     Gone(NodeAddr, &'a [u8]),
-    /// Of a kind that this code does not know and may do without; to be stepped over, and not passed on.
+    /// A message of an unknown, optional kind. It is skipped, and not passed on.
     Unknown {
         /// Its kind: one of those that [`super::OPTIONAL`] marks.
         kind: u8,
@@ -332,7 +333,7 @@ pub enum Message<'a> {
     },
 }
 
-/// Kind and length of a body. [`Message::Unknown`] says which unknown kinds pass.
+/// Returns kind and length of a body. [`Message::Unknown`] says which unknown kinds are accepted.
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
@@ -491,7 +492,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Writes head and body, and says how long they are.
+    /// Writes head and body. Returns their length.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.put(&[self.kind(), 0, 0, 0])?;
@@ -631,7 +632,7 @@ impl<'a> Open<'a> {
         w.put(self.route.as_bytes())
     }
 
-    /// Its direction and manner, as they are written.
+    /// Returns the flags in their wire format.
     pub fn flags(&self) -> u16 {
         let flags = [
             (self.pull, FLAG_PULL),
@@ -650,7 +651,7 @@ impl<'a> Open<'a> {
     }
 }
 
-/// As much of a text as a message takes.
+/// Returns as much of a text as a message can hold.
 fn shortened(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! How the ends of a transfer come by keys that no relay knows.
+//! How the ends of a transfer get keys that no relay knows.
 //!
 //! ```text
 //!   beginner                                                        end
@@ -9,13 +9,14 @@
 //!     |     sink:   Said(Speaks(versions), sealed), if it was asked   |
 //!     |     sink:   Said(Kept, Have or Done, sealed)                  |
 //! ```
-//! Relays agree on versions from one to the next; what the ends say to each other passes through all of them, and has
-//! versions of its own ([`END_VERSIONS`]). Both ends say which they speak, and the highest that both do counts. A source
-//! that does not say it speaks version 1, and so does a sink that does not answer: those were there before
-//! versions were named, and skip what names them. From version 2 on, a sink that writes nothing tells what it would
+//! Relays agree on versions from one to the next. The messages between the ends pass through all relays, and have
+//! versions of their own ([`END_VERSIONS`]). Both ends announce their versions, and the highest common one is used. A
+//! source that announces none uses version 1, and so does a sink that does not answer: these existed before versions
+//! were announced, and skip the announcement. From version 2 on, a sink that writes nothing reports what it would
 //! remove.
 //!
-//! The order is in [`super::Ordered`]. The node at which the transfer begins verifies what the ends show.
+//! The order is in [`super::Ordered`]. The node at which the transfer begins verifies the keys and certificates of the
+//! ends.
 //!
 //! What an end signs:
 //! ```text
@@ -29,31 +30,31 @@ use crate::handshake::VersionRange;
 use crate::{Full, Malformed, TAG_BYTES};
 use base::NodeAddr;
 
-/// The versions of a stream, and of what its sinks say, that are spoken here.
+/// The supported versions of a stream, and of the messages of its sinks.
 pub const END_VERSIONS: VersionRange = VersionRange { min: 1, max: 2 };
-/// The kind of the item, and of the message, that names the versions of an end. Optional.
-/// Choice: tests of this program and of earlier ones use 64, 102 and 127 as kinds that nobody knows.
+/// The kind of the item, and of the message, that announces the versions of an end. Optional. Choice: tests of this
+/// program and of earlier ones use 64, 102 and 127 as unknown kinds.
 pub const SPEAKS: u8 = 96;
-/// The kind of the message by which a sink tells what it would remove. Optional.
+/// The kind of the message by which a sink reports what it would remove. Optional.
 pub const GONE: u8 = 97;
-/// The first version of an end that takes such messages.
+/// The first version of an end that accepts such messages.
 pub const GONE_VERSION: u8 = 2;
 
-/// A key of 32 bytes, sealed.
+/// Number of bytes of a sealed key of 32 bytes.
 pub const WRAPPED_BYTES: usize = KEY_BYTES + TAG_BYTES;
-/// What an end signs.
+/// Number of bytes that an end signs.
 pub const END_PART_BYTES: usize = TRANSFER_BYTES + 4 + 2 * KEY_BYTES;
 
-/// What an end shows.
+/// The key and the proof of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended<'a> {
-    /// Which end.
+    /// The end's address.
     pub node: NodeAddr,
-    /// A key for this transfer.
+    /// The end's key for this transfer.
     pub key: [u8; KEY_BYTES],
-    /// Over [`end_part`].
+    /// The signature over [`end_part`].
     pub signature: [u8; SIGNATURE_BYTES],
-    /// Of this end.
+    /// The end's certificate.
     pub certificate: &'a [u8],
 }
 
@@ -79,7 +80,7 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// What an end signs, of a transfer that has begun at `first` with the key `began`.
+/// Returns what an end signs, of a transfer that has begun at `first` with the key `began`.
 pub fn end_part(
     transfer: &[u8; TRANSFER_BYTES],
     (first, began): (NodeAddr, &[u8; KEY_BYTES]),
@@ -105,17 +106,17 @@ pub struct Wrapped {
     pub key: [u8; WRAPPED_BYTES],
 }
 
-/// The stream's key for all sinks, back to back.
+/// The stream's key for all sinks, concatenated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrappedKeys<'a> {
     bytes: &'a [u8],
 }
 
-/// One of them.
+/// Number of bytes of one wrapped key.
 const ONE_BYTES: usize = 4 + WRAPPED_BYTES;
 
 impl<'a> WrappedKeys<'a> {
-    /// At least one, and no more than a route has nodes.
+    /// Parses the keys: at least one, and no more than a route has nodes.
     pub fn parse(bytes: &'a [u8]) -> Result<WrappedKeys<'a>, Malformed> {
         let is_whole = bytes.len().is_multiple_of(ONE_BYTES);
         match is_whole && (1..=HOPS_MAX).contains(&(bytes.len() / ONE_BYTES)) {
@@ -124,7 +125,7 @@ impl<'a> WrappedKeys<'a> {
         }
     }
 
-    /// Each.
+    /// Returns the wrapped keys.
     pub fn iter(&self) -> impl Iterator<Item = Wrapped> + use<'a> {
         let all = self.bytes.as_chunks::<ONE_BYTES>().0;
         all.iter().map(|bytes| {
@@ -135,7 +136,7 @@ impl<'a> WrappedKeys<'a> {
         })
     }
 
-    /// What [`WrappedKeys::parse`] reads.
+    /// Returns what [`WrappedKeys::parse`] reads.
     pub fn to_bytes(all: &[Wrapped]) -> Vec<u8> {
         let each = all
             .iter()
@@ -148,18 +149,18 @@ impl<'a> WrappedKeys<'a> {
     }
 }
 
-/// What a sink says to its source alone.
+/// A message that only the sink and its source can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said<'a> {
     /// The sink.
     pub node: NodeAddr,
-    /// It says that it is done, which relays have to know.
+    /// The sink reports that it is done, which relays have to know.
     pub is_done: bool,
-    /// Kind and body of a message, sealed.
+    /// The kind and body of a message, sealed.
     pub sealed: &'a [u8],
 }
 
-/// It is done.
+/// The flag that the sink is done.
 const FLAG_DONE: u8 = 1;
 
 impl<'a> Said<'a> {
@@ -183,14 +184,14 @@ impl<'a> Said<'a> {
         w.put(self.sealed)
     }
 
-    /// What stands in the clear and is sealed with the rest.
+    /// Returns the bytes in the clear that are authenticated with the sealed ones.
     pub fn bound(&self) -> [u8; 5] {
         let [a, b, c, d] = self.node.0.to_be_bytes();
         [a, b, c, d, if self.is_done { FLAG_DONE } else { 0 }]
     }
 }
 
-/// Reads the versions that an end names. A later one may say more behind them.
+/// Reads the versions that an end announces. Later versions may append more.
 pub(super) fn read_versions(r: &mut Reader<'_>) -> Result<VersionRange, Malformed> {
     let (min, max) = (r.u8()?, r.u8()?);
     match min >= 1 && min <= max {

@@ -10,24 +10,25 @@
 //!            64 bits of how long), ranges that are the same (a length with only the second highest bit, then
 //!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
-//! Attributes stand before what is kept, too: a sink compares them with what it has. Kept stands before what
-//! every sink has already, and From before a file of which all have that beginning or more. Spared names what is
-//! at the source and is not sent, so that no sink takes it for gone. Compare stands before a file of which all
-//! sinks have said that they have another under its path: they tell the digests of its pieces, and ranges that
-//! are the same come from there. Nothing of this is sent to a sink that has not said so.
+//! Attributes come before kept entries, too: a sink compares them with its own. Kept comes before an entry that every
+//! sink already has, and From before a file of which all sinks have that beginning or more. Spared names what exists at
+//! the source and is not sent, so that no sink believes that it is gone. Compare comes before a file of which all sinks
+//! have another one under its path: they send the digests of its pieces, and equal ranges are taken from there. None of
+//! these items is sent to a sink that has not reported such a state.
 //!
-//! The digest of End is BLAKE3 of all attributes and heads in their order, each as it stands in the stream,
-//! and after the head of a file of the digest of its content, if that came whole. Kept, From, Compare and Spared are not in
-//! it, and Total is its beginning. Total was counted before the copy began: what is copied may have changed since.
+//! The digest of End is BLAKE3 of all attributes and heads in their order, each in its stream format, and after the
+//! head of a file, of the digest of its content if the content arrived completely. Kept, From, Compare and Spared are
+//! not included, and Total is the beginning. Total was counted before the copy began; the files may have changed since
+//! then.
 //!
-//! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and so many bytes.
-//! Who does not know it skips it. It stands where the head of an entry can, or what is said of one, and is not in the
-//! digest. Kind 96 stands once, in front of the first entry, and names the versions that the source speaks as an end: the
-//! lowest and the highest, 8 bits each.
+//! An item of a kind from 64 to 127 is optional: a length of 16 bits, at most [`PATH_BYTES_MAX`], and that many bytes.
+//! A node that does not know it skips it. It may appear where the head of an entry can, or the attributes of one, and
+//! is not in the digest. Kind 96 appears once, before the first entry, and announces the versions that the source
+//! supports as an end: the lowest and the highest, 8 bits each.
 //!
-//! Paths are relative, a parent stands before what is in it, and each is greater than the one
-//! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
-//! path and is what was named.
+//! Paths are relative, a parent comes before its content, and each path is greater than the one before ([`is_after`]).
+//! So there are no duplicates, and no path leads out of the copied tree. The first entry has an empty path and is the
+//! item that the user named.
 
 use super::ends::{SPEAKS, read_versions};
 use super::{DIGEST_BYTES, is_optional, read_long, read_text, write_long, write_text};
@@ -36,33 +37,33 @@ use crate::handshake::VersionRange;
 use crate::{Full, Malformed};
 use core::cmp::Ordering;
 
-/// The longest path or target of a link: the kernel's own limit.
+/// The maximum length of a path or of the target of a link: the kernel's own limit.
 pub const PATH_BYTES_MAX: usize = 4_095;
-/// The longest name of a file: the kernel's own limit.
+/// The maximum length of a file name: the kernel's own limit.
 pub const NAME_BYTES_MAX: usize = 255;
-/// The longest head.
+/// The maximum length of a head.
 pub const HEAD_BYTES_MAX: usize = 1 + 4 + 12 + 8 + 2 * (2 + PATH_BYTES_MAX);
-/// The longest piece of content.
+/// The maximum length of a piece of content.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
-/// A bit of the mode of a file: it has holes, so it may take less room than it is long.
+/// A bit of the mode of a file: it has holes, so it may need less room than its length.
 pub const SPARSE: u32 = 0o10000;
-/// In place of the length of a piece: a hole, whose length follows in 64 bits.
+/// A value in place of the length of a piece: a hole, whose length follows in 64 bits.
 pub const HOLE: u32 = 1 << 31;
-/// In place of the length of a piece: a range that the sinks have at the same place of the file that they have
-/// compared. Its length follows in 64 bits.
+/// A value in place of the length of a piece: a range that the sinks have at the same position of the file that they
+/// have compared. Its length follows in 64 bits.
 pub const SAME: u32 = 1 << 30;
-/// In place of the length of a piece: the source could not read on, and there is no such file.
+/// A value in place of the length of a piece: the source could not read on, and the file is dropped.
 pub const GIVEN_UP: u32 = u32::MAX;
-/// The longest reason why something is spared.
+/// The maximum length of the reason why an entry is spared.
 pub const REASON_BYTES_MAX: usize = 255;
-/// The longest name of a user, a group or an extended attribute.
+/// The maximum length of the name of a user, a group or an extended attribute.
 pub const OWNER_BYTES_MAX: usize = 255;
-/// The longest piece of the value of an extended attribute.
+/// The maximum length of a piece of the value of an extended attribute.
 pub const VALUE_BYTES_MAX: usize = PATH_BYTES_MAX;
-/// In place of the nanoseconds of a time: it is not known.
+/// A value in place of the nanoseconds of a time: the time is not known.
 pub const NO_TIME: u32 = u32::MAX;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKind {
     /// A directory.
@@ -71,105 +72,105 @@ pub enum EntryKind {
     File,
     /// A symbolic link.
     Link,
-    /// One more name of a file that came before: the target is its path.
+    /// Another name of an earlier file: the target is that file's path.
     HardLink,
 }
 
 /// The head of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: EntryKind,
-    /// Its permissions.
+    /// The permissions.
     pub mode: u32,
-    /// When its content was changed last: seconds since 1970.
+    /// When the content was last changed: seconds since 1970.
     pub mtime_s: i64,
-    /// And nanoseconds, or [`NO_TIME`].
+    /// The nanoseconds of that time, or [`NO_TIME`].
     pub mtime_ns: u32,
-    /// How long it was when the copy began; 0 if that is not known, and for what is no file.
+    /// The length when the copy began; 0 if it is not known, and for entries that are not files.
     pub size: u64,
-    /// Where it is, seen from what was named.
+    /// The path, relative to the item that the user named.
     pub path: &'a [u8],
-    /// What a link says, or which file a hard link is of.
+    /// The target of a symbolic link, or the path of the file of a hard link.
     pub target: &'a [u8],
 }
 
-/// Who owns an entry. Hosts number their users differently, so names count where both know them.
+/// The owner of an entry. Hosts number their users differently, so names take precedence if both hosts know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The user's number at the source.
     pub uid: u32,
-    /// The group's.
+    /// The group's number at the source.
     pub gid: u32,
-    /// The user's name there; empty if it has none.
+    /// The user's name at the source; empty if it has none.
     pub user: &'a str,
-    /// The group's.
+    /// The group's name at the source; empty if it has none.
     pub group: &'a str,
 }
 
-/// What all entries are together, those that are kept included.
+/// The totals of all entries, including kept ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Files. Another name of one is none.
+    /// Number of files. Further names of a file do not count.
     pub files: u64,
-    /// Bytes in them.
+    /// Number of bytes in the files.
     pub bytes: u64,
-    /// What these take at the source, which is less where there are holes.
+    /// The disk space that the files use at the source, which is less if there are holes.
     pub room: u64,
 }
 
 /// A piece of the stream that is not content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// The stream begins.
+    /// The beginning of the stream.
     Begin,
     /// An entry.
     Entry(Entry<'a>),
-    /// All sinks have the next entry: no content follows it.
+    /// All sinks have the next entry, so no content follows it.
     Kept,
-    /// What all entries will be.
+    /// The totals of all entries.
     Total(Total),
-    /// All sinks have so many bytes of the next entry: its content goes on behind them.
+    /// All sinks have this number of bytes of the next entry; its content continues after them.
     From(u64),
-    /// All sinks have another file under the path of the next entry: they tell the digests of its pieces.
+    /// All sinks have another file under the path of the next entry, and send the digests of its pieces.
     Compare,
-    /// Who owns the next entry.
+    /// The owner of the next entry.
     Owner(Owner<'a>),
     /// An extended attribute of the next entry, or a piece of it.
     Attribute {
         /// Its name.
         name: &'a [u8],
-        /// Another piece of the value follows.
+        /// True if another piece of the value follows.
         goes_on: bool,
         /// The value, or a piece of it.
         value: &'a [u8],
     },
-    /// Something is at the source that is not sent.
+    /// An entry that exists at the source and is not sent.
     Spared {
-        /// Where.
+        /// The path of the entry.
         path: &'a [u8],
-        /// What is wrong with it; empty if it was not asked for.
+        /// The reason; empty if the user excluded the entry.
         why: &'a str,
     },
-    /// Which versions the source speaks with its sinks.
+    /// The versions that the source supports with its sinks.
     Speaks(VersionRange),
-    /// Of a kind that this code does not know and may do without.
+    /// An item of an unknown, optional kind.
     Unknown {
-        /// Its kind: one of those that [`super::OPTIONAL`] marks.
+        /// The kind: one of those that [`super::OPTIONAL`] marks.
         kind: u8,
-        /// What it says.
+        /// The content.
         value: &'a [u8],
     },
-    /// All has been said.
+    /// The end of the stream.
     End {
-        /// Entries, those that were kept included.
+        /// Number of entries, including kept ones.
         entries: u64,
-        /// BLAKE3 of the heads of all of them, and of the digests of the contents that were sent.
+        /// BLAKE3 of the heads of all entries, and of the digests of the contents that were sent.
         digest: [u8; DIGEST_BYTES],
     },
 }
 
-/// True for a path that stays below where it begins; the empty one is the beginning itself.
+/// Returns true for a path that stays below its beginning; the empty path is the beginning itself.
 pub fn is_path(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         !name.is_empty()
@@ -181,8 +182,8 @@ pub fn is_path(path: &[u8]) -> bool {
     path.len() <= PATH_BYTES_MAX && (path.is_empty() || path.split(|b| *b == b'/').all(is_name))
 }
 
-/// True if `later` comes behind `before` in a walk that takes names in order of their bytes and
-/// goes into a directory at once.
+/// Returns true if `later` comes after `before` in a walk that takes names in the order of their bytes and enters a
+/// directory at once.
 pub fn is_after(before: &[u8], later: &[u8]) -> bool {
     if before.is_empty() {
         return !later.is_empty();
@@ -204,7 +205,7 @@ pub fn is_after(before: &[u8], later: &[u8]) -> bool {
 }
 
 impl<'a> Item<'a> {
-    /// Reads one item, and says how many bytes it has. [`Malformed::Short`] when more are needed.
+    /// Reads one item. Returns the item and its length, or [`Malformed::Short`] if more bytes are needed.
     pub fn read(bytes: &'a [u8]) -> Result<(Item<'a>, usize), Malformed> {
         let mut r = Reader::new(bytes);
         let item = match r.u8()? {
@@ -223,7 +224,7 @@ impl<'a> Item<'a> {
             kind @ (1..=3 | 8) => Item::Entry(Entry::read(kind, &mut r)?),
             9 => {
                 let (uid, gid) = (r.u32()?, r.u32()?);
-                // To the kernel this is nobody: "leave it as it is".
+                // To the kernel, this number means "leave it as it is".
                 if uid == u32::MAX || gid == u32::MAX {
                     return Err(Malformed::Value);
                 }
@@ -270,7 +271,7 @@ impl<'a> Item<'a> {
         Ok((item, bytes.len() - r.rest().len()))
     }
 
-    /// Writes it, and says how many bytes it has.
+    /// Writes the item. Returns its length.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         match self {
@@ -378,7 +379,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A length that is too long is wrong at once, and not waited for.
+/// Reads bytes with their length. A length that is too long is an error at once, even if the bytes have not arrived.
 fn bounded<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let len = r.clone().u16()?;
     if usize::from(len) > PATH_BYTES_MAX {

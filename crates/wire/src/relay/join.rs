@@ -1,4 +1,4 @@
-//! Messages by which a host becomes a node: it has been invited, or its certificate ends soon.
+//! Messages by which a host becomes a node: the host has been invited, or its certificate ends soon.
 //!
 //! ```text
 //!    8 Join     to the issuer: secret of the invitation 16 bytes, static key 32 bytes, name (text),
@@ -10,7 +10,7 @@
 //!   98 Issuers  from the issuer, before Joined: others that may renew the certificate: count, each of
 //!               signing key 32 bytes, endpoints (count, texts); later ones may have more behind
 //! ```
-//! They go over control ([`super::Message`]). The signing key is the one that TLS has proved.
+//! The messages are sent over control ([`super::Message`]). The signing key is the one that TLS has proved.
 
 use super::{read_long, read_text, write_long, write_text};
 use crate::bytes::{Reader, Writer};
@@ -21,79 +21,79 @@ use crate::certificate::{
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
-/// The secret of an invitation.
+/// Number of bytes of the secret of an invitation.
 pub const SECRET_BYTES: usize = 16;
-/// The most endpoints of one node.
+/// The maximum number of endpoints of one node.
 pub const ENDPOINTS_MAX: usize = 8;
-/// The most nodes that an issuer names.
+/// The maximum number of nodes that an issuer names.
 pub const NEIGHBORS_MAX: usize = 16;
 
-/// The most issuers that one tells of.
+/// The maximum number of other issuers that an issuer names.
 pub const ISSUERS_MAX: usize = 8;
 /// The kind of [`super::Message::Issuers`]. Older versions skip it.
 pub(super) const ISSUERS: u8 = 98;
 
-/// Shows an invitation.
+/// The request of an invited host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join<'a> {
-    /// What the invitation holds.
+    /// The secret in the invitation.
     pub secret: [u8; SECRET_BYTES],
-    /// The key by which the host will prove itself in handshakes.
+    /// The key with which the host will prove its identity in handshakes.
     pub static_key: [u8; KEY_BYTES],
-    /// The name that it wants.
+    /// The name that the host wants.
     pub name: &'a str,
-    /// Where others reach it.
+    /// The addresses at which other nodes reach the host.
     pub endpoints: Endpoints<'a>,
 }
 
-/// The answer: what the host needs to be a node.
+/// The answer: the data that the host needs to be a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined<'a> {
-    /// Its certificate.
+    /// The host's certificate.
     pub certificate: &'a [u8],
     /// The newest list of revocations; empty if there is none.
     pub revocations: &'a [u8],
-    /// Nodes that it can dial.
+    /// Nodes that the host can dial.
     pub neighbors: Neighbors<'a>,
-    /// The successions of the root key, one behind the other. Hosts of before read no message that has some, and could not
-    /// make use of a certificate of a later root either.
+    /// The successions of the root key, concatenated. Hosts of earlier versions cannot read a message that contains
+    /// any, and could not use a certificate of a later root either.
     pub chain: &'a [u8],
 }
 
-/// A node that can be dialled.
+/// A node that the host can dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbor<'a> {
-    /// Its overlay address.
+    /// The node's overlay address.
     pub address: NodeAddr,
-    /// Its name.
+    /// The node's name.
     pub name: &'a str,
-    /// Where.
+    /// The addresses at which the node is reached.
     pub endpoints: Endpoints<'a>,
 }
 
-/// Endpoints as they stand on the wire: a count, then texts.
+/// Endpoints in their wire format: a count, then texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints<'a>(&'a [u8]);
 
-/// Nodes as they stand on the wire, the count in front.
+/// Nodes in their wire format, with the count in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbors<'a>(&'a [u8]);
 
-/// Issuers as they stand on the wire, the count in front.
+/// Issuers in their wire format, with the count in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issuers<'a>(&'a [u8]);
 
-/// An issuer that is told of.
+/// Another issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherIssuer<'a> {
-    /// Its signing key.
+    /// The issuer's signing key.
     pub key: [u8; KEY_BYTES],
-    /// Where it is reached, by TCP.
+    /// The addresses at which the issuer is reached by TCP.
     pub endpoints: Endpoints<'a>,
 }
 
 impl<'a> Issuers<'a> {
-    /// Writes issuers, each with its endpoints; [`Full`] also when there are too many.
+    /// Writes issuers, each with its endpoints. Returns [`Full`] also if there are too many.
     pub fn emit<T: AsRef<str>>(
         issuers: &[([u8; KEY_BYTES], &[T])],
         w: &mut Writer<'_>,
@@ -109,7 +109,7 @@ impl<'a> Issuers<'a> {
         Ok(())
     }
 
-    /// Reads what [`Issuers::emit`] wrote. What a later version says behind it is left to later ones.
+    /// Reads what [`Issuers::emit`] wrote. Additions of later versions at the end are ignored.
     pub fn parse(mut r: Reader<'a>) -> Result<Issuers<'a>, Malformed> {
         let all = r.rest();
         let count = r.u8()?;
@@ -126,7 +126,7 @@ impl<'a> Issuers<'a> {
         self.0
     }
 
-    /// Each of them.
+    /// Returns the issuers.
     pub fn iter(&self) -> impl Iterator<Item = OtherIssuer<'a>> + use<'a> {
         let mut r = Reader::new(&self.0[1..]);
         core::iter::from_fn(move || match r.is_empty() {
@@ -194,7 +194,7 @@ impl<'a> Joined<'a> {
 }
 
 impl<'a> Endpoints<'a> {
-    /// Writes endpoints; [`Full`] also when there are too many.
+    /// Writes endpoints. Returns [`Full`] also if there are too many.
     pub fn emit<T: AsRef<str>>(endpoints: &[T], w: &mut Writer<'_>) -> Result<(), Full> {
         if endpoints.len() > ENDPOINTS_MAX {
             return Err(Full);
@@ -217,7 +217,7 @@ impl<'a> Endpoints<'a> {
         Ok(Endpoints(&all[..all.len() - r.rest().len()]))
     }
 
-    /// Each of them.
+    /// Returns the endpoints.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut r = Reader::new(&self.0[1..]);
         core::iter::from_fn(move || match r.is_empty() {
@@ -228,7 +228,7 @@ impl<'a> Endpoints<'a> {
 }
 
 impl<'a> Neighbors<'a> {
-    /// Writes nodes, each with its endpoints; [`Full`] also when there are too many.
+    /// Writes nodes, each with its endpoints. Returns [`Full`] also if there are too many.
     pub fn emit<T: AsRef<str>>(
         nodes: &[(NodeAddr, &str, &[T])],
         w: &mut Writer<'_>,
@@ -258,7 +258,7 @@ impl<'a> Neighbors<'a> {
         Ok(Neighbors(&all[..all.len() - r.rest().len()]))
     }
 
-    /// Each of them.
+    /// Returns the nodes.
     pub fn iter(&self) -> impl Iterator<Item = Neighbor<'a>> + use<'a> {
         let mut r = Reader::new(&self.0[1..]);
         core::iter::from_fn(move || match r.is_empty() {

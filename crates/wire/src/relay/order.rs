@@ -1,4 +1,4 @@
-//! Who has begun a transfer, and what for: the first node signs it, and those behind pass it on.
+//! The initiator of a transfer, and its purpose: the first node signs the order, and the nodes after it pass it on.
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -13,38 +13,38 @@
 //! |  certificate of the first node (the rest)                     |
 //! +---------------------------------------------------------------+
 //! ```
-//! A node behind sees of the route only what is below it. So each end has a mark of its own, and finds
-//! it among all.
+//! A later node sees only the part of the route below it. So each end has a mark of its own, which it finds among all
+//! marks.
 
 use super::{DIGEST_BYTES, HOPS_MAX, TRANSFER_BYTES};
 use crate::bytes::{Reader, Writer};
 use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, SIGNATURE_BYTES};
 use crate::{Full, Malformed};
 
-/// The longest: every node of the longest route is an end.
+/// The maximum length of an order: every node of the longest route is an end.
 pub const ORDER_BYTES_MAX: usize =
     8 + KEY_BYTES + 1 + HOPS_MAX * DIGEST_BYTES + SIGNATURE_BYTES + MAX_CERTIFICATE_BYTES;
-/// The longest text that is signed.
+/// The maximum length of the signed text.
 pub const ORDERED_BYTES_MAX: usize = TRANSFER_BYTES + 1 + 8 + KEY_BYTES + HOPS_MAX * DIGEST_BYTES;
 
-/// What the first node has signed.
+/// The order that the first node has signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ordered<'a> {
-    /// When, in seconds since 1970.
+    /// When it was signed, in seconds since 1970.
     pub unix_s: u64,
     /// The public half of a key for this transfer.
     pub key: [u8; KEY_BYTES],
     /// Marks of all ends: BLAKE3 digests of a node's address (32 bits), whether the data is discarded there (8 bits),
     /// and the path there.
     pub ends: &'a [[u8; DIGEST_BYTES]],
-    /// Over [`Ordered::signed_part`].
+    /// The signature over [`Ordered::signed_part`].
     pub signature: [u8; SIGNATURE_BYTES],
-    /// Of the first node.
+    /// The certificate of the first node.
     pub certificate: &'a [u8],
 }
 
 impl<'a> Ordered<'a> {
-    /// Reads one that is all of `bytes`.
+    /// Reads an order that fills `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Ordered<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let (unix_s, key) = (r.u64()?, r.array()?);
@@ -67,7 +67,7 @@ impl<'a> Ordered<'a> {
         })
     }
 
-    /// Writes it, and says how long it is.
+    /// Writes the order. Returns its length.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         w.u64(self.unix_s)?;
@@ -79,8 +79,8 @@ impl<'a> Ordered<'a> {
         Ok(w.len())
     }
 
-    /// What is signed: the transfer, its flags as [`super::Open::flags`] gives them, and all but signature and
-    /// certificate.
+    /// Returns what is signed: the transfer, its flags as [`super::Open::flags`] returns them, and everything except
+    /// signature and certificate.
     pub fn signed_part(
         &self,
         (transfer, flags): (&[u8; TRANSFER_BYTES], u16),

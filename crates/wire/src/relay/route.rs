@@ -1,5 +1,5 @@
-//! The way of a transfer from one node on: a tree of nodes, each with how it is reached, how many
-//! connections lead to it, and what it does with the data. A relay passes on what is below it.
+//! The route of a transfer from one node on: a tree of nodes. Each node has an address, a number of connections that
+//! lead to it, and its treatment of the data. A relay passes on the part below it.
 //!
 //! ```text
 //! +---------------+-----------------------------------------------+
@@ -21,53 +21,54 @@ use base::NodeAddr;
 const FLAG_END: u8 = 1;
 const FLAG_DISCARD: u8 = 2;
 const FLAG_ADAPTS: u8 = 4;
-/// Where the number of stripes stands.
+/// The position of the number of stripes.
 const STRIPES_AT: usize = 5;
 
-/// What stands between the path of a sink and the name that what is copied has at its source: if the
-/// path is a directory, it gets that name in there. At a source it stands before each pattern of what is not copied.
+/// The separator between the path of a sink and the name of the copied item at its source: if the path is a directory,
+/// the item gets that name in it. At a source, the separator comes before each pattern of what is not copied.
 pub const NAME_SEPARATOR: u8 = 0;
 
-/// A node of a route, and what is below it.
+/// A node of a route, and the part below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop<'a> {
     /// The node.
     pub node: NodeAddr,
-    /// How many connections lead to it.
+    /// Number of connections that lead to the node.
     pub stripes: u8,
-    /// Of these as many are used as help.
+    /// True if only as many of these connections are used as help.
     pub adapts: bool,
-    /// Where it is reached by TCP; empty if the node before it knows, because it is a neighbour.
+    /// The address at which the node is reached by TCP; empty if the node before it knows the address, because it is a
+    /// neighbor.
     pub endpoint: &'a str,
-    /// The data ends here (or begins, when it is pulled): the path.
+    /// The path, if the data ends here (or begins here, when it is pulled).
     pub path: Option<&'a [u8]>,
-    /// What comes is thrown away, after it has been checked.
+    /// True if the data is discarded after it has been checked.
     pub discard: bool,
     below: &'a [u8],
     bytes: &'a [u8],
 }
 
-/// The fields of a hop that is to be written.
+/// The fields of a hop for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopRepr<'a> {
     /// The node.
     pub node: NodeAddr,
-    /// How many connections lead to it.
+    /// Number of connections that lead to the node.
     pub stripes: u8,
-    /// Of these as many are used as help.
+    /// True if only as many of these connections are used as help.
     pub adapts: bool,
-    /// Where it is reached; empty for a neighbour.
+    /// The address at which the node is reached; empty for a neighbor.
     pub endpoint: &'a str,
     /// The path of an end.
     pub path: Option<&'a [u8]>,
-    /// Throw away what comes.
+    /// True to discard the data.
     pub discard: bool,
-    /// Hops below it, as [`HopRepr::emit`] has written them.
+    /// The hops below it, as [`HopRepr::emit`] has written them.
     pub below: &'a [u8],
 }
 
 impl<'a> Hop<'a> {
-    /// Reads a route that is all of `bytes`, down to its last node.
+    /// Reads a route that fills `bytes`, down to its last node.
     pub fn parse(bytes: &'a [u8]) -> Result<Hop<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let mut left = HOPS_MAX;
@@ -87,7 +88,7 @@ impl<'a> Hop<'a> {
         Ok(hop)
     }
 
-    /// One hop, and what is below it as it stands.
+    /// Reads one hop, and the bytes below it.
     fn read_one(r: &mut Reader<'a>) -> Result<Hop<'a>, Malformed> {
         let start = r.rest();
         let (flags, node, stripes) = (r.u8()?, NodeAddr(r.u32()?), r.u8()?);
@@ -104,7 +105,7 @@ impl<'a> Hop<'a> {
         {
             return Err(Malformed::Value);
         }
-        // Who neither keeps data nor passes it on has no part in it.
+        // A node that neither keeps data nor passes it on must not be on the route.
         if !is_end && below.is_empty() {
             return Err(Malformed::Value);
         }
@@ -121,19 +122,19 @@ impl<'a> Hop<'a> {
         })
     }
 
-    /// The hops that this one leads to.
+    /// Returns the hops that this one leads to.
     pub fn below(&self) -> Hops<'a> {
         Hops {
             rest: Reader::new(self.below),
         }
     }
 
-    /// This hop and all below it, as they stand.
+    /// Returns the bytes of this hop and of all hops below it.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The same hop with so many connections that lead to it, written into `bytes`.
+    /// Returns the same hop with this number of connections that lead to it, written into `bytes`.
     pub fn with_stripes<'b>(
         &self,
         stripes: u8,
@@ -147,13 +148,13 @@ impl<'a> Hop<'a> {
         Hop::parse(bytes)
     }
 
-    /// How many nodes have an end here and below.
+    /// Returns how many nodes have an end here and below.
     pub fn ends(&self) -> usize {
         usize::from(self.path.is_some()) + self.below().map(|hop| hop.ends()).sum::<usize>()
     }
 }
 
-/// Hops at the same place of a tree.
+/// Hops at the same level of a tree.
 #[derive(Clone, Debug)]
 pub struct Hops<'a> {
     rest: Reader<'a>,
@@ -166,7 +167,7 @@ impl<'a> Iterator for Hops<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        // `Hop::parse` has read them all.
+        // `Hop::parse` has already checked all hops.
         Hop::read_one(&mut self.rest).ok()
     }
 }

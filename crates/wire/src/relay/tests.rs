@@ -1,4 +1,4 @@
-//! Byte vectors of every format, both ways; truncation; what must not be understood.
+//! Byte vectors of every format, in both directions; truncation; and input that must be refused.
 
 mod items;
 
@@ -414,7 +414,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         let first = bytes[..4].try_into().unwrap();
         assert_eq!(head(first), Ok((kind, body.len())));
         assert_eq!(Message::parse(kind, &body), Ok(message));
-        // Text and certificate are the rest of a message.
+        // The rest of such a message is text or a certificate.
         let least = match kind {
             2 => 32,
             3 => 5,
@@ -471,7 +471,7 @@ fn ends_name_the_versions_that_they_speak() {
     assert_eq!(message.emit(&mut bytes), Ok(10));
     assert_eq!(bytes, [96, 0, 0, 6, 10, 7, 0, 1, 1, 3, 0xa5]);
     assert_eq!(Message::parse(96, &bytes[4..10]), Ok(message));
-    // What a later one says behind it is left to later ones.
+    // Additions of later versions at the end are ignored.
     assert_eq!(Message::parse(96, &bytes[4..11]), Ok(message));
     for cut in 4..10 {
         let short = Message::parse(96, &bytes[4..cut]);
@@ -486,7 +486,7 @@ fn ends_name_the_versions_that_they_speak() {
     for cut in 0..5 {
         assert_eq!(Item::read(&bytes[..cut]), Err(Malformed::Short), "{cut}");
     }
-    // No version, and none between the lowest and the highest.
+    // Version 0 is not valid, and the lowest must not exceed the highest.
     for [min, max] in [[0, 0], [0, 3], [3, 2]] {
         let bytes = [96, 0, 2, min, max];
         assert_eq!(Item::read(&bytes), Err(Malformed::Value));
@@ -635,7 +635,8 @@ fn what_a_host_that_joins_says_and_hears_comes_back() {
     assert!(Message::parse(8, &nobody).is_err(), "a node without a name");
 }
 
-/// A message and its bytes agree both ways; each shorter body is refused or another message.
+/// Checks that a message and its bytes agree in both directions, and that each shorter body is refused or another
+/// message.
 fn check_message(message: &Message<'_>, expected: &[u8]) {
     let mut bytes = vec![0xa5; Message::BYTES_MAX];
     let len = message.emit(&mut bytes).unwrap();
@@ -671,7 +672,7 @@ fn an_issuer_tells_of_others() {
         ([7; 32], Some("b:2"))
     );
     let longer = [&body[..], &[1, 2]].concat();
-    // What a later one says behind it is left to later ones.
+    // Additions of later versions at the end are ignored.
     assert_eq!(Message::parse(98, &longer), Ok(message));
     for short in 0..body.len() {
         let parsed = Message::parse(98, &body[..short]);

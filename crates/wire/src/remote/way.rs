@@ -16,32 +16,32 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The seal is that of a hop; each direction has a key. A probe and its answer are equally long, so
-//! that nobody is answered by more bytes than came from there; a trial and what it is answered by are
-//! too, so what comes back shows that datagrams of that length pass both ways. The answer's challenge,
-//! in the next probe from the same address, proves that the client hears what is sent to it.
+//! The seal is the same as on a hop; each direction has a key. A probe and its answer have equal lengths, so that
+//! nobody gets more bytes than he sent. A trial and its answer also do, so the answer shows that datagrams of that
+//! length pass in both directions. The challenge of the answer, sent back in the next probe from the same address,
+//! proves that the client receives at that address.
 
 use crate::bytes::{Reader, Writer};
 use crate::link::SEAL_BYTES;
 use crate::{Full, Malformed};
 
-/// The label under which TLS exports the keys of a way (RFC 8446 §7.5). The context is how many ways
-/// this connection has had before, u32. The first 32 bytes are the key of the client's direction, the
-/// others that of the gate's.
+/// The label under which TLS exports the keys of a way (RFC 8446 §7.5). The context is the number of ways that this
+/// connection has had before, u32. The first 32 bytes are the key of the client's direction, the others are the key of
+/// the gate's.
 pub const LABEL: &[u8] = b"EXPORTER-sinew-client-way";
-/// Bytes of both keys.
+/// Number of bytes of both keys.
 pub const KEYS_BYTES: usize = 64;
-/// Bytes around a message: seal and kind.
+/// Number of bytes around a message: seal and kind.
 pub const AROUND_BYTES: usize = SEAL_BYTES + 1;
-/// Bytes of a probe and of its answer, sealed.
+/// Number of bytes of a probe and of its answer, sealed.
 pub const PROBE_BYTES: usize = AROUND_BYTES + 16;
-/// The longest datagram that is sent: what Ethernet carries, 1500 bytes, less the headers of IPv6 and
-/// UDP, where trials have shown that the path takes it. Longer ones go by TLS.
+/// The maximum length of a datagram: what Ethernet carries, 1500 bytes, minus the headers of IPv6 and UDP, if trials
+/// have shown that the path carries it. Longer datagrams are sent by TLS.
 pub const DATAGRAM_BYTES_MAX: usize = 1_500 - 40 - 8;
-/// The longest datagram that is sent without a trial: what every host takes, 576 bytes (RFC 791), less
-/// the headers of IPv4 and UDP.
+/// The maximum length of a datagram without a trial: what every host accepts, 576 bytes (RFC 791), minus the headers of
+/// IPv4 and UDP.
 pub const UNTRIED_BYTES_MAX: usize = 576 - 20 - 8;
-/// Bytes around the padding of a trial.
+/// Number of bytes around the padding of a trial.
 pub const TRIAL_AROUND_BYTES: usize = AROUND_BYTES + 7;
 
 const MESSAGE: u8 = 1;
@@ -51,57 +51,57 @@ const ANSWER: u8 = 4;
 const TRIAL: u8 = 5;
 const TRIED: u8 = 6;
 
-/// What a probe or an answer says.
+/// The content of a probe or an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Echo {
-    /// The client's number of the probe; 0 in an answer that no probe has asked for.
+    /// The client's number of the probe; 0 in an answer without a probe.
     pub number: u32,
-    /// In an answer: what the client is to say from this address. In a probe: what it was told last.
+    /// In an answer: the challenge that the client must return from this address. In a probe: the last challenge that
+    /// it received.
     pub challenge: u32,
-    /// How many of the other side's datagrams have come under the keys of this session.
+    /// Number of the other side's datagrams that have arrived under the keys of this session.
     pub came: u32,
-    /// In a probe: the round trip that the client has measured, in microseconds; 0 while it is not
-    /// known, and in answers.
+    /// In a probe: the round trip that the client has measured, in microseconds; 0 if it is not known, and in answers.
     pub rtt_us: u32,
 }
 
-/// What a trial says, and what it is answered by.
+/// The content of a trial, and of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trial<'a> {
-    /// The client's number of it.
+    /// The client's number of the trial.
     pub number: u32,
-    /// The longest datagram that is known to pass both ways, seal and all.
+    /// The longest datagram that is known to pass in both directions, with its seal.
     pub longest: u16,
-    /// [`Trial::RAW`]; other bits mean nothing yet.
+    /// The flags: [`Trial::RAW`]; other bits have no meaning yet.
     pub flags: u8,
-    /// What makes it as long as is to be tried; of any bytes.
+    /// Padding up to the tried length; its bytes may have any value.
     pub padding: &'a [u8],
 }
 
 impl Trial<'_> {
-    /// In the flags: the client takes payloads now, and no messages any more.
+    /// A flag: the client now accepts payloads, and no messages any more.
     pub const RAW: u8 = 0x01;
 }
 
-/// What is sealed.
+/// The sealed content of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed<'a> {
     /// A datagram as one message of [`crate::ipc`]: kind 1.
     Message(&'a [u8]),
     /// A datagram in raw mode: kind 2.
     Payload(&'a [u8]),
-    /// The client asks whether the way works: kind 3.
+    /// A question of the client whether the way works: kind 3.
     Probe(Echo),
-    /// It does: kind 4.
+    /// The answer that the way works: kind 4.
     Answer(Echo),
-    /// The client tries whether so long a datagram passes, and says what it knows: kind 5.
+    /// The client tries whether a datagram of this length passes, and reports what it knows: kind 5.
     Trial(Trial<'a>),
-    /// It has come; as long as it, with nothing else: kind 6.
+    /// The answer to a trial, with the same length and nothing else: kind 6.
     Tried(Trial<'a>),
 }
 
 impl<'a> Sealed<'a> {
-    /// Reads what was sealed.
+    /// Reads the sealed content.
     pub fn parse(plaintext: &'a [u8]) -> Result<Sealed<'a>, Malformed> {
         let mut r = Reader::new(plaintext);
         let kind = r.u8()?;
@@ -136,7 +136,7 @@ impl<'a> Sealed<'a> {
         })
     }
 
-    /// Writes it at the front of `bytes` and returns its length.
+    /// Writes the content at the front of `bytes`. Returns its length.
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(bytes);
         match *self {

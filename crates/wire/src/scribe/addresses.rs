@@ -1,11 +1,11 @@
-//! The addresses that fill a message behind its fields.
+//! The addresses in a message, after its fields.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use base::NodeAddr;
 use core::fmt;
 
-/// Addresses in a message, to be read or to be written.
+/// Addresses in a message, to be read or written.
 #[derive(Clone, Copy)]
 pub struct Addresses<'a>(Source<'a>);
 
@@ -16,22 +16,22 @@ enum Source<'a> {
 }
 
 impl<'a> Addresses<'a> {
-    /// These.
+    /// Creates a list of these addresses.
     pub const fn new(addresses: &'a [NodeAddr]) -> Addresses<'a> {
         Addresses(Source::Plain(addresses))
     }
-    /// How many there are.
+    /// Returns the number of addresses.
     pub const fn len(&self) -> usize {
         match self.0 {
             Source::Wire(bytes) => bytes.len(),
             Source::Plain(addresses) => addresses.len(),
         }
     }
-    /// There is none.
+    /// Returns true if there is no address.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// One after the other.
+    /// Returns the addresses one after the other.
     pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + use<'a> {
         let (wire, plain) = match self.0 {
             Source::Wire(bytes) => (bytes, &[][..]),

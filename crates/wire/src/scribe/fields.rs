@@ -1,4 +1,4 @@
-//! The fields of messages that are more than a number.
+//! The fields of messages that are not just a number.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
@@ -13,21 +13,21 @@ const ANOTHER_WAY: u8 = 0x80;
 /// A newcomer's question for the nodes near its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enter {
-    /// Who wants to enter.
+    /// The node that wants to enter.
     pub joiner: NodeAddr,
-    /// Tells this attempt's answers from an older one's; not 0.
+    /// A number that distinguishes this attempt's answers from those of an older one; not 0.
     pub nonce: u32,
-    /// Nodes that it has come by.
+    /// The nodes that the message has visited.
     pub hops: Hops,
 }
 
-/// How a routed message goes.
+/// The route of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hops {
-    /// Nodes that it has come by, at most 127.
+    /// Number of nodes that the message has visited, at most 127.
     pub count: u8,
-    /// It was asked before and not answered: by another way than the usual one, where a node may
-    /// have failed.
+    /// True if an earlier attempt was not answered. The message then takes another path than usual, because a node on
+    /// that path may have failed.
     pub another_way: bool,
 }
 
@@ -42,7 +42,7 @@ impl Hops {
         let way = if self.another_way { ANOTHER_WAY } else { 0 };
         self.count & !ANOTHER_WAY | way
     }
-    /// After one node more.
+    /// Returns the value after one more node.
     #[must_use]
     pub fn next(self) -> Hops {
         Hops {
@@ -52,47 +52,47 @@ impl Hops {
     }
 }
 
-/// What a beat asks and tells.
+/// The requests and information in a beat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeatFlags {
-    /// The receiver shall answer at once.
+    /// The receiver must answer at once.
     pub answer_me: bool,
-    /// This is an answer, and is not answered.
+    /// This is an answer, which is not answered in turn.
     pub an_answer: bool,
     /// The sender is not in the ring yet, and must not be routed to.
     pub entering: bool,
 }
 
-/// What a set of groups comes to: equal sets have equal digests.
+/// The digest of a set of groups: equal sets have equal digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// The least group that is counted.
+    /// The least group of the range.
     pub first: NodeAddr,
-    /// The greatest group that is counted.
+    /// The greatest group of the range.
     pub last: NodeAddr,
-    /// How many there are.
+    /// Number of groups.
     pub count: u32,
-    /// All of them folded together.
+    /// The digest of all groups.
     pub digest: u64,
 }
 
-/// Why a node is no parent.
+/// Why a node refuses to be a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// It has as many groups or children as it may.
+    /// The node already has the maximum number of groups or children.
     Full,
-    /// The child is closer to the group than the parent would be: the edge could close a loop.
+    /// The child is closer to the group than the parent would be, so the edge could close a loop.
     Order,
-    /// The address is not one of a group.
+    /// The address is not that of a group.
     NotAGroup,
-    /// The links to the child do not carry the group's rate beside what they carry already.
+    /// The links to the child cannot carry the group's rate in addition to their present traffic.
     Capacity,
-    /// A reason that this code does not know.
+    /// A reason that this program does not know.
     Other(u8),
 }
 
 impl Refusal {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
             Refusal::Full => 1,
@@ -102,7 +102,7 @@ impl Refusal {
             Refusal::Other(byte) => byte,
         }
     }
-    /// What a number on the wire means.
+    /// Returns the meaning of a number on the wire.
     pub const fn from_byte(byte: u8) -> Refusal {
         match byte {
             1 => Refusal::Full,
@@ -163,7 +163,7 @@ impl Digest {
     }
 }
 
-/// Reserved flags must be zero.
+/// Checks that reserved flags are zero.
 pub(super) fn flags(byte: u8, known: u8) -> Result<u8, Malformed> {
     if byte & !known == 0 {
         Ok(byte)

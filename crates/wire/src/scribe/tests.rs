@@ -10,7 +10,7 @@ const DIGEST: Digest = Digest {
     digest: 0x0102_0304_0506_0708,
 };
 
-/// Each kind once, and how many of its bytes are fields; behind them are addresses.
+/// Returns each kind once, with the number of its bytes that are fields; the rest is addresses.
 fn vectors() -> Vec<(Message<'static>, usize, &'static [u8])> {
     let (nodes, groups) = (Addresses::new(&NODES), Addresses::new(&GROUPS));
     let enter = Enter {

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Two paths from 10.7.0.1 to 10.7.0.4: by 10.7.0.2, and by 10.7.0.3.
+/// Two paths from 10.7.0.1 to 10.7.0.4: over 10.7.0.2, and over 10.7.0.3.
 const DIAMOND: [u8; 26] = [
     0, 4, //
     10, 7, 0, 1, 10, 7, 0, 2, 10, 7, 0, 3, 10, 7, 0, 4, //
@@ -52,7 +52,7 @@ fn bytes_and_values_agree_both_ways() {
 fn every_truncation_is_refused() {
     for cut in 0..DIAMOND.len() {
         let result = Stamp::parse(&DIAMOND[..cut]);
-        // With fewer links it is another stamp.
+        // With fewer links it is a different valid stamp.
         let links = cut > 18 && (cut - 18) % 2 == 0;
         let expected = (!links).then_some(BadStamp::Malformed(Malformed::Short));
         assert_eq!(result.err(), expected, "{cut}");
@@ -111,7 +111,7 @@ fn bad_stamps_are_refused_with_the_reason() {
     assert_eq!(with(1, 64), malformed(Malformed::Short));
     // 224.7.0.1 is a group.
     assert_eq!(with(2, 224), malformed(Malformed::Value));
-    // A node twice; a link to a node that is not there, back, to itself, twice, out of order.
+    // The cases are: a node twice; a link to a node that is not in the list, back, to itself, twice, out of order.
     assert_eq!(with(9, 1), Err(BadStamp::Loops));
     assert_eq!(with(25, 4), malformed(Malformed::Value));
     assert_eq!(with(25, 1), Err(BadStamp::Loops));
@@ -155,7 +155,7 @@ proptest! {
         table in 2u8..7,
         pairs in proptest::collection::vec((0u8..7, 0u8..7), 1..8),
     ) {
-        // Random bytes are seldom a stamp; random links often are.
+        // Random bytes are rarely a stamp; random links often are.
         let mut likely = vec![SUBGRAPH, table];
         likely.extend((0..table).flat_map(|i| [10, 7, 0, i + 1]));
         let mut pairs = pairs;
@@ -197,6 +197,6 @@ fn the_edge_of_a_tree_has_these_bytes() {
     assert_eq!(TreeEdge::parse(&[0; 9]), Err(Malformed::Kind));
     let group = [2, 0xef, 7, 0, 1, 10, 7, 0, 2];
     assert_eq!(TreeEdge::parse(&group), Err(Malformed::Value));
-    // It is no stamp.
+    // These bytes are not a stamp.
     assert!(Stamp::parse(&bytes).is_err());
 }

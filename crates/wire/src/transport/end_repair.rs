@@ -1,4 +1,5 @@
-//! Coded repair between the two ends of a way: who sends asks, who receives reports what is lost, and repair packets follow.
+//! Coded repair between the two ends of a path: the sender asks, the receiver reports the losses, and repair packets
+//! follow.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -29,11 +30,11 @@
 //! what 2, a repair packet, the body of a repair packet of a lane ([`Repair`]) from offset 8 on
 //! ```
 //!
-//! The numbers of a repair packet are the low 24 bits of the counters under which its packets were sealed. Of each packet it has
-//! the header and the sealed payload as the two ends know them both: the class without a mark of recovery, the time to live 0,
-//! no remaining time, and the lane's number as in [`Repair`].
+//! The numbers of a repair packet are the low 24 bits of the counters under which its packets were sealed. For each
+//! packet it uses the header and the sealed payload in the form that both ends know: the class without a mark of
+//! recovery, the time to live 0, no remaining time, and the lane's number as in [`Repair`].
 //!
-//! A node that does not know this kind drops it, does not report, and so gets no repair packets.
+//! A node that does not know this kind drops it and does not report, so it gets no repair packets.
 
 use super::END_REPAIR;
 use crate::bytes::{Reader, Writer};
@@ -41,13 +42,13 @@ use crate::control::Repair;
 use crate::link::SessionIndex;
 use crate::{Full, Malformed};
 
-/// Bytes in front of the body of a repair packet.
+/// Number of bytes in front of the body of a repair packet.
 pub const END_REPAIR_FRONT: usize = 8;
-/// Bytes in front of the bits of a question.
+/// Number of bytes in front of the bits of a question.
 pub const END_ASK_FRONT: usize = 12;
-/// The most bytes of bits.
+/// The maximum number of bytes of bits.
 pub const END_ASKED_MAX: usize = 128;
-/// Bytes of a report.
+/// Number of bytes of a report.
 pub const END_REPORT_BYTES: usize = 20;
 
 const ASK: u8 = 0;
@@ -57,38 +58,38 @@ const REPAIR: u8 = 2;
 /// A message of kind 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndRepair<'a> {
-    /// How much of what is sealed under this session is lost?
+    /// A question how much is lost of what is sealed under this session.
     Ask {
-        /// As its receiver has chosen it.
+        /// The session index, which its receiver has chosen.
         session: SessionIndex,
         /// The low bits of the first counter in question.
         first: u32,
-        /// A bit per counter, the highest of a byte first: it is in question.
+        /// One bit per counter, the highest of a byte first: set if the counter is in question.
         named: &'a [u8],
     },
-    /// So much.
+    /// The answer to a question.
     Report(EndReport),
     /// A combination of packets that were sealed under this session.
     Repair {
-        /// As its receiver has chosen it.
+        /// The session index, which its receiver has chosen.
         session: SessionIndex,
         /// The packets.
         repair: Repair<'a>,
     },
 }
 
-/// What has become of the packets of the receiver of this message. Totals wrap.
+/// The reception of the packets that the receiver of this message has sent. Totals wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndReport {
-    /// The session that was asked about.
+    /// The session that the question was about.
     pub session: SessionIndex,
-    /// What is lost on the way, before repair, in shares of 65 536.
+    /// The share of packets lost on the path, before repair, in shares of 65 536.
     pub loss: u16,
     /// The mean length of a run of losses, in 256ths of a packet.
     pub run_256ths: u16,
-    /// Packets that questions have named, and that came or were restored.
+    /// Number of packets that questions have named, and that arrived or were restored.
     pub received: u32,
-    /// Packets that questions have named, and that did not come and were not restored.
+    /// Number of packets that questions have named, and that neither arrived nor were restored.
     pub lost: u32,
 }
 
@@ -152,7 +153,7 @@ impl<'a> EndRepair<'a> {
         Ok(len + w.len())
     }
 
-    /// Writes what stands in front of the body of a repair packet.
+    /// Writes the bytes in front of the body of a repair packet.
     pub fn begin_repair(session: SessionIndex, out: &mut [u8]) -> Result<usize, Full> {
         front(REPAIR, session, out)
     }
@@ -200,7 +201,7 @@ mod tests {
         lost: 9,
     };
 
-    /// Packets 10 and 8, a sum of zeros.
+    /// Returns a repair packet with packets 10 and 8 and a sum of zeros.
     fn repaired() -> Vec<u8> {
         let mut bytes = vec![6, 2, 0, 0, 0, 0xab, 0xcd, 0xef];
         bytes.extend([0, 0, 10, 0x82, 7, 0b101, 3, 43]);

@@ -1,4 +1,4 @@
-//! A packet to a group that its source sends to one receiver alone, as it is on the tree.
+//! A packet to a group that its source sends to only one receiver, in the form that it has on the tree.
 //!
 //! ```text
 //! +---------------+---------------------------------------
@@ -6,8 +6,8 @@
 //! +---------------+---------------------------------------
 //! ```
 //!
-//! The packet is one to a multicast group, sealed for all who receive it. It has no extension but a stamp: no edge of
-//! a shared tree leads to its receiver. What it says of its remaining time is that at its source.
+//! The packet is to a multicast group, and sealed for all its receivers. Its only possible extension is a stamp: no
+//! edge of a shared tree leads to its receiver. Its remaining time is the time at its source.
 
 use super::{GROUP_COPY, Kind};
 use crate::Malformed;
@@ -15,10 +15,10 @@ use crate::bytes::Reader;
 use crate::data::{Header, Routing};
 use crate::groups::is_group;
 
-/// Bytes in front of the packet.
+/// Number of bytes in front of the packet.
 pub const GROUP_COPY_BYTES: usize = 1;
 
-/// The packet in a payload of kind 5, from its header on.
+/// Returns the packet in a payload of kind 5, from its header on.
 pub fn group_copy(payload: &[u8]) -> Result<&[u8], Malformed> {
     let mut r = Reader::new(payload);
     if r.u8()? != GROUP_COPY {
@@ -38,7 +38,7 @@ pub fn group_copy(payload: &[u8]) -> Result<&[u8], Malformed> {
     }
 }
 
-/// Writes what stands in front of the packet.
+/// Writes the bytes in front of the packet.
 pub fn begin_group_copy(payload: &mut [u8; GROUP_COPY_BYTES]) {
     *payload = [GROUP_COPY];
 }

@@ -1,4 +1,5 @@
-//! The key of a group of a source: the question of a receiver, and what the source answers or tells unasked.
+//! The key of a source's group: the question of a receiver, and the source's answer, which it may also send without a
+//! question.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -16,8 +17,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! What was sealed before the first counter is too old for who gets the key now: a relay that has kept
-//! it could say it once more.
+//! Packets that were sealed before the first counter are too old for a node that gets the key now: a relay that has
+//! kept one could replay it.
 
 use super::GROUP_KEY;
 use crate::bytes::{Reader, Writer};
@@ -26,31 +27,31 @@ use crate::link::SessionIndex;
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
-/// Bytes of a key.
+/// Number of bytes of a key.
 pub const KEY_BYTES: usize = 32;
-/// Bytes of the longest message.
+/// The maximum length of a message.
 pub const GROUP_KEY_BYTES_MAX: usize = 16 + KEY_BYTES;
 const ASKED: u8 = 0;
 const TOLD: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// Which key is spoken of.
+/// The name of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     /// A multicast group.
     pub group: NodeAddr,
-    /// What packets name the key by, as its source has chosen it.
+    /// The number of the key in packets, which its source has chosen.
     pub number: SessionIndex,
 }
 
-/// Why a source does not tell a key.
+/// Why a source refuses to give a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It has none: it does not send to the group.
+    /// The source has no key, because it does not send to the group.
     NoKey,
-    /// A permit keeps the asker out.
+    /// A permit excludes the asker.
     NotPermitted,
-    /// The asker is no member, as far as the source knows by now.
+    /// The asker is not a member, as far as the source knows.
     NotMember,
 }
 
@@ -76,18 +77,18 @@ impl Reason {
 /// A question or an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum GroupKey<'a> {
-    /// What opens packets under this key?
+    /// A question for the key with this name.
     Asked(Name),
-    /// This does.
+    /// The answer with the key.
     Told {
-        /// Which key.
+        /// The name of the key.
         name: Name,
-        /// What was sealed before is too old.
+        /// The first valid counter: packets sealed before it are too old.
         first: u32,
         /// The key.
         key: &'a [u8; KEY_BYTES],
     },
-    /// It is not told.
+    /// The refusal to give the key.
     Refused(Name, Reason),
 }
 

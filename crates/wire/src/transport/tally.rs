@@ -20,11 +20,11 @@
 //! +-------------------------------+-------------------------------+
 //! ```
 //!
-//! An answer says what is so when it is made: a late packet counts in the next one. An answer without
-//! counts says that the exit does not know the session any more, or so old counters.
+//! An answer contains the counts at its making: a late packet counts in the next answer. An answer without counts means
+//! that the exit no longer knows the session, or such old counters.
 //!
-//! The same about packets of the one who asks to a group, under a key of his. Those count that have come by the tree,
-//! and not those that he has sent to the receiver alone ([`super::group_copy()`]).
+//! The same for the asker's packets to a group, under one of its keys. Only packets count that have come by the tree,
+//! and not those that it has sent to a single receiver ([`super::group_copy()`]).
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
@@ -53,7 +53,8 @@ use crate::link::SessionIndex;
 use crate::{Full, Malformed};
 use base::NodeAddr;
 
-/// Counts in one message. Choice: half a second of packets that alternate between two paths, 256 bytes.
+/// The maximum number of counts in one message. Choice: half a second of packets that alternate between two paths, 256
+/// bytes.
 pub const COUNTS_MAX: usize = 128;
 const COUNT_BYTES: usize = 2;
 const ASKED: u8 = 0;
@@ -61,10 +62,10 @@ const TOLD: u8 = 1;
 const ASKED_OF_KEY: u8 = 2;
 const TOLD_OF_KEY: u8 = 3;
 
-/// A question or an answer, and its number, which the answer repeats.
+/// A question or an answer, with a number that the answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tally<'a> {
-    /// How many have been opened of each of these stretches?
+    /// A question how many datagrams have been opened of each of these ranges.
     Asked {
         /// The number of the question.
         number: u16,
@@ -72,17 +73,17 @@ pub enum Tally<'a> {
         session: SessionIndex,
         /// The low bits of the first counter.
         first: u32,
-        /// The lengths of the stretches, one behind the other.
+        /// The lengths of the ranges, which follow each other.
         counts: Counts<'a>,
     },
-    /// So many.
+    /// The answer.
     Told {
         /// The number of the question.
         number: u16,
-        /// Of each stretch.
+        /// The count for each range.
         counts: Counts<'a>,
     },
-    /// How many have come by the tree and been opened of each of these stretches?
+    /// A question how many datagrams of each of these ranges have come by the tree and been opened.
     AskedOfKey {
         /// The number of the question.
         number: u16,
@@ -90,24 +91,24 @@ pub enum Tally<'a> {
         name: KeyName,
         /// The low bits of the first counter.
         first: u32,
-        /// The lengths of the stretches, one behind the other.
+        /// The lengths of the ranges, which follow each other.
         counts: Counts<'a>,
     },
-    /// So many.
+    /// The answer.
     ToldOfKey {
         /// The number of the question.
         number: u16,
-        /// Of each stretch.
+        /// The count for each range.
         counts: Counts<'a>,
     },
 }
 
-/// Some numbers as they stand on the wire.
+/// Numbers in their wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts<'a>(&'a [[u8; COUNT_BYTES]]);
 
 impl<'a> Counts<'a> {
-    /// The numbers.
+    /// Returns the numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u16> + use<'a> {
         self.0.iter().map(|bytes| u16::from_be_bytes(*bytes))
     }
@@ -167,7 +168,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What is asked about: a first counter, and stretches that are not empty.
+    /// Reads the subject of a question: a first counter, and ranges that are not empty.
     fn stretches(r: &mut Reader<'a>) -> Result<(u32, Counts<'a>), Malformed> {
         let first = r.u32()?;
         let counts = Tally::counts(r.rest())?;
@@ -187,7 +188,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Writes a question at the front of `out`, and returns its length.
+    /// Writes a question at the front of `out`. Returns its length.
     pub fn ask(
         (number, session, first): (u16, SessionIndex, u32),
         lengths: &[u16],
@@ -203,7 +204,7 @@ impl<'a> Tally<'a> {
         Ok(w.written().len())
     }
 
-    /// Writes a question about a key at the front of `out`, and returns its length.
+    /// Writes a question about a key at the front of `out`. Returns its length.
     pub fn ask_of_key(
         (number, name, first): (u16, KeyName, u32),
         lengths: &[u16],
@@ -220,12 +221,12 @@ impl<'a> Tally<'a> {
         Ok(w.written().len())
     }
 
-    /// Writes an answer at the front of `out`, and returns its length.
+    /// Writes an answer at the front of `out`. Returns its length.
     pub fn tell(number: u16, opened: &[u16], out: &mut [u8]) -> Result<usize, Full> {
         Tally::answer(TOLD, number, opened, out)
     }
 
-    /// Writes an answer to a question about a key at the front of `out`, and returns its length.
+    /// Writes an answer to a question about a key at the front of `out`. Returns its length.
     pub fn tell_of_key(number: u16, opened: &[u16], out: &mut [u8]) -> Result<usize, Full> {
         Tally::answer(TOLD_OF_KEY, number, opened, out)
     }
@@ -240,7 +241,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Bytes of the longest message.
+/// The maximum length of a message.
 pub const TALLY_BYTES_MAX: usize = 16 + COUNTS_MAX * COUNT_BYTES;
 
 #[cfg(test)]

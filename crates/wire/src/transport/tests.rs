@@ -35,7 +35,7 @@ const SEGMENT_VALUE: Segment = Segment {
     ticket: None,
     takes_early: false,
 };
-/// An opening under a ticket, which carries bytes.
+/// An opening with a ticket that carries bytes.
 #[rustfmt::skip]
 const EARLY_VECTOR: [u8; SEGMENT_BYTES + TICKET_BYTES + 2] = [
     2, 0x80, 0, 1,
@@ -110,7 +110,8 @@ fn openings_with_bytes_agree_with_theirs_both_ways() {
         let full = EARLY_VALUE.emit(&[], &mut [0; EARLY_VECTOR.len()][..cut]);
         assert_eq!(full, Err(Full), "{cut}");
     }
-    // Only what opens a connection has a ticket, and only its answer takes what came with it.
+    // Only a segment that opens a connection, or its answer, has a ticket, and only the answer accepts the bytes that
+    // came with it.
     for (flags, early, is_right) in [
         (0xc0, 1, true),
         (0xc0, 2, true),
@@ -142,7 +143,7 @@ fn segments_agree_with_their_bytes_both_ways() {
     assert_eq!(Kind::of(&SEGMENT_VECTOR), Ok(Kind::Segment));
 }
 
-/// What the messages of the wire's document say of two runs that expired.
+/// The example of docs/wire.md for two runs of expired messages.
 #[rustfmt::skip]
 const EXPIRED_VECTOR: [u8; SEGMENT_BYTES + 2 * RANGE_BYTES] = [
     2, 0x41, 2, 0,

@@ -1,4 +1,4 @@
-//! Bulk data: how connections begin, what control says, frames, and the stream of a copy.
+//! Bulk data: the beginning of connections, control messages, frames, and the stream of a copy.
 
 use super::{A, B, C, open, written};
 use wire::bytes::{Reader, Writer};
@@ -10,7 +10,7 @@ use wire::relay::{
     Ordered, Preamble, Said, Segment, Wrapped, WrappedKeys, end_part, head,
 };
 
-/// As it was frozen, with the versions of then.
+/// The range of versions when the format was frozen.
 const FIRST: VersionRange = VersionRange { min: 1, max: 1 };
 
 #[test]
@@ -157,7 +157,7 @@ fn control_of_a_transfer() {
         ("open", Message::Open(open)),
         ("open-other-flags", Message::Open(other_flags)),
         (
-            // From version 7 on.
+            // This flag exists from version 7 on.
             "open-checksum",
             Message::Open(Open {
                 checksum: true,
@@ -216,7 +216,7 @@ fn control_of_a_transfer() {
     check(&mut fixtures, "speaks", Message::Speaks(B, FIRST));
     check(&mut fixtures, "gone", Message::Gone(B, b"a/e"));
     let part = end_part(&[1; 16], (A, &[2; 32]), &[3; 32]);
-    // Nobody reads what is signed: who verifies it writes it, too.
+    // Signed bytes are never parsed: the verifier writes them, too.
     fixtures.hold("signed-by-an-end", &part, |frozen| {
         let fields = [&[1; 16][..], &A.0.to_be_bytes(), &[2; 32], &[3; 32]];
         assert_eq!(frozen, fields.concat());

@@ -1,4 +1,4 @@
-//! Clients and their node, from this host and from others, and what a gateway asks an exit.
+//! Clients and their node, from this host and from others, and the requests of a gateway to an exit.
 
 use super::{C, GROUP, open, written};
 use base::{Duration, VirtualPort};

@@ -32,7 +32,7 @@ const HELLO: Hello = Hello {
     lost: 0x0000_0102,
 };
 
-/// The one message in these bytes.
+/// Returns the only message in these bytes.
 pub(crate) fn only(bytes: &[u8]) -> Message<'_> {
     let mut messages = Messages::new(bytes);
     let message = messages.next().unwrap().unwrap();

@@ -1,12 +1,12 @@
 //! A file of frozen bytes: a line for each value, `name: hex`.
 //!
-//! What a value is written as today must be what the file says, and what the file says must be read as that value. A
-//! value of a new format has no line yet: the test fails with the lines that are to be added. Lines that are there never
-//! change. Only transcripts of handshakes may be recorded anew, as the test of `secure` says.
+//! The present encoding of a value must equal the line in the file, and the line must be decoded as that value. A value
+//! of a new format has no line yet: the test fails with the lines to add. Existing lines never change. Only transcripts
+//! of handshakes may be recorded again, as the test of `secure` says.
 
 use std::fmt::Write as _;
 
-/// What to do about a difference.
+/// Advice for a difference.
 const ADVICE: &str = "This format has been released, and nodes use it: it does not change. Add a new version, option or \
 kind beside it, as \"How formats change\" in docs/wire.md says, and leave these bytes as they are. Only a transcript of \
 a handshake may be recorded anew, if nothing but the order of random numbers has changed";
@@ -14,13 +14,13 @@ a handshake may be recorded anew, if nothing but the order of random numbers has
 pub(crate) struct Fixtures {
     format: &'static str,
     lines: Vec<(&'static str, Vec<u8>)>,
-    /// How many of the lines there is a value for.
+    /// Number of the lines for which there is a value.
     held: usize,
-    /// Lines for values that have none.
+    /// The lines for values that have none.
     missing: String,
 }
 
-/// The file of a format, in the crate whose test this is.
+/// Opens the file of a format, in the crate whose test this is.
 macro_rules! open {
     ($format:literal) => {
         $crate::fixture::Fixtures::of(
@@ -50,8 +50,8 @@ impl Fixtures {
         }
     }
 
-    /// `written` is a value as it is written today. `read` reads the bytes that it is given, and asserts that the same
-    /// value comes out.
+    /// Checks a value. `written` is its present encoding. `read` decodes the bytes that it gets, and asserts that the
+    /// result is the same value.
     pub(crate) fn hold(&mut self, name: &str, written: &[u8], read: impl FnOnce(&[u8])) {
         let Some((_, frozen)) = self.lines.iter().find(|(line, _)| *line == name) else {
             writeln!(self.missing, "{name}: {}", hex_of(written)).unwrap();
@@ -67,14 +67,14 @@ impl Fixtures {
         self.held += 1;
     }
 
-    /// The bytes of one line.
+    /// Returns the bytes of one line.
     #[allow(dead_code, reason = "each test program uses a part of it")]
     pub(crate) fn line(&self, name: &str) -> Vec<u8> {
         let line = self.lines.iter().find(|(line, _)| *line == name);
         line.unwrap().1.clone()
     }
 
-    /// All values have been held, and there are no other lines.
+    /// Checks that all values have lines, and that there are no other lines.
     pub(crate) fn end(self) {
         let Fixtures {
             format, missing, ..

@@ -1,5 +1,5 @@
-//! What later versions add and mark as optional is skipped, wherever it stands; what they mark as critical, or put where
-//! a length is fixed, is refused as what it is.
+//! Additions of later versions that are marked as optional are skipped, wherever they are. Critical additions, or
+//! additions where a length is fixed, are refused with the right error.
 
 use super::control::only;
 use super::records::{link_state, read_link_state};
@@ -11,7 +11,7 @@ use wire::record::{Record, RecordKind};
 use wire::relay::VERSIONS;
 use wire::{Malformed, bytes::Reader};
 
-/// Kinds that nobody has given out yet.
+/// Kinds that are not assigned yet.
 const LATER: [u8; 3] = [0x40, 0x66, 0x7f];
 
 #[test]
@@ -69,14 +69,14 @@ fn unknown_options_of_link_states_change_nothing_that_is_known() {
                 read.protections().unwrap().collect::<Vec<_>>()
             };
             assert_eq!(told(&read), told(&lone));
-            // They are flooded as they came.
+            // The options are flooded unchanged.
             assert_eq!(read.options().count(), 3);
         }
         let critical = link_state(&[later | CRITICAL, 0]);
         let refused = wire::link_state::LinkState::parse(&critical);
         assert_eq!(refused, Err(Malformed::Critical));
     }
-    // A later version of an option is one that is not known, and costs nothing but itself.
+    // A later version of an option is unknown, and only the option itself is lost.
     let body = link_state(&[
         8, 6, 2, 0, 0, 0, 1, 9, 14, 1, 2, 15, 2, 1, 1, 16, 1, 2, 17, 0,
     ]);
@@ -131,7 +131,7 @@ fn unknown_options_of_certificates_are_skipped() {
 
 #[test]
 fn a_bit_that_was_reserved_says_one_thing_more_and_new_reasons_are_no_errors() {
-    // The last bit of a hello that was reserved says one thing more, and nothing else.
+    // The last reserved bit of a hello now has a meaning, and changes nothing else.
     let before = open!("control").line("hello-all-flags");
     let mut after = before.clone();
     after[3] |= 0x80;
@@ -146,7 +146,7 @@ fn a_bit_that_was_reserved_says_one_thing_more_and_new_reasons_are_no_errors() {
         },
         before
     );
-    // Kinds of failure, refusals of Scribe and codes of exits are shown as they are.
+    // Unknown kinds of failure, refusals of Scribe and codes of exits are shown unchanged.
     let other = wire::relay::FailureKind::Other(200);
     let failed = wire::relay::Message::Failed {
         node: A,
@@ -165,7 +165,7 @@ fn a_bit_that_was_reserved_says_one_thing_more_and_new_reasons_are_no_errors() {
 
 #[test]
 fn what_cannot_be_skipped_has_a_label_of_its_own() {
-    // A role, a version and a critical message of bulk data: the connection ends.
+    // An unknown role, version or critical message of bulk data ends the connection.
     let preamble = |version, role| {
         wire::relay::Preamble::bytes(&[b'S', b'N', b'R', b'L', version, role, 0, 0])
     };
@@ -174,7 +174,7 @@ fn what_cannot_be_skipped_has_a_label_of_its_own() {
         assert_eq!(preamble(version, 0), Err(Malformed::Version));
     }
     assert_eq!(wire::relay::head([17, 0, 0, 0]), Err(Malformed::Kind));
-    // A transport kind and a message of Scribe: only they are dropped, and counted.
+    // With an unknown transport kind or message of Scribe, only the message is dropped and counted.
     assert_eq!(wire::transport::Kind::of(&[7]), Err(Malformed::Kind));
     assert_eq!(
         wire::scribe::Message::parse(&[1, 200]),
@@ -184,9 +184,9 @@ fn what_cannot_be_skipped_has_a_label_of_its_own() {
         wire::scribe::Message::parse(&[2, 1]),
         Err(Malformed::Version)
     );
-    // A request of a client: it hears which.
+    // For an unknown request, the client gets the error.
     assert_eq!(wire::ipc::Request::parse(&[99]), Err(Malformed::Kind));
-    // A known message has exactly its length.
+    // A known message has a fixed length.
     let mut longer = open!("control").line("clock-offset");
     longer.push(0);
     longer[2] += 1;

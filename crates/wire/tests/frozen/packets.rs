@@ -1,4 +1,4 @@
-//! Data packets: header, stamps, edges of trees, echoes.
+//! Data packets: headers, stamps, edges of trees, echoes.
 
 use super::{A, B, C, GROUP, open, written};
 use base::VirtualPort;

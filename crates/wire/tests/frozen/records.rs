@@ -1,4 +1,4 @@
-//! What is flooded: the records' frame, link states with each of their options, and groups.
+//! Flooded data: the records' frame, link states with each of their options, and groups.
 
 use super::{A, B, C, GROUP, control::only, open, written};
 use base::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn link_state(options: &[u8]) -> Vec<u8> {
     written(|bytes| repr.emit(bytes, |_| SIGNATURE))
 }
 
-/// What all link states here have in common.
+/// Checks what all link states here have in common.
 pub(crate) fn read_link_state(body: &[u8]) -> LinkState<'_> {
     let read = LinkState::parse(body).unwrap();
     let of = (read.origin, read.seq, read.lifetime_s);
@@ -116,7 +116,7 @@ fn link_states() {
         &|read| {
             let (place, told) = read.rates().next().unwrap();
             assert_eq!((place, told.is_full, told.spread_pct), (1, true, 15));
-            // A rate has 11 bits.
+            // A rate has 11 significant bits.
             assert!((19_900..=20_100).contains(&told.one_kbps), "{told:?}");
             assert!((79_600..=80_400).contains(&told.together_kbps), "{told:?}");
         },
@@ -214,7 +214,7 @@ fn link_states() {
     let words = ["ams", "*-lab", "10.7.0.3", "tag:backup", "@lab.example"];
     let relays_for = RelaysFor::of(&words.map(str::to_owned));
     let some = Bulk { relays_for, ..some };
-    // It means something only beside option 7.
+    // The option is only meaningful together with option 7.
     let body = link_state(&options(|w: &mut Writer<'_>| {
         link_state::write_bulk(w, some)?;
         link_state::write_relays_for(w, &relays_for.unwrap())

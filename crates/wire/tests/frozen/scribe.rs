@@ -79,7 +79,7 @@ fn messages() {
         let bytes = written(|bytes| message.emit(bytes));
         fixtures.hold(name, &bytes, |frozen| {
             let read = Message::parse(frozen).unwrap();
-            // Addresses that came are not those that are sent: they compare by what they say.
+            // Received addresses have another form than sent ones, so the test compares their content.
             assert_eq!(format!("{read:?}"), format!("{message:?}"));
             assert_eq!(written(|bytes| read.emit(bytes)), frozen);
         });

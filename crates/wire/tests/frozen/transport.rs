@@ -1,4 +1,4 @@
-//! What the two ends of a flow say to each other.
+//! The messages between the two ends of a flow.
 
 use super::packets::HEADER;
 use super::{GROUP, open, written};
@@ -111,7 +111,7 @@ fn fragments_and_streams() {
         ),
     ];
     for (name, segment, ranges) in segments {
-        // What tells of expired messages carries none.
+        // A report of expired messages carries no bytes.
         let rest = match name {
             "expired" => &b""[..],
             _ => b"hi",

@@ -1,10 +1,10 @@
-//! A call over a link that becomes too narrow for it, and wide again.
+//! Tests with a call over a link that becomes too narrow for it, and wide again.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A call of 92 kbit/s over a link of so many kbit/s in each millisecond; the share of its packets that the brake lets
-/// through in each second.
+/// Runs a call of 92 kbit/s over a link with a rate for each millisecond. Returns the share of its packets that the
+/// brake admits in each second.
 fn call(kbps: impl Fn(u64) -> f64, seconds: u64) -> Vec<f64> {
     let mut brake = Brake::new(Settings::default());
     let (mut waiting_bits, mut told) = (0.0, 0);
@@ -51,7 +51,7 @@ fn call(kbps: impl Fn(u64) -> f64, seconds: u64) -> Vec<f64> {
 
 #[test]
 fn a_link_that_is_wide_again_is_found_within_two_seconds() {
-    // 32 kbit/s from the third second to the tenth.
+    // The link has 32 kbit/s from the third second to the tenth.
     let shares = call(
         |now_ms| match now_ms {
             3_000..10_000 => 32.0,
@@ -63,26 +63,26 @@ fn a_link_that_is_wide_again_is_found_within_two_seconds() {
     assert!(shares[12..].iter().all(|share| *share == 1.0), "{shares:?}");
 }
 
-/// A link with a queue of fifty datagrams in front of it, as the simulator's, that carries a call of 92 kbit/s and the
-/// hellos of its sender; both ways vary by jitter.
+/// A link with a queue of fifty datagrams, as in the simulator, that carries a call of 92 kbit/s and the hellos of its
+/// sender; the delay of both directions varies by jitter.
 struct Link {
     rng: base::Rng,
     one_way_us: u64,
     jitter_us: u64,
     loss: f64,
-    /// When each datagram that waits has left.
+    /// When each waiting datagram will have left.
     leave: VecDeque<u64>,
-    /// What each hello brings back, and when.
+    /// The result of each hello, and when it comes.
     answers: BTreeMap<u64, (Echo, u64, u64)>,
     arrived: u64,
     lost: u64,
-    /// What was told of both last.
+    /// The values of both that were reported last.
     told: (u64, u64),
     link_bytes: u64,
 }
 
 impl Link {
-    /// Sends a datagram; when it comes, if it does.
+    /// Sends a datagram. Returns when it arrives, if it does.
     fn send(&mut self, now_us: u64, bytes: u64, kbps: f64) -> Option<u64> {
         self.link_bytes += bytes;
         while self.leave.front().is_some_and(|at| *at <= now_us) {
@@ -100,8 +100,8 @@ impl Link {
     }
 }
 
-/// The share of a call's packets that come within 150 ms, of each second. The link carries `kbps` from the fifth second to
-/// the thirtieth, and all before and after.
+/// Returns the share of a call's packets that arrive within 150 ms, for each second. The link carries `kbps` from the
+/// fifth second to the thirtieth, and everything before and after.
 fn in_time(seed: u64, ways: [u64; 2], loss: f64, kbps: f64) -> Vec<f64> {
     let kbps = |now_ms: u64| match now_ms {
         5_000..30_000 => kbps,
@@ -110,7 +110,7 @@ fn in_time(seed: u64, ways: [u64; 2], loss: f64, kbps: f64) -> Vec<f64> {
     calls_in_time(seed, ways, loss, 1, kbps)
 }
 
-/// The same of so many calls, over a link of so many kbit/s in each millisecond.
+/// Returns the same for several calls, over a link with a rate for each millisecond.
 fn calls_in_time(
     seed: u64,
     [one_way_ms, jitter_ms]: [u64; 2],
@@ -190,8 +190,9 @@ fn calls_in_time(
     shares
 }
 
-/// Packets that take 40 to 60 ms to leave, hellos that come more often while a queue stands, and single losses must not be
-/// taken for others' queue, or for a longer path: then all of a queue that never empties would be late.
+/// Packets that take 40 to 60 ms to leave, hellos that come more often while a queue stands, and single losses must not
+/// be taken for a queue of other traffic, or for a longer path. Otherwise everything behind a queue that never empties
+/// would be late.
 #[test]
 fn a_link_that_is_far_too_narrow_brings_its_share_in_time() {
     let links = [
@@ -205,7 +206,7 @@ fn a_link_that_is_far_too_narrow_brings_its_share_in_time() {
         for seed in 0..8 {
             let shares = in_time(seed, ways, loss, kbps);
             let brought = shares[12..30].iter().sum::<f64>() / 18.0;
-            // A second alone may lose its few packets by chance.
+            // A single second may lose its few packets by chance.
             let is_silent = shares[12..30].windows(2).any(|two| two == [0.0, 0.0]);
             assert!(brought > least && !is_silent, "{seed} {kbps}: {shares:?}");
             let after = shares[34..].iter().all(|share| *share > 0.8);
@@ -214,7 +215,7 @@ fn a_link_that_is_far_too_narrow_brings_its_share_in_time() {
     }
 }
 
-/// Where hellos alone fill the link, nothing is left for the lane; it is not forgotten.
+/// Where hellos alone fill the link, nothing is left for the lane; but the lane finds the link again.
 #[test]
 fn a_link_that_had_room_for_nothing_is_found_again() {
     for seed in 0..8 {
@@ -226,7 +227,8 @@ fn a_link_that_had_room_for_nothing_is_found_again() {
     }
 }
 
-/// Calls that were refused come back within a second and a half after there is room for them, also if the link has been too narrow for long.
+/// Calls that were refused come back within a second and a half after there is room for them, even if the link has been
+/// too narrow for long.
 #[test]
 fn a_link_that_carries_all_calls_again_is_found_soon() {
     let links = [

@@ -1,4 +1,4 @@
-//! Outages and losses behind a path that has become longer.
+//! Tests with outages and losses behind a path that has become longer.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn an_outage_behind_a_longer_path_is_no_queue() {
         }
     };
     assert!(all(drive(&mut brake, 0, 50, &[4], calm(RTT))));
-    // The path is longer for good, and later it is down for half a second, and again.
+    // The path becomes longer permanently, and later it is down for half a second several times.
     assert!(all(drive(&mut brake, 10_000, 60, &[4], calm(QUEUED))));
     for outage in 0..3 {
         let from_ms = 22_000 + outage * 2_000;
@@ -49,7 +49,7 @@ fn a_longer_path_that_has_proved_itself_is_none_of_what_is_lost_later() {
 
 #[test]
 fn a_path_that_becomes_longer_and_is_down_for_a_moment_is_no_queue() {
-    // It may become longer in two steps.
+    // The path may become longer in two steps.
     for (lost_at, between) in (0..10).flat_map(|at| [(at, QUEUED), (at, RTT * 2)]) {
         let mut brake = Brake::new(Settings::default());
         let short = |brake: &mut Brake, now_ms: u64| {
@@ -57,7 +57,7 @@ fn a_path_that_becomes_longer_and_is_down_for_a_moment_is_no_queue() {
             brake.on_round_trip(ms(now_ms), RTT);
         };
         drive(&mut brake, 0, 50, &[4], short);
-        // Of an outage three packets count, in two reports.
+        // Three packets of an outage count, in two reports.
         let longer = |brake: &mut Brake, now_ms: u64| {
             let lost = match now_ms {
                 now if now == 12_200 + 200 * lost_at => 1,

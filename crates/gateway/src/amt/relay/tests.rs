@@ -1,4 +1,4 @@
-//! A relay, and gateways written here that speak to it.
+//! A relay, and test gateways that communicate with it.
 
 use super::super::message::Message;
 use super::*;
@@ -67,7 +67,7 @@ impl World {
             .on_datagram(self.now, from, &bytes, &mut self.out);
     }
 
-    /// The relay's answer to a request: the MAC, and whether it takes more receivers.
+    /// Returns the relay's answer to a request: the MAC, and whether it accepts more receivers.
     fn request(&mut self, from: SocketAddr, nonce: u32) -> (Mac, bool) {
         self.out.sent.clear();
         let is_mld = false;
@@ -108,7 +108,7 @@ impl World {
         self.say(from, &Message::Update { mac, nonce, packet });
     }
 
-    /// A receiver that has joined.
+    /// Adds a receiver that has joined.
     fn join(&mut self, from: SocketAddr, kind: RecordKind, group: Ipv4Addr, sources: &[Ipv4Addr]) {
         let (mac, _) = self.request(from, 5);
         self.report(from, (mac, 5), &[(kind, group, sources)]);
@@ -124,7 +124,7 @@ impl World {
         self.now = end;
     }
 
-    /// To whom a packet of the overlay goes.
+    /// Returns the receivers of a packet of the overlay.
     fn receivers(&mut self, group: Ipv4Addr, source: Ipv4Addr) -> Vec<SocketAddr> {
         self.out.sent.clear();
         let packet = packet(group, source);
@@ -167,7 +167,7 @@ fn a_gateway_finds_the_relay_joins_receives_and_leaves() {
     world.wait(Duration::from_secs(1));
     assert_eq!(world.receivers(GROUP, SOURCE), [at(2)]);
     assert_eq!((world.relay.tunnels(), world.out.members.len()), (1, 1));
-    // One that says nothing any more is forgotten, and the group is left.
+    // A silent receiver is forgotten, and its group is left.
     world.wait(Timing::default().membership());
     assert_eq!((world.relay.tunnels(), world.relay.groups()), (0, 0));
     assert_eq!(world.out.members[1..], [(group, false)]);
@@ -186,7 +186,7 @@ fn of_a_source_specific_group_each_source_goes_to_who_named_it() {
     assert_eq!(world.receivers(SSM, other), [at(2)]);
     world.join(at(1), RecordKind::ToExclude, SSM, &[]);
     assert_eq!(world.refused(Refused::Group), 1);
-    // Of another group the sources are filtered here.
+    // For another group, the relay filters the sources itself.
     world.join(at(3), RecordKind::Allow, GROUP, &[SOURCE]);
     assert_eq!(world.receivers(GROUP, SOURCE), [at(3)]);
     assert!(world.receivers(GROUP, other).is_empty());
@@ -206,7 +206,7 @@ fn nothing_is_kept_or_sent_for_who_does_not_bring_the_mac_back() {
         world.report(from, (mac, nonce), &join);
     }
     assert_eq!((world.refused(Refused::Mac), world.relay.tunnels()), (4, 0));
-    // It holds for a while, and not for ever.
+    // The MAC is valid for a while, and not forever.
     world.wait(SECRET_EVERY);
     world.report(at(1), (mac, 5), &join);
     assert_eq!(world.relay.tunnels(), 1);
@@ -247,7 +247,7 @@ fn receivers_questions_and_groups_are_bounded() {
     world.report(here(999), (mac, 5), &[(RecordKind::ToExclude, GROUP, &[])]);
     assert_eq!(world.refused(Refused::AddressFull), 1);
     assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX);
-    // Another address is not kept away, until all places are taken.
+    // Another address is not excluded, until all places are taken.
     let mut n = 0;
     while world.relay.tunnels() < TUNNELS_MAX {
         let from = SocketAddr::new(Ipv4Addr::from_bits(0x0a01_0000 + n).into(), 1);
@@ -257,7 +257,7 @@ fn receivers_questions_and_groups_are_bounded() {
     }
     world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
     assert_eq!(world.refused(Refused::Full), 1);
-    // One receiver has so many groups.
+    // One receiver can have only so many groups.
     let mut world = World::new();
     let (mac, _) = world.request(at(1), 5);
     for n in 0..GROUPS_PER_TUNNEL_MAX as u32 + 5 {
@@ -266,7 +266,7 @@ fn receivers_questions_and_groups_are_bounded() {
     }
     assert_eq!(world.relay.groups(), GROUPS_PER_TUNNEL_MAX);
     assert_eq!(world.refused(Refused::TooMany), 5);
-    // Questions are answered so often, whoever asks.
+    // The number of answers is limited, whoever asks.
     let mut world = World::new();
     for n in 0..5_000 {
         world.say(at(n % 60), &Message::Discovery { nonce: 1 });
@@ -279,7 +279,7 @@ fn receivers_questions_and_groups_are_bounded() {
 fn strangers_that_ask_and_ask_do_not_end_a_receiver() {
     let mut world = World::new();
     world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
-    // 10 000 questions a second, two minutes long; the receiver asks and answers every 20 s.
+    // There are 10 000 questions a second for two minutes; the receiver asks and answers every 20 s.
     for tenth in 1..=1_200 {
         world.wait(Duration::from_millis(100));
         for n in 0..1_000 {
@@ -301,7 +301,7 @@ fn strangers_under_the_address_of_a_receiver_do_not_end_it() {
     world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
     for _ in 0..12 {
         world.wait(Duration::from_secs(10));
-        // More than a receiver has for itself, just before it asks.
+        // This is more than a receiver's own budget, just before it asks.
         for nonce in 0..20 {
             world.say(at(1), &Message::Discovery { nonce });
             world.say(
@@ -333,7 +333,7 @@ fn a_network_of_one_host_of_ipv6_leaves_places_to_others() {
     assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX);
     world.join(host(2, 1), RecordKind::ToExclude, GROUP, &[]);
     assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX + 1);
-    // And those that go give theirs back.
+    // Receivers that leave release their places.
     world.wait(Timing::default().membership());
     assert!(world.relay.per_host.is_empty());
 }

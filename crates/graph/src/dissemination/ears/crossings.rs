@@ -1,4 +1,4 @@
-//! More ways between both ends where both have trouble.
+//! Additional paths between both ends if both have trouble.
 //!
 //! ```text
 //!     .─▶ a ─▶ c ─.
@@ -8,22 +8,21 @@
 //!     '─▶ b ─▶ d ─'
 //! ```
 //!
-//! [Babay et al. 2017] unites the graphs of both problems as they are. Their links of the middle are calm, so
-//! that one more of them costs one copy, while those of the ends cost repair and retransmissions as well.
+//! [Babay et al. 2017] unites the graphs of both problems as they are. Their links of the middle are calm, so an
+//! additional one costs one copy, while a link of an end costs repair and retransmissions as well.
 
 use super::{Ears, Towards};
 use crate::topology::NodeIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Neighbours of the other end that each neighbour of an end leads to.
+/// The number of neighbors of the other end that each neighbor of an end leads to.
 ///
-/// Choice: where a link loses a share q for good, one way leaves about q² times the neighbours of an end, two
-/// leave q³, which is what is lost at one end with three links anyway.
+/// Choice: if a link loses a share q permanently, one path leaves about q² times the neighbors of an end. Two paths
+/// leave q³, which one end with three links loses anyway.
 const REACHED: usize = 2;
 
 impl Ears<'_> {
-    /// Lets each neighbour of the source that is in the graph reach two neighbours of the destination, and the
-    /// other way round.
+    /// Makes each neighbor of the source in the graph reach two neighbors of the destination, and the other way round.
     pub(in super::super) fn cross(&mut self) {
         for towards in [Towards::Destination, Towards::Source] {
             for node in self.neighbours(towards.back()) {
@@ -42,7 +41,8 @@ impl Ears<'_> {
         }
     }
 
-    /// A path from a node to a neighbour of the far end that it does not reach: to one that is reached by the fewest.
+    /// Returns a path from a node to a neighbor of the far end that it does not reach yet: to the one that the fewest
+    /// reach.
     fn crossing(
         &mut self,
         node: NodeIndex,
@@ -67,7 +67,7 @@ impl Ears<'_> {
         })
     }
 
-    /// The path that comes to the first node of a way as the graph does, and from its last one over the far
+    /// Returns the path that leads to the first node of `way` within the graph, and from its last node over the far
     /// end's link.
     fn through(&self, way: &[NodeIndex], towards: Towards) -> Vec<NodeIndex> {
         let first = way.first().map(|first| self.along(*first, towards.back()));
@@ -81,7 +81,7 @@ impl Ears<'_> {
         path
     }
 
-    /// The nodes from which the graph leads to an end over one link.
+    /// Returns the nodes from which the graph leads to an end over one link.
     fn neighbours(&self, towards: Towards) -> BTreeSet<NodeIndex> {
         let links = self.links.iter();
         let nodes = links.filter_map(|&(from, to)| match towards {
@@ -91,7 +91,7 @@ impl Ears<'_> {
         nodes.collect()
     }
 
-    /// Neighbours of an end to which the graph leads from a node.
+    /// Returns the neighbors of an end to which the graph leads from a node.
     fn reached(&self, node: NodeIndex, towards: Towards) -> BTreeSet<NodeIndex> {
         let (mut seen, mut stack) = (BTreeSet::from([node]), vec![node]);
         while let Some(at) = stack.pop() {
@@ -106,7 +106,7 @@ impl Ears<'_> {
         seen.intersection(&ends).copied().collect()
     }
 
-    /// How long the link between a node and an end takes.
+    /// Returns the latency of the link between a node and an end.
     fn last_us(&self, node: NodeIndex, towards: Towards) -> Option<u64> {
         let edge = match towards {
             Towards::Destination => self.topology.link(node, self.dst),

@@ -1,4 +1,4 @@
-//! The search for a way that joins the graph.
+//! The search for a path that joins the graph.
 
 use super::{Ears, Towards};
 use crate::dissemination::is_bad;
@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 use core::ops::Add;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What a way costs, the first field first.
+/// The cost of a path; the first field counts first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Toll {
     bad: u32,
@@ -18,8 +18,8 @@ pub(super) struct Toll {
 }
 
 impl<'t> Ears<'t> {
-    /// Dijkstra's algorithm from a node that packets reach after so long, to the first node from which `joins` tells how
-    /// long the rest takes. The nodes that it comes by.
+    /// Runs Dijkstra's algorithm from a node that packets reach after `start_us`, to the first node for which `joins`
+    /// returns how long the rest takes. Returns the nodes on the path.
     pub(super) fn search(
         &mut self,
         (start, start_us): (NodeIndex, u64),
@@ -62,7 +62,8 @@ impl<'t> Ears<'t> {
         None
     }
 
-    /// What a way costs with one more link, and whether it has joined then; none if that leads nowhere in time.
+    /// Returns the cost of a path with one more link, and whether it has joined the graph; `None` if it cannot be in
+    /// time.
     fn step(
         &self,
         so_far: Toll,
@@ -70,14 +71,14 @@ impl<'t> Ears<'t> {
         joins: impl Fn(&Ears, NodeIndex) -> Option<u64>,
     ) -> Option<(Toll, bool)> {
         let rest = joins(self, edge.peer);
-        // Nothing goes on through an end.
+        // No path continues through an end.
         let is_end = [self.src, self.dst].contains(&edge.peer);
         if edge.link.is_silent() || is_end && rest.is_none() {
             return None;
         }
         let mut next = so_far + Toll::of(edge);
         let rest_us = rest.unwrap_or(0);
-        // Where it joins, what is left of the way counts as time, not as links.
+        // Where the path joins the graph, the rest counts as time, not as links.
         next.expected = next.expected.saturating_add(rest_us.saturating_mul(1_000));
         let is_in_time = next.us.saturating_add(rest_us) <= self.deadline_us;
         is_in_time.then_some((next, rest.is_some()))
@@ -92,7 +93,7 @@ impl<'t> Ears<'t> {
 }
 
 impl Toll {
-    /// Nothing counts but the time.
+    /// Returns the cost reduced to the time.
     pub(super) fn by_time(self) -> Toll {
         Toll {
             us: self.us,

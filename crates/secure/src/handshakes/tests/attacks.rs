@@ -1,4 +1,4 @@
-//! What comes from outside, from a network member who lies, and from bad certificates.
+//! Attacks from outside, by a dishonest network member, and with bad certificates.
 
 use super::*;
 use crate::certificate::Certificate;
@@ -7,7 +7,7 @@ use crate::mac::NetworkMac;
 use crate::{Authority, Identity, Validity};
 use wire::handshake::{INIT_BYTES, MAC_BYTES, init};
 
-/// The messages of one handshake, and the two nodes after it.
+/// Returns the messages of one handshake, and the two nodes after it.
 fn transcript() -> (Handshakes, Handshakes, [Vec<u8>; 3]) {
     let (mut a, mut b) = two();
     let init = a.dial(T0, at(2), None).unwrap();
@@ -18,7 +18,7 @@ fn transcript() -> (Handshakes, Handshakes, [Vec<u8>; 3]) {
     (a, b, [init, response, finish])
 }
 
-/// Every byte of `datagram` changed in turn.
+/// Returns `datagram` with each byte changed in turn.
 fn changed(datagram: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
     (0..datagram.len()).map(|at| {
         let mut copy = datagram.to_vec();
@@ -31,7 +31,7 @@ fn mac_of(handshakes: &Handshakes) -> NetworkMac {
     NetworkMac::new(handshakes.network().root_key())
 }
 
-/// What a member of the network can do: change a message and make its mac1 fit again.
+/// Does what a member of the network can do: changes a message and makes its mac1 correct again.
 fn with_mac(mac: &NetworkMac, mut datagram: Vec<u8>) -> Vec<u8> {
     let end = match Kind::of(&datagram) {
         Ok(Kind::HandshakeInit) => init::MAC1.end,
@@ -48,7 +48,7 @@ fn every_changed_byte_of_every_message_is_refused_and_the_true_one_still_counts(
     let now = T0;
     let init = a.dial(now, at(2), None).unwrap();
     for (at_byte, bad) in changed(&init) {
-        // mac2 without a cookie is read as none: it proves nothing and harms nothing.
+        // mac2 without a cookie is ignored: it proves nothing and harms nothing.
         if !init::MAC2.contains(&at_byte) {
             b.on_datagram(now, NOW_S, at(1), &bad).refused();
         }
@@ -73,7 +73,7 @@ fn a_member_who_makes_mac1_fit_gets_no_further() {
         let mac = mac_of(&a);
         let init = a.dial(T0, at(2), None).unwrap();
         let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
-        // The receiver's index finds the handshake, so it stays; everything else is changed.
+        // The receiver's index finds the handshake, so it stays unchanged; everything else is changed.
         let noise = 8 + step * (response.len() - 8 - MAC_BYTES) / 40;
         let mut bad = response.clone();
         bad[noise] ^= 1;
@@ -110,7 +110,7 @@ fn the_clear_header_of_a_response_cannot_be_forged() {
 
 #[test]
 fn a_member_who_changes_the_init_is_found_out_by_the_dialler() {
-    // The dialler's index finds his dial, so it stays; versions and key are bound by Noise.
+    // The dialler's index finds its dial, so it stays unchanged; Noise binds versions and key.
     for (at_byte, value) in [(5, 9), (8, 0x77)] {
         let (mut a, mut b) = two();
         let mac = mac_of(&a);
@@ -137,7 +137,7 @@ fn forged_finishes_and_responses_are_looked_at_a_few_times_only() {
         looked += 1;
     }
     assert_eq!(looked, 8);
-    // After the next Init he listens again.
+    // After the next Init the dialler examines responses again.
     let later = a.next_timeout().unwrap();
     assert_eq!(a.on_timeout(later).len(), 1);
     let established = a.on_datagram(later, NOW_S, at(2), &response).established();
@@ -197,7 +197,7 @@ fn answers_from_elsewhere_are_refused() {
     assert_eq!(refused, Refusal::Address);
 }
 
-/// Lets `a` dial `b` and gives what each makes of the other.
+/// Lets `a` dial `b` and returns the result on each side.
 fn meet(mut a: Handshakes, mut b: Handshakes, expect: Option<u8>) -> (Outcome, Option<Outcome>) {
     let init = a.dial(T0, at(2), expect.map(address)).unwrap();
     let response = match b.on_datagram(T0, NOW_S, at(1), &init) {
@@ -334,7 +334,7 @@ fn no_common_version_is_refused_before_any_work() {
     assert_eq!(b.indices_in_use(), 0);
 }
 
-/// Well-formed Inits with a good mac1, each another one, from changing addresses.
+/// Returns a well-formed Init with a good mac1, each time a different one, from changing addresses.
 fn flood_init(mac: &NetworkMac, template: &[u8], n: u32) -> (UnderlayAddr, Vec<u8>) {
     let mut datagram = template.to_vec();
     datagram[8..12].copy_from_slice(&n.to_be_bytes());
@@ -354,7 +354,7 @@ fn a_flood_of_garbage_leaves_no_trace() {
             0 => rng.below(INIT_BYTES as u64 + 1) as usize,
             _ => messages[n as usize % 3].len(),
         };
-        // Each begins like one of the messages, and is random from there on.
+        // Each datagram begins like one of the messages, and is random from there on.
         let datagram = &mut datagram[..length];
         datagram.fill(0);
         let front = rng.below(64) as usize;
@@ -391,13 +391,13 @@ fn a_flood_of_well_formed_inits_is_bounded_and_neighbours_get_through() {
         most = most.max(b.half_open());
         now += step;
     }
-    // 10 s of it.
+    // The flood lasts 10 s.
     let allowed = UNPROVEN_BURST + UNPROVEN_PER_S * 10;
     assert!(answered <= allowed && answered >= allowed - 1, "{answered}");
     assert_eq!(answered + cookies, 100_000);
     assert!(most <= MAX_HALF_OPEN);
 
-    // The flood goes on; a neighbour needs one more round trip.
+    // The flood continues; a neighbor needs one more round trip.
     let (from, datagram) = flood_init(&mac, &template, 100_000);
     b.on_datagram(now, NOW_S, from, &datagram);
     let init = a.dial(now, at(2), None).unwrap();
@@ -413,7 +413,7 @@ fn a_flood_of_well_formed_inits_is_bounded_and_neighbours_get_through() {
     assert_eq!((b.half_open(), b.indices_in_use()), (0, 1));
 }
 
-/// Spends what is given without a cookie.
+/// Uses up the handshakes that are possible without a cookie.
 fn put_under_load(b: &mut Handshakes, mac: &NetworkMac, template: &[u8]) {
     for n in 0..UNPROVEN_BURST {
         let (from, datagram) = flood_init(mac, template, n);
@@ -441,7 +441,7 @@ fn a_cookie_counts_for_its_address_only_and_its_message_cannot_be_forged() {
     let again = a.on_datagram(T0, NOW_S, at(2), &cookie).refused();
     assert_eq!(again, Refusal::Stale, "no ping-pong");
 
-    // Shown from another address, or with another Init, it proves nothing.
+    // The cookie proves nothing from another address, or with another Init.
     let spoofed = b.on_datagram(T0, NOW_S, at(4), &with_cookie);
     assert!(matches!(spoofed, Outcome::Cookie(_)));
     let mut other = with_cookie.clone();
@@ -466,7 +466,7 @@ fn cookies_do_not_lift_the_limits_of_one_source_and_of_all() {
     let mut reasons = [0u32; 2];
     let mut answered = 0;
     for n in 0..2_000u32 {
-        // 200 sources that all can receive.
+        // There are 200 sources that can all receive.
         let mut from = at(0);
         from.ip[14..].copy_from_slice(&((n % 200) as u16).to_be_bytes());
         let (_, mut datagram) = flood_init(&mac, &template, 1_000 + n);

@@ -1,5 +1,5 @@
-//! Handshakes with keys of ML-KEM too: what is sent, what is lost of it, whom they are made with, and what an attacker
-//! changes in them.
+//! Handshakes that also use ML-KEM keys: the datagrams, their loss, the choice of the peer, and an attacker who changes
+//! them.
 
 use super::super::PostQuantum;
 use super::*;
@@ -24,14 +24,14 @@ fn replies(outcome: Outcome) -> Vec<Vec<u8>> {
     }
 }
 
-/// The Finish and the pieces of the key; `b` has answered and nothing more.
+/// Returns the Finish and the pieces of the key; `b` has answered and done nothing more.
 fn offered(a: &mut Handshakes, b: &mut Handshakes) -> Vec<Vec<u8>> {
     let init = a.dial(T0, at(2), Some(address(2))).unwrap();
     let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
     replies(a.on_datagram(T0, NOW_S, at(2), &response))
 }
 
-/// Hands datagrams over; what the last one came to.
+/// Delivers datagrams. Returns the outcome of the last one.
 fn hand(to: &mut Handshakes, from: u8, datagrams: &[Vec<u8>]) -> Outcome {
     let mut last = None;
     for datagram in datagrams {
@@ -65,7 +65,7 @@ fn a_key_and_a_ciphertext_follow_the_finish_and_both_ends_have_the_same_keys() {
     assert_eq!((a.dials(), a.next_timeout()), (0, None));
     let (mut here, mut there) = (dialled.session, accepted.session);
     assert!(here.is_hybrid() && there.is_hybrid());
-    // Who has spoken last does not know whether it was heard.
+    // The side that sent the last message does not know whether it has arrived.
     assert!(!here.is_unconfirmed() && there.is_unconfirmed());
     assert!(b.next_timeout().is_some());
     speak(&mut here, &mut there).unwrap();
@@ -83,8 +83,8 @@ fn repeated(node: &mut Handshakes) -> Vec<Vec<u8>> {
     due.into_iter().map(datagram).collect()
 }
 
-/// What the Finish says of the path goes for the session that comes of the ciphertext later, at both ends and when
-/// all of it has to be repeated.
+/// The flag for a further path in the Finish also applies to the session that the ciphertext completes later, at both
+/// ends and if everything has to be repeated.
 #[test]
 fn a_hybrid_session_is_of_a_further_path_if_its_finish_says_so() {
     let (mut a, mut b) = prefer();
@@ -134,7 +134,7 @@ fn nobody_is_sent_more_than_it_has_said_and_every_datagram_fits_the_smallest_pat
     }
 }
 
-/// Old nodes are those that are not asked to: they say version 1 alone, as all did.
+/// Nodes that do not prefer hybrid sessions act as old nodes: they announce only version 1, as all nodes did.
 #[test]
 fn who_prefers_meets_an_older_node_in_a_classic_session() {
     use PostQuantum::{Off, Prefer};
@@ -177,7 +177,7 @@ fn who_requires_it_refuses_an_older_node_by_name_on_either_side() {
     assert_eq!((b.indices_in_use(), b.half_open()), (0, 0));
 }
 
-/// Whom it was not meant to dial, it learns first.
+/// A node that dials the wrong node learns that first.
 #[test]
 fn that_another_node_requires_it_is_not_said_of_the_one_that_was_dialled() {
     let (mut a, mut b) = two_that(PostQuantum::Off, PostQuantum::Require);
@@ -194,7 +194,7 @@ fn two_that_require_it_have_it() {
     assert!(hand(&mut b, 1, &offer).established().session.is_hybrid());
 }
 
-/// An attacker with the network's public key can make mac1 anew, and no more.
+/// An attacker with the network's public key can recompute mac1, and no more.
 #[test]
 fn nobody_between_two_talks_them_down() {
     let (mut a, mut b) = prefer();
@@ -207,7 +207,7 @@ fn nobody_between_two_talks_them_down() {
     let refused = a.on_datagram(T0, NOW_S, at(2), &response).refused();
     assert_eq!(refused, Refusal::Noise);
 
-    // Nor does anybody make a classic node believe that its peer requires what it has not.
+    // Nobody can make a classic node believe that its peer requires hybrid sessions if it does not.
     let (mut a, mut b) = two_that(PostQuantum::Off, PostQuantum::Prefer);
     let init = a.dial(T0, at(2), None).unwrap();
     let mut response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
@@ -234,13 +234,13 @@ fn nobody_between_two_talks_them_down() {
     assert!(hand(&mut b, 1, &offer).established().session.is_hybrid());
 }
 
-/// A responder that answers by a version that was not offered, which no node does.
+/// A responder answers with a version that was not offered, which no real node does.
 #[test]
 fn a_version_that_was_not_offered_is_refused() {
     let (mut a, mut b) = prefer();
     let init = a.dial(T0, at(2), None).unwrap();
     let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
-    // By the time the response comes, only what the Init has said counts.
+    // When the response comes, only the versions in the Init count.
     a.set_post_quantum(PostQuantum::Off);
     assert_eq!(
         replies(a.on_datagram(T0, NOW_S, at(2), &response)).len(),
@@ -305,7 +305,7 @@ fn no_changed_byte_is_taken_and_the_true_piece_still_counts() {
             let refused = hand(to, from, &[changed]).refused();
             assert_eq!(refused, Refusal::Kem, "byte {at}");
         }
-        // Another number, of a piece of the same length.
+        // This is the number of another piece with the same length.
         let mut changed = piece.to_vec();
         changed[4] ^= 1;
         assert_eq!(hand(to, from, &[changed]).refused(), Refusal::Kem);
@@ -332,7 +332,7 @@ fn forged_pieces_without_end_are_not_looked_at_any_more() {
     assert_eq!(b.indices_in_use(), 1, "and nothing grows");
 }
 
-/// A piece of another handshake between the same two, and its whole offer.
+/// The test uses a piece of another handshake between the same two nodes, and its whole offer.
 #[test]
 fn what_belongs_to_another_handshake_is_refused() {
     let (mut a, mut b) = prefer();
@@ -347,7 +347,7 @@ fn what_belongs_to_another_handshake_is_refused() {
     assert_eq!(hand(&mut b, 1, &[moved]).refused(), Refusal::Kem);
 }
 
-/// A member that Noise believes, and that sends what is no ML-KEM key (FIPS 203 §7.2: a coefficient of q or more).
+/// A member that passes the Noise handshake sends an invalid ML-KEM key (FIPS 203 §7.2: a coefficient of q or more).
 #[test]
 fn a_key_that_is_none_makes_no_session() {
     let (mut a, mut b) = prefer();
@@ -410,7 +410,7 @@ fn who_waits_for_a_key_in_vain_forgets_it() {
     assert_eq!(hand(&mut b, 1, &offer[3..]).refused(), Refusal::Stale);
 }
 
-/// A member that finishes handshakes and never offers a key takes the places of half-open ones, and no more.
+/// A member that finishes handshakes and never offers a key occupies the places of half-open ones, and no more.
 #[test]
 fn who_waits_for_a_key_counts_as_half_open() {
     let (mut a, mut b) = prefer();
@@ -430,7 +430,7 @@ fn who_waits_for_a_key_counts_as_half_open() {
     assert_eq!(waiting as u32, crate::limits::UNPROVEN_BURST);
 }
 
-/// Each kind of datagram is lost once, whichever it is: the handshake goes on by itself.
+/// Each kind of datagram is lost once, whichever it is: the handshake completes by itself.
 #[test]
 fn whatever_is_lost_is_repeated() {
     for lost in 0..8 {

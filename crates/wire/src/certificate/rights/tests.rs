@@ -55,7 +55,7 @@ fn there_is_one_way_to_write_rights() {
     for bytes in [all_the_same, descending, within] {
         assert_eq!(Rights::parse(&bytes), Err(Malformed::Value));
     }
-    // No group, bits beyond the prefix, too wide, too long.
+    // Not a group, bits beyond the prefix, too wide, too long.
     for bytes in [
         [10, 0, 0, 0, 8],
         [0xef, 1, 0, 1, 16],
@@ -74,7 +74,7 @@ fn there_is_one_way_to_write_rights() {
     assert!(Rights::parse(&nine[..40]).is_ok());
 }
 
-/// Options with their length in front.
+/// Returns options with their length in front.
 fn options(delegation: Option<&[u8]>, rights: Option<&[u8]>) -> Vec<u8> {
     let mut items = Vec::new();
     for (kind, value) in [(0x81, delegation), (2, rights)] {
@@ -118,7 +118,7 @@ fn a_certificate_gives_what_both_it_and_its_issuer_could_give() {
     let bytes = certificate_with(&options(Some(&bound), wide));
     let given = Certificate::parse(&bytes).unwrap().groups();
     assert_eq!(given, [range("239.1.0.0/16")], "what both have in common");
-    // What the root has signed, then an issuer; 239.1.1.1, 239.1.0.0/16, 239.2.2.2.
+    // First certificates signed by the root, then by an issuer; the groups are 239.1.1.1, 239.1.0.0/16, 239.2.2.2.
     for (at, (by, says, may)) in [
         (None, None, [true, true, true]),
         (None, wide, [true, true, true]),

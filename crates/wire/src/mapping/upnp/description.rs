@@ -1,4 +1,4 @@
-//! The description of a router: of the services in it, those that map ports.
+//! The description of a router: the services in it that map ports.
 //!
 //! ```text
 //! root
@@ -14,10 +14,10 @@
 use super::{Url, child_text, xml};
 use crate::Malformed;
 
-/// So many are looked at. Choice: one for each uplink of a home router, by IP and by PPP.
+/// The maximum number of services that are examined. Choice: one for each uplink of a home router, by IP and by PPP.
 const SERVICES_MAX: usize = 8;
 
-/// What kind of uplink a service maps ports on. Their actions are the same.
+/// The kind of uplink on which a service maps ports. The actions of all kinds are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// WANIPConnection of version 2.
@@ -29,10 +29,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, the one to be asked first at the front.
+    /// All kinds, the preferred one first.
     pub const ALL: [Kind; 3] = [Kind::Ip2, Kind::Ip1, Kind::Ppp1];
 
-    /// What it is called.
+    /// Returns the name of the service type.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Ip2 => "urn:schemas-upnp-org:service:WANIPConnection:2",
@@ -45,15 +45,15 @@ impl Kind {
 /// A service that maps ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// Which one.
+    /// The kind of the service.
     pub kind: Kind,
-    /// Where it is asked.
+    /// The location for requests.
     pub url: Url,
 }
 
-/// The services that map ports, the one to be asked first at the front, in the description that came from `location`. A
-/// service whose address cannot be read is left out, and a base that cannot be read does not count: many routers have
-/// mistakes in what they do not need themselves.
+/// Returns the services that map ports in the description that came from `location`, the preferred one first. A service
+/// with an unreadable address is left out, and an unreadable base is ignored: many routers have mistakes in values that
+/// they do not need themselves.
 pub fn controls(bytes: &[u8], location: &Url) -> Result<Vec<Control>, Malformed> {
     xml(bytes, |document| {
         let root = document.root_element();

@@ -1,4 +1,4 @@
-//! The HTTP that one request to a router needs: one answer per connection, of bounded size, and no redirects.
+//! The part of HTTP that one request to a router needs: one answer per connection, of bounded size, and no redirects.
 //!
 //! ```text
 //! GET /rootDesc.xml HTTP/1.1         POST /ctl/IPConn HTTP/1.1
@@ -12,18 +12,18 @@ use super::Url;
 use crate::Malformed;
 use std::borrow::Cow;
 
-/// A longer answer is not read, its head counted. Choice: descriptions have 2 to 20 kB.
+/// The maximum length of an answer, with its head. Choice: descriptions have 2 to 20 kB.
 pub const ANSWER_MAX: usize = 64 * 1024;
-/// A longer head is not read.
+/// The maximum length of a head.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// What is sent to fetch a description.
+/// Returns the request that fetches a description.
 pub fn get(url: &Url) -> Vec<u8> {
     let (at, path) = (url.at, &url.path);
     format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// What is sent to have an action done.
+/// Returns the request that calls an action.
 pub(super) fn post(url: &Url, action: &str, body: &str) -> Vec<u8> {
     let (at, path, len) = (url.at, &url.path, body.len());
     format!(
@@ -33,17 +33,17 @@ pub(super) fn post(url: &Url, action: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What a router answers.
+/// The answer of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// 200 if it is well.
+    /// The status code; 200 means success.
     pub status: u16,
-    /// What comes after the head, out of its chunks.
+    /// The body after the head, without its chunk framing.
     pub body: Cow<'a, [u8]>,
 }
 
 impl<'a> Answer<'a> {
-    /// Reads what has come so far; none if more is to come. `is_all` when the connection has ended.
+    /// Reads what has arrived so far; `None` if more is needed. `is_all` is true when the connection has ended.
     pub fn parse(bytes: &'a [u8], is_all: bool) -> Result<Option<Answer<'a>>, Malformed> {
         if bytes.len() > ANSWER_MAX {
             return Err(Malformed::Length);
@@ -100,7 +100,7 @@ impl<'a> Head<'a> {
         Ok(Head { status, lines })
     }
 
-    /// The first value with this name, of which case does not matter.
+    /// Returns the first value with this name; upper and lower case are equal.
     pub(super) fn value(&self, name: &str) -> Option<&'a str> {
         let mut fields = self.lines.lines().filter_map(|line| line.split_once(':'));
         let field = fields.find(|(it, _)| it.trim().eq_ignore_ascii_case(name));
@@ -113,7 +113,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Where the head ends, and where the body begins: at an empty line. Some routers end their lines without a carriage return.
+/// Returns where the head ends, and where the body begins, at an empty line. Some routers end their lines without a
+/// carriage return.
 pub(super) fn empty_line(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut begins = 0;
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -125,9 +126,10 @@ pub(super) fn empty_line(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// The body out of its chunks; none while the last one has not come. [RFC 9112 §7.1] What comes after it is not read.
+/// Returns the body without its chunk framing; `None` while the last chunk is missing. [RFC 9112 §7.1] Bytes after it
+/// are ignored.
 fn unchunked(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
-    /// Of the line before a chunk.
+    /// The maximum length of the line before a chunk.
     const LINE_MAX: usize = 64;
     let mut body = Vec::new();
     loop {

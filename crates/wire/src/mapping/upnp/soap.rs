@@ -1,4 +1,4 @@
-//! SOAP, by which the actions of a service are called, and their results told.
+//! SOAP, the protocol for calling the actions of a service and for returning their results.
 //!
 //! ```text
 //! Envelope                             Envelope
@@ -16,32 +16,32 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 /// The router has mapped the port to another host.
 pub const CONFLICT: u16 = 718;
-/// The router maps ports without end only.
+/// The router only maps ports without a time limit.
 pub const ONLY_PERMANENT: u16 = 725;
 
-/// What a router is to do.
+/// An action of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Tell its address outside.
+    /// Returns the router's outside address.
     Address,
-    /// Lead this UDP port outside to the node, for so many seconds; 0 for ever.
+    /// Maps this outside UDP port to the node, for `lease_s` seconds; 0 for no limit.
     Map {
-        /// The router's.
+        /// The router's port.
         external_port: u16,
-        /// The node's.
+        /// The node's address and port.
         own: SocketAddrV4,
-        /// For how long.
+        /// The duration in seconds.
         lease_s: u32,
     },
-    /// Lead it there no more.
+    /// Removes the mapping of an outside port.
     Unmap {
-        /// The router's.
+        /// The router's port.
         external_port: u16,
     },
 }
 
 impl Action {
-    /// Its name.
+    /// Returns the action's name.
     pub const fn name(self) -> &'static str {
         match self {
             Action::Address => "GetExternalIPAddress",
@@ -50,7 +50,7 @@ impl Action {
         }
     }
 
-    /// The request that calls it, with its head.
+    /// Returns the request that calls the action, with its head.
     pub fn emit(self, control: &Control) -> Vec<u8> {
         let (service, name) = (control.kind.name(), self.name());
         let outside = |port: u16| {
@@ -84,14 +84,14 @@ impl Action {
     }
 }
 
-/// What a router says to it.
+/// The result of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The action was successful.
     Done,
-    /// Its address outside; none while it has none.
+    /// The router's outside address; `None` while it has none.
     Address(Option<Ipv4Addr>),
-    /// It is not done, for this reason.
+    /// The action failed, for this reason.
     Fault(u16),
 }
 
@@ -120,7 +120,8 @@ impl Outcome {
     }
 }
 
-/// What a code of a fault means, for those who can do something about it. [WANIPConnection:1 §2.4.16, WANIPConnection:2 §2.5]
+/// Returns the meaning of a fault code, for those that a user can act on. [WANIPConnection:1 §2.4.16, WANIPConnection:2
+/// §2.5]
 pub const fn reason(code: u16) -> &'static str {
     match code {
         401 | 602 => "it does not know the UPnP action",

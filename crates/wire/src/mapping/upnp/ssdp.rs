@@ -1,4 +1,4 @@
-//! SSDP, by which hosts find each other's descriptions: the question for a gateway, and the answer to it.
+//! SSDP, with which hosts find each other's descriptions: the search for a gateway, and the answer.
 //!
 //! ```text
 //! M-SEARCH * HTTP/1.1            to the group, from any port
@@ -17,16 +17,16 @@ use super::http::{Head, empty_line};
 use crate::Malformed;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-/// Where devices listen.
+/// The address and port at which devices listen.
 pub const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 255, 250), 1900);
-/// A longer answer is not read. Choice: it is one datagram, and fits into a packet of Ethernet.
+/// The maximum length of an answer. Choice: it is one datagram, and fits into an Ethernet packet.
 pub const ANSWER_MAX: usize = 1_500;
-/// What a gateway is called, but for its version. One of version 2 is to answer for version 1 too; some do not.
+/// The name of a gateway, without its version. A gateway of version 2 must also answer for version 1, but some do not.
 const GATEWAY: &str = "urn:schemas-upnp-org:device:InternetGatewayDevice:";
-/// The versions that are asked for.
+/// The versions for which the node searches.
 pub const VERSIONS: [u8; 2] = [1, 2];
 
-/// The question for a gateway of this version.
+/// Returns the search for a gateway of this version.
 pub fn search(version: u8) -> Vec<u8> {
     format!(
         "M-SEARCH * HTTP/1.1\r\nHOST: {GROUP}\r\nMAN: \"ssdp:discover\"\r\nMX: 1\r\nST: {GATEWAY}{version}\r\n\r\n"
@@ -34,12 +34,12 @@ pub fn search(version: u8) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Where the gateway that answers has its description.
+/// Returns the location of the description of the gateway that answers.
 pub fn location(bytes: &[u8]) -> Result<Url, Malformed> {
     if bytes.len() > ANSWER_MAX {
         return Err(Malformed::Length);
     }
-    // Some end without the empty line.
+    // Some answers end without the empty line.
     let head = Head::parse(&bytes[..empty_line(bytes).map_or(bytes.len(), |(head, _)| head)])?;
     if head.status != 200 {
         return Err(Malformed::Kind);

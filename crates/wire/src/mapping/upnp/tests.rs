@@ -1,4 +1,4 @@
-//! What routers say, each in its own way.
+//! Answers of routers, each in its own form.
 
 use super::description::{Control, Kind, controls};
 use super::http::{ANSWER_MAX, Answer, get};
@@ -14,7 +14,7 @@ fn location() -> Url {
     url("http://192.168.1.1:5000/dev/root.xml")
 }
 
-/// A description with devices in devices, as the architecture has it, and these services in the innermost.
+/// Returns a description with nested devices, as in the architecture, and with these services in the innermost device.
 fn description(base: &str, services: &[(&str, &str)]) -> String {
     let services: String = services
         .iter()
@@ -159,7 +159,8 @@ fn services_are_found_wherever_they_are() {
         found("<URLBase> </URLBase>", &both[..1]).unwrap(),
         ["http://192.168.1.1:5000/ppp"]
     );
-    // Prefixes instead of a default name space, no declaration, Latin-1, a mark at the front and zeros at the end.
+    // This document has prefixes instead of a default name space, no declaration, Latin-1, a mark at the front and
+    // zeros at the end.
     let odd = b"\xef\xbb\xbf\r\n<u:root xmlns:u='urn:schemas-upnp-org:device-1-0'><u:device><u:friendlyName>Caf\xe9</u:friendlyName>\
         <u:serviceList><u:service><u:serviceType>\n urn:schemas-upnp-org:service:WANIPConnection:1 </u:serviceType>\
         <u:controlURL>/c?a=1&amp;b=2</u:controlURL></u:service></u:serviceList></u:device></u:root>\n\0\0";
@@ -363,7 +364,7 @@ proptest! {
         let _ = Outcome::parse(&bytes, Action::Address);
     }
 
-    /// Close to what is well formed.
+    /// The input is nearly well-formed.
     #[test]
     fn no_bytes_in_the_middle_are_more_than_malformed(
         at in 0_usize..1_000,

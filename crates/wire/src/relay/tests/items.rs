@@ -186,7 +186,7 @@ fn paths_stay_below_and_follow_each_other() {
         assert!(!is_path(bad.as_bytes()), "{bad:?}");
     }
     assert!(!is_path(&[b'a'; 256]) && is_path(&[b'a'; 255]));
-    // A walk: into `a` before `a.b`, though '.' is less than '/'.
+    // A walk goes into `a` before `a.b`, although '.' is less than '/'.
     let walk = ["", "a", "a/b", "a/b/c", "a/d", "a.b", "b"];
     for (i, before) in walk.iter().enumerate() {
         for (j, later) in walk.iter().enumerate() {
