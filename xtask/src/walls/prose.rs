@@ -25,7 +25,8 @@ pub(super) fn comments(tree: &Tree) -> Vec<Finding> {
             }
             let opening = OPENINGS.iter().find(|opening| opens(said, opening));
             if let Some(opening) = opening.filter(|_| begins && !is_example) {
-                let what = format!("a sentence begins with `{opening}`: give it a subject and a verb");
+                let what =
+                    format!("a sentence begins with `{opening}`: give it a subject and a verb");
                 findings.push(Finding::error(path, at + 1, "comments", what));
             }
             // The next line continues the sentence, unless this one ends it or is no prose.

@@ -467,7 +467,10 @@ fn comments_have_sentences() {
         "/// It sends.\n///\n/// Who asks.",
     ] {
         let at = comment.lines().count();
-        assert_eq!(fired_in("crates/host/src/x.rs", comment), [("comments", at)]);
+        assert_eq!(
+            fired_in("crates/host/src/x.rs", comment),
+            [("comments", at)]
+        );
     }
     for comment in [
         "/// Offers the newer one.",
