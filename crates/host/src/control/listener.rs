@@ -39,7 +39,6 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Listens at `path`, a file of mode 0600.
-    /// Listens at `path`, a file of mode 0600.
     ///
     /// The socket is created in a directory that no other user can enter. When it has its permissions, it is moved into
     /// place, in one step that also replaces a stale file.
