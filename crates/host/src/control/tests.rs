@@ -337,7 +337,7 @@ fn stop_stops_and_later_questions_fail_with_a_reason() {
     assert!(error(&last).contains("stopping"), "{last}");
 }
 
-/// The exit knows the packet's age from the header only if the deadline fits into it.
+/// If a deadline is longer than the header can represent, the exit uses the value that the header carried.
 #[test]
 fn a_release_time_needs_a_deadline_that_is_not_shorter() {
     let said = |deadline_ms: u16| {
