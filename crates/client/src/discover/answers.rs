@@ -1,4 +1,4 @@
-//! The edge: what name servers say, by hickory-resolver, made plain.
+//! The boundary to hickory-resolver: converts its answers to plain values.
 
 use super::name::host_name;
 use super::order::Srv;
@@ -14,41 +14,40 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The most records of one answer that count: those of the lowest priorities. Choice: 64 servers are
-/// more than anybody runs behind one name, and an answer of thousands is an attack or a mistake.
+/// Largest number of records of one answer that are used: those with the lowest priority numbers. Choice: 64 servers
+/// are more than anybody runs behind one name, and an answer with thousands is an attack or a mistake.
 pub const RECORDS_MAX: usize = 64;
-/// The most addresses of one host that count.
+/// Largest number of addresses of one host that are used.
 pub const ADDRESSES_MAX: usize = 16;
-/// For how long it counts that there is nothing, where the answer does not tell.
+/// How long a negative answer is valid if the answer does not say.
 const NOTHING_TTL: Duration = Duration::from_secs(30);
-/// For how long it counts that nobody could answer: calls that come meanwhile fail at once, and a
-/// name server that is back is noticed soon.
+/// How long a failure is remembered: calls meanwhile fail at once, and a name server that recovers is noticed soon.
 const FAILURE_TTL: Duration = Duration::from_secs(2);
-/// How long one name server is waited for, once; it is asked twice.
+/// How long one attempt at a name server may take; there are two attempts.
 const TIMEOUT: core::time::Duration = core::time::Duration::from_millis(1_200);
 
-/// What is asked.
+/// A question to a name server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Question {
     Srv(String),
     Addresses(String),
 }
 
-/// What was answered.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Servers, in no order.
+    /// Servers, in no particular order.
     Servers(Vec<Srv>),
-    /// The domain says that it has no such service.
+    /// The domain declares that it has no such service.
     NoService,
     Addresses(Vec<IpAddr>),
     /// There is no such record.
     Nothing,
-    /// Nobody could answer.
+    /// No name server could answer.
     Failed(Arc<str>),
 }
 
-/// Ready to ask. Must be made, and used, within a tokio runtime.
+/// Creates a resolver. It must be created and used within a tokio runtime.
 pub(super) fn resolver(settings: &Settings) -> Result<TokioResolver, Error> {
     let none = |error: NetError| Error::NoNameServer(error.to_string());
     let mut builder = match settings.server {
@@ -71,20 +70,20 @@ pub(super) fn resolver(settings: &Settings) -> Result<TokioResolver, Error> {
 fn set(options: &mut ResolverOpts) {
     options.timeout = TIMEOUT;
     options.attempts = 2;
-    // Answers are kept here, within bounds of our own.
+    // Answers are cached in this library, within bounds of its own.
     options.cache_size = 0;
     options.max_active_requests = QUESTIONS_MAX;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    // So that some dozens of servers fit into a datagram.
+    // With EDNS0 some dozens of servers fit into a datagram.
     options.edns0 = true;
 }
 
-/// Asks, and tells for how long the answer counts.
+/// Asks, and returns for how long the answer is valid.
 pub(super) async fn ask(resolver: &TokioResolver, question: &Question) -> (Answer, Duration) {
     let name = match question {
         Question::Srv(name) | Question::Addresses(name) => name,
     };
-    // The dot at the end: the names that are searched on this host have nothing to do with it.
+    // The dot at the end excludes the search domains of this host.
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
         return (Answer::Nothing, NOTHING_TTL);
     };
@@ -129,7 +128,7 @@ fn servers(records: &[Record]) -> Answer {
             refused = true;
             continue;
         }
-        // A name that no host has, or no port, is nobody's server.
+        // A server with an impossible host name or with port 0 is skipped.
         if let (Some(target), 1..) = (host_name(&srv.target.to_ascii()), srv.port) {
             servers.push(Srv {
                 priority: srv.priority,
@@ -162,7 +161,7 @@ fn addresses(records: &[Record]) -> Answer {
     }
 }
 
-/// False for what no single host has.
+/// Returns false for addresses that no single host has.
 fn is_host(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let everybody = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());

@@ -1,4 +1,4 @@
-//! A name server on loopback that says what a test wants it to say.
+//! A name server on loopback that answers as a test wants.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// What fits into a datagram that nobody cuts.
+/// The size that fits into a datagram without fragmentation.
 const DATAGRAM_BYTES: usize = 1_232;
 
 /// An answer.
@@ -19,7 +19,7 @@ pub(crate) enum Reply {
     Records(Vec<Record>),
     NoSuchName,
     Failure,
-    /// Exactly these bytes, with the number of the question in front if it is asked so.
+    /// Exactly these bytes, preceded by the number of the question if requested.
     Bytes(Vec<u8>, bool),
     Silence,
 }
@@ -35,14 +35,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers by `answer`, which is told the name, in lower case and without the dot at its end, and
-    /// the type.
+    /// Answers with `answer`, which gets the name, in lower case and without the dot at its end, and the type.
     pub(crate) fn start(
         answer: impl Fn(&str, RecordType) -> Reply + Send + Sync + 'static,
     ) -> Server {
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-            // The same port may be another program's for TCP.
+            // Another program may use the same port for TCP.
             if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
                 break (udp, tcp);
             }
@@ -72,7 +71,7 @@ impl Server {
                     return;
                 }
                 let (answer, asked) = (Arc::clone(&answer), Arc::clone(&asked));
-                // It ends with the client's connection.
+                // The thread ends with the client's connection.
                 std::thread::spawn(move || serve(stream.unwrap(), &*answer, &asked));
             }
         }));
@@ -84,7 +83,7 @@ impl Server {
         }
     }
 
-    /// How many questions have come.
+    /// Returns how many questions have arrived.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Acquire)
     }
@@ -153,14 +152,14 @@ fn reply(answer: &Answer, asked: &AtomicUsize, question: &[u8], most: usize) -> 
     Some(message.to_vec().unwrap())
 }
 
-/// An SRV record.
+/// Creates an SRV record.
 pub(crate) fn srv(name: &str, ttl_s: u32, numbers: [u16; 3], target: &str) -> Record {
     let [priority, weight, port] = numbers;
     let srv = SRV::new(priority, weight, port, of(target));
     Record::from_rdata(of(name), ttl_s, RData::SRV(srv))
 }
 
-/// A record of an address.
+/// Creates an address record.
 pub(crate) fn address(name: &str, ttl_s: u32, address: &str) -> Record {
     let data = match address.parse().unwrap() {
         IpAddr::V4(v4) => RData::A(A(v4)),
@@ -169,7 +168,7 @@ pub(crate) fn address(name: &str, ttl_s: u32, address: &str) -> Record {
     Record::from_rdata(of(name), ttl_s, data)
 }
 
-/// Another name.
+/// Creates a CNAME record.
 pub(crate) fn alias(name: &str, target: &str) -> Record {
     Record::from_rdata(of(name), 60, RData::CNAME(CNAME(of(target))))
 }
