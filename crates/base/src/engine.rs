@@ -31,8 +31,8 @@ pub enum Input<R> {
         /// The request.
         request: R,
     },
-    /// The host cannot send so many bytes in one piece to this address: they exceed the limit of its own interface, or
-    /// the reported limit of the path. Datagrams that may be fragmented were sent in pieces.
+    /// The host cannot send this many bytes in one piece to this address: they exceed the limit of its own interface,
+    /// or the reported limit of the path. Datagrams that may be fragmented were sent in pieces.
     TooLong {
         /// The destination.
         to: UnderlayAddr,

@@ -398,7 +398,7 @@ fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
     share_s(address, (left_s / SPREAD_PART).clamp(shortest, longest))
 }
 
-/// Returns the shortest pause of a node under an old root after so many failures.
+/// Returns the shortest pause of a node under an old root after this many failures.
 fn crowd_pause_s(address: NodeAddr, failures: u32) -> u64 {
     let (shortest, longest) = CROWD_AGAIN_S;
     let reach_s = (shortest << failures.min(8)).min(longest);

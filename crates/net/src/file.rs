@@ -37,14 +37,14 @@ pub fn append(file: impl AsFd, most: u64, into: &mut Vec<u8>) -> io::Result<usiz
         if read == 0 {
             break;
         }
-        // SAFETY: "On success, the number of bytes read is returned": so many behind its length are written now,
+        // SAFETY: "On success, the number of bytes read is returned": this many behind its length are written now,
         // and they are within what was reserved.
         unsafe { into.set_len(into.len() + read) };
     }
     Ok(into.len() - begin)
 }
 
-/// Reserves disk space for so many bytes of a file from an offset on, without changing its length. Returns false if
+/// Reserves disk space for this many bytes of a file from an offset on, without changing its length. Returns false if
 /// nothing was reserved.
 ///
 /// Choice: only on ext4, which otherwise allocates page by page. Other file systems need no help, store compressed or

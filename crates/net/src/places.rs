@@ -97,7 +97,7 @@ pub struct LetIn<H> {
 }
 
 impl<H> Places<H> {
-    /// Creates so many places, of which one origin may have a share.
+    /// Creates this many places, of which one origin may have a share.
     pub fn new(most: usize, share: usize) -> Places<H> {
         Places {
             most,

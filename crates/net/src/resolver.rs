@@ -20,7 +20,8 @@ pub fn ask(name: &str) -> Answer {
         return Answer::Unknown;
     };
     let mut found: *mut libc::addrinfo = ptr::null_mut();
-    // SAFETY: the name ends in a zero byte and outlives the call; service and hints may be null, and the result is ours.
+    // SAFETY: the name ends in a zero byte and outlives the call; service and hints may be null, and the result is
+    // ours.
     let code =
         unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), ptr::null(), &raw mut found) };
     if code == 0 {

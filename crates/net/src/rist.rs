@@ -47,7 +47,7 @@ pub struct Options {
     pub profile: Profile,
     /// How long packets are held, so that lost packets can be retransmitted.
     pub latency: Duration,
-    /// Encrypts with a key of so many bits (128 or 256) from this secret; only with the main profile.
+    /// Encrypts with a key of this many bits (128 or 256) from this secret; only with the main profile.
     pub secret: Option<(String, u16)>,
 }
 
@@ -299,7 +299,7 @@ impl Receiver {
         };
         let len = of.payload_bytes.min(buffer.len());
         if len > 0 {
-            // SAFETY: the block has so many bytes, and the buffer too.
+            // SAFETY: the block has this many bytes, and the buffer too.
             unsafe { core::ptr::copy_nonoverlapping(of.payload.cast(), buffer.as_mut_ptr(), len) };
         }
         // SAFETY: it is the library's own, and not used again.

@@ -186,8 +186,9 @@ unsafe extern "C" fn give_back_of(
         let begun = info.dlpi_addr.wrapping_add(segment.p_vaddr);
         let start = begun as usize & !in_page;
         let end = begun.wrapping_add(segment.p_memsz) as usize;
-        // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the up-to-date
-        // contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays as it is.
+        // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the
+        // up-to-date contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays
+        // as it is.
         unsafe {
             libc::madvise(
                 ptr::without_provenance_mut(start),

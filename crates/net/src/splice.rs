@@ -36,7 +36,7 @@ impl Pipe {
         Pipe::of(PIPE_BYTES)
     }
 
-    /// Creates a pipe of so many bytes, as far as is permitted.
+    /// Creates a pipe of this many bytes, as far as is permitted.
     fn of(bytes: usize) -> io::Result<Pipe> {
         let mut fds = [-1; 2];
         // SAFETY: "The array pipefd is used to return two file descriptors": it has room for two.

@@ -112,7 +112,7 @@ fn ask(socket: impl AsFd, after: Duration, every: Duration, questions: u32) -> i
     Ok(())
 }
 
-/// Makes writers wait (and polls report nothing) while more than so many bytes have not been sent for the first time.
+/// Makes writers wait (and polls report nothing) while more than this many bytes have not been sent for the first time.
 /// More bytes in the socket would only lengthen the path, and a resumption would lose them when the process dies.
 pub fn set_unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)

@@ -68,7 +68,7 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// The rate to pace with.
+    /// Returns the rate to pace with.
     pub fn rate_bps(&self) -> u64 {
         self.rate_bps
     }

@@ -37,7 +37,7 @@ pub enum Misplaced {
 }
 
 impl Reassembly {
-    /// Expects frames from so many connections, at least one.
+    /// Expects frames from this many connections, at least one.
     pub fn new(connections: usize) -> Reassembly {
         Reassembly {
             open: connections,

@@ -144,7 +144,7 @@ impl Shared {
 }
 
 impl<N: Ord + Copy> There<N> {
-    /// Expects reports of so many sinks.
+    /// Expects reports of this many sinks.
     pub fn new(sinks: usize) -> There<N> {
         There {
             sinks,

@@ -51,8 +51,8 @@ pub enum Next<T> {
 }
 
 impl<T: Clone> Fan<T> {
-    /// Creates the queues for so many incoming connections, and for so many branches that may each hold `limit` bytes,
-    /// usually [`crate::QUEUE_BYTES`].
+    /// Creates the queues for this many incoming connections, and for this many branches that may each hold `limit`
+    /// bytes, usually [`crate::QUEUE_BYTES`].
     pub fn new(connections: usize, branches: usize, limit: usize) -> Fan<T> {
         let branch = |_| Branch {
             queue: VecDeque::new(),
@@ -67,7 +67,7 @@ impl<T: Clone> Fan<T> {
         }
     }
 
-    /// Returns true if a frame of so many bytes can be taken now.
+    /// Returns true if a frame of this many bytes can be taken now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.branches
             .iter()

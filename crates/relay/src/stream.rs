@@ -146,7 +146,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Writes that the next entry's content begins behind so many bytes, which `content` has taken.
+    /// Writes that the next entry's content begins behind this many bytes, which `content` has taken.
     pub fn from(&mut self, offset: u64, content: blake3::Hasher, out: &mut Vec<u8>) {
         put(&Item::From(offset), out);
         self.content = content;
@@ -214,20 +214,20 @@ impl Encoder {
         digest
     }
 
-    /// Writes that so many zeros follow, which need not be sent.
+    /// Writes that this many zeros follow, which need not be sent.
     pub fn hole(&mut self, len: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&piece_head(HOLE));
         out.extend_from_slice(&len.to_be_bytes());
         self.zeros(len);
     }
 
-    /// Writes that so many bytes, which [`Encoder::content`] has taken, are not sent: the sinks have them.
+    /// Writes that this many bytes, which [`Encoder::content`] has taken, are not sent: the sinks have them.
     pub fn same(&mut self, len: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&piece_head(SAME));
         out.extend_from_slice(&len.to_be_bytes());
     }
 
-    /// Takes so many zeros that are part of the bytes that the sinks have.
+    /// Takes this many zeros that are part of the bytes that the sinks have.
     pub fn zeros(&mut self, len: u64) {
         zeros(&mut self.content, len);
     }
@@ -252,7 +252,7 @@ impl Encoder {
     }
 }
 
-/// Adds so many zeros to the digest.
+/// Adds this many zeros to the digest.
 fn zeros(content: &mut blake3::Hasher, mut len: u64) {
     const ZEROS: &[u8] = &[0; 64 * 1024];
     while len > 0 {
@@ -262,7 +262,7 @@ fn zeros(content: &mut blake3::Hasher, mut len: u64) {
     }
 }
 
-/// Returns the head of a piece of content of so many bytes.
+/// Returns the head of a piece of content of this many bytes.
 pub fn piece_head(bytes: u32) -> [u8; 4] {
     bytes.to_be_bytes()
 }

@@ -155,8 +155,8 @@ impl Striping {
         }
     }
 
-    /// Sets the least number of connections in use: so many of the first connections are needed to use each uplink. If
-    /// the number changes, earlier measurements are discarded, because they do not apply.
+    /// Sets the least number of connections in use: this many of the first connections are needed to use each uplink.
+    /// If the number changes, earlier measurements are discarded, because they do not apply.
     pub fn over(self, least: u8) -> Striping {
         let least = least.clamp(1, self.most);
         if least == self.least {

@@ -21,7 +21,7 @@ pub struct Window {
 pub struct BadAck;
 
 impl Window {
-    /// Creates the window of a transfer to so many sinks, which have written nothing of the stream.
+    /// Creates the window of a transfer to this many sinks, which have written nothing of the stream.
     pub fn new(sinks: usize) -> Window {
         Window {
             acked: BTreeMap::new(),
@@ -39,7 +39,7 @@ impl Window {
         (self.acked() + WINDOW_BYTES).saturating_sub(self.sent)
     }
 
-    /// Notes that a frame of so many bytes has been sent.
+    /// Notes that a frame of this many bytes has been sent.
     pub fn on_sent(&mut self, bytes: u64) {
         self.sent += bytes;
         self.ends.push_back(self.sent);

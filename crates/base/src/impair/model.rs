@@ -147,7 +147,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Drops packets of more than so many bytes silently.
+    /// Drops packets of more than this many bytes silently.
     pub fn with_mtu(mut self, bytes: Option<usize>) -> Model {
         self.mtu = bytes;
         self

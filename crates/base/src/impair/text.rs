@@ -12,7 +12,7 @@
 //! | `duplicate=1%` | share of arriving packets that arrive a second time |
 //! | `rate=10mbit` | units bit, kbit, mbit, gbit, per second |
 //! | `queue=50` `queue=64kB` | with `rate`: packets, or bytes by the units B, kB, MB |
-//! | `mtu=1300` | longer packets vanish without a word |
+//! | `mtu=1300` | longer packets are dropped silently |
 //! | `outage` `outage=10s..12s` | down until further notice; down from 10 s until 12 s |
 //! | `clean` | alone: a perfect path |
 //!

@@ -163,7 +163,7 @@ impl End {
         self.input_ended && self.output == Output::Ended
     }
 
-    /// Notes that the engine accepts so many more bytes.
+    /// Notes that the engine accepts this many more bytes.
     pub(super) fn add_credit(&mut self, bytes: u32) {
         self.credit += u64::from(bytes);
     }

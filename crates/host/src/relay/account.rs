@@ -187,7 +187,7 @@ impl Traffic {
         self.went.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Notes that a connection was lent after so many bytes.
+    /// Notes that a connection was lent after this many bytes.
     pub(super) fn on_lent(&self, socket: &Arc<Socket>, before: u64) {
         let socket = Arc::clone(socket);
         let last = before;

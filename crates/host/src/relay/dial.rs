@@ -128,7 +128,7 @@ pub(super) fn dial(
 /// that have not proved their identity, so that eight copies may begin at once.
 const AT_ONCE: u8 = 8;
 
-/// Makes so many connections, some at the same time, beginning with `first_batch`. Each takes a round trip, and a
+/// Makes this many connections, some at the same time, beginning with `first_batch`. Each takes a round trip, and a
 /// second more if its first packet is lost.
 fn side_by_side<T: Send>(
     (first_batch, count): (u8, u8),

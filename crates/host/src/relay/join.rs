@@ -53,7 +53,7 @@ pub enum AskError {
     /// The issuer refuses.
     #[error("the issuer refuses: {text}")]
     Refused {
-        /// [`FailureKind::Forbidden`] if the certificate is not to be given; otherwise this issuer cannot give it, and
+        /// [`FailureKind::Forbidden`] if the certificate must not be issued; otherwise this issuer cannot give it, and
         /// another one may.
         kind: FailureKind,
         /// Why, and what to do.

@@ -193,7 +193,7 @@ fn beside(name: &OsStr, suffix: &str) -> OsString {
     other
 }
 
-/// Hashes at most so many bytes of a file from its present position. Returns how many it was.
+/// Hashes at most this many bytes of a file from its present position. Returns how many it was.
 pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> io::Result<u64> {
     let mut buffer = vec![0; READ_BYTES];
     let mut left = most;

@@ -115,7 +115,7 @@ pub(crate) struct Data {
     tls: Option<Box<Sealed>>,
     /// The version in the preamble, once it is known.
     said: Option<u8>,
-    /// The other end may send on another connection, over which so many bytes have already gone.
+    /// The other end may send on another connection, over which this many bytes have already gone.
     offered: Option<u64>,
 }
 

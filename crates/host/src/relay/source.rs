@@ -556,7 +556,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Reads a piece into the present frame; `read` reads at most so many bytes. Returns 0 at the end.
+    /// Reads a piece into the present frame; `read` reads at most this many bytes. Returns 0 at the end.
     fn piece(
         &self,
         read: impl FnOnce(u64, &mut Vec<u8>) -> io::Result<usize>,

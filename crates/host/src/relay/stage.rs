@@ -47,7 +47,7 @@ pub(super) enum End {
     Nothing,
     Sink(Place),
     Source(Box<Tree>),
-    /// Measures what the next segment carries, with at most so many bytes, and notes whether there was a result.
+    /// Measures what the next segment carries, with at most this many bytes, and notes whether there was a result.
     Probe(u64, Arc<AtomicBool>),
 }
 

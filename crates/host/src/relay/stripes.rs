@@ -51,7 +51,7 @@ pub(super) struct Expected<'a> {
 }
 
 impl Stripes {
-    /// Permits so many stripes; none if a transfer of this name already waits.
+    /// Permits this many stripes; none if a transfer of this name already waits.
     pub(super) fn expect(
         &self,
         transfer: [u8; TRANSFER_BYTES],

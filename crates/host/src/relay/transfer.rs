@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Transfer {
-    /// Creates a transfer that is over when so many sinks are done.
+    /// Creates a transfer that is over when this many sinks are done.
     pub(super) fn new(sinks: usize) -> Transfer {
         Transfer {
             spare: Spare::default(),
@@ -209,7 +209,7 @@ impl Spare {
         buffer
     }
 
-    /// Returns an empty buffer with room for so many bytes.
+    /// Returns an empty buffer with room for this many bytes.
     pub(super) fn take_empty(&self, room: usize) -> Vec<u8> {
         let mut buffer = self.pop(room).unwrap_or_else(|| Vec::with_capacity(room));
         buffer.clear();

@@ -44,13 +44,13 @@ impl Vain {
         }
     }
 
-    /// Notes whether a probe of the segment to this node, with so many bytes at most, has had a result now.
+    /// Notes whether a probe of the segment to this node, with this many bytes at most, has had a result now.
     pub(super) fn keep(&self, to: NodeAddr, congestion: &str, bytes: u64, has_found: bool) {
         let now = self.clock.now();
         self.with(|all| all.keep(now, (to, congestion), bytes, has_found));
     }
 
-    /// Returns true if a probe with so many bytes is expected to have no result.
+    /// Returns true if a probe with this many bytes is expected to have no result.
     pub(super) fn is(&self, to: NodeAddr, congestion: &str, bytes: u64) -> bool {
         let now = self.clock.now();
         self.with(|all| all.is(now, (to, congestion), bytes))

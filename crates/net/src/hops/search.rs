@@ -124,7 +124,7 @@ mod tests {
         took_ms: u128,
     }
 
-    /// Runs a search in a network that answers a probe, depending on its distance, after so many milliseconds.
+    /// Runs a search in a network that answers a probe, depending on its distance, after this many milliseconds.
     fn search(mut network: impl FnMut(u8) -> Option<(u64, Answer)>) -> Outcome {
         let (mut search, mut now, mut sent) = (Search::new(), Duration::ZERO, 0);
         let mut answers: Vec<(Duration, u8, Answer)> = Vec::new();

@@ -41,8 +41,8 @@ fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
 /// Returns the kernel's error.
 pub fn addresses_v4() -> io::Result<Vec<(Ipv4Addr, Ipv4Addr)>> {
     entries(|entry| {
-        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its mask; both
-        // are of the list, or null.
+        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its
+        // mask; both are of the list, or null.
         let (address, mask) = unsafe { (ip(entry.ifa_addr), ip(entry.ifa_netmask)) };
         let of_ipv4 = |ip| match ip {
             IpAddr::V4(ip) => Some(ip),

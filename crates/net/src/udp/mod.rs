@@ -217,7 +217,7 @@ impl Socket {
         )
     }
 
-    /// Returns the destinations to which [`Socket::send_batch`] could not send so many bytes in one piece since the
+    /// Returns the destinations to which [`Socket::send_batch`] could not send this many bytes in one piece since the
     /// last call.
     pub fn too_long(&mut self) -> impl Iterator<Item = (UnderlayAddr, u16)> + '_ {
         self.outgoing.too_long()

@@ -14,7 +14,7 @@ pub struct ByteStream {
 /// The result of [`ByteStream::recv_into`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Bytes(usize),
     /// There is nothing now.
     Empty,

@@ -67,7 +67,7 @@ impl SeqListener {
         SeqListener::bind_within(path, mode, LOCK_TRIES)
     }
 
-    /// Does the same, with so many tries to lock the directory.
+    /// Does the same, with this many tries to lock the directory.
     pub(super) fn bind_within(
         path: &Path,
         mode: u32,

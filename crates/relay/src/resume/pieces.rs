@@ -25,7 +25,7 @@ struct Answer {
 }
 
 impl<N: Ord + Copy> Pieces<N> {
-    /// Expects answers of so many sinks. Nothing was asked yet.
+    /// Expects answers of this many sinks. Nothing was asked yet.
     pub fn new(sinks: usize) -> Pieces<N> {
         Pieces {
             sinks,

@@ -1,4 +1,4 @@
-//! Reading a stream.
+//! Reads a stream.
 
 use super::{StreamError, Walk};
 use wire::Malformed;
@@ -31,8 +31,8 @@ pub enum Event<'a> {
     Speaks(VersionRange),
     /// The next entry, which the sink has reported to have.
     Kept(Entry<'a>),
-    /// The next entry. If it is a file, its content begins behind so many bytes, no more than the sink has reported to
-    /// have. Unless this number is 0, the sink calls [`Decoder::resume`] or [`Decoder::drop_content`].
+    /// The next entry. If it is a file, its content begins behind this many bytes, no more than the sink has reported
+    /// to have. Unless this number is 0, the sink calls [`Decoder::resume`] or [`Decoder::drop_content`].
     Entry(Entry<'a>, u64),
     /// The next entry is a file, and the sink is to compare it with another one under its path.
     Compare,
@@ -44,7 +44,7 @@ pub enum Event<'a> {
     Spared(&'a [u8], &'a str),
     /// Zeros of the file that was named last.
     Hole(u64),
-    /// So many bytes of that file are at the same place of the file that was compared. The sink passes them to
+    /// This many bytes of that file are at the same place of the file that was compared. The sink passes them to
     /// [`Decoder::same`].
     Same(u64),
     /// The file that was named last does not exist.
@@ -292,7 +292,7 @@ impl Decoder {
         }
     }
 
-    /// Returns so many bytes, once they have arrived.
+    /// Returns this many bytes, once they have arrived.
     fn fixed<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
         if core::mem::take(&mut self.told) {
             self.held.clear();

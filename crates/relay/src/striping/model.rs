@@ -6,8 +6,8 @@
 //!             └──── bytes, round trip, lost packets, and timeouts ◀────────┘
 //! ```
 //! What a level *carries* is the mean of minutes of the model. A verdict is *too small* if its level carries less than
-//! 0.8 of the best level, and *too large* if fewer connections reach 0.95 of the best and the round trip is 20 ms longer
-//! than with these.
+//! 0.8 of the best level, and *too large* if fewer connections reach 0.95 of the best and the round trip is 20 ms
+//! longer than with these.
 
 use super::*;
 use base::Rng;
@@ -20,7 +20,7 @@ const QUEUE_S: f64 = 0.05;
 const SEEDS: u32 = 200;
 /// Choice: seeds begin here, because the constants were chosen with earlier seeds.
 const FIRST_SEED: u64 = 20_000;
-/// One probe in so many is followed by a copy.
+/// One probe in this many is followed by a copy.
 const COPY_EACH: u64 = 4;
 /// The levels.
 const LEVELS: [u8; 4] = [1, 2, 4, 8];
@@ -82,7 +82,7 @@ impl Connection {
         self.window += more;
     }
 
-    /// Shrinks the window after a round in which so many of its packets were lost.
+    /// Shrinks the window after a round in which this many of its packets were lost.
     fn shrink(&mut self, rng: &mut Rng, now_s: f64, lost: f64) {
         let most = self.window.max(2.0);
         (self.most, self.since_s) = (most, now_s);
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// Simulates a round trip of so many connections.
+    /// Simulates a round trip of this many connections.
     fn round(&mut self, count: usize) {
         let of = self.segment;
         let now_s = self.now_s;

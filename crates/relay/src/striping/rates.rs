@@ -82,7 +82,7 @@ impl Rates {
         self.0.iter().rev().take(2).any(|of| of.resent > 0)
     }
 
-    /// Returns the mean and its error, for a path with so many losses per byte.
+    /// Returns the mean and its error, for a path with this many losses per byte.
     pub(super) fn mean(&self, loss: f64) -> Mean {
         let count = (self.0.len() as f64).max(1.0);
         let rates = || self.0.iter().map(|of| of.rate_bps as f64);

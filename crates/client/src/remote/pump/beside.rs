@@ -18,7 +18,7 @@ pub trait Beside: Send {
     fn renew(&mut self, keys: &Keys) -> Option<SessionIndex>;
     /// Returns the length of the longest datagram that may be sent by it now; `None` while all go by TLS.
     fn longest(&self) -> Option<usize>;
-    /// Sends a message of so many datagrams. Returns false if it has to go by TLS.
+    /// Sends a message of this many datagrams. Returns false if it has to go by TLS.
     fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool;
     /// Notes that the socket now carries bare payloads only.
     fn set_raw(&mut self);

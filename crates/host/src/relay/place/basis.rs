@@ -86,8 +86,8 @@ impl Basis {
         Ok(now.len() == self.found.len() && is_set)
     }
 
-    /// Returns how many of its pieces a file of so many bytes may have, too. If the other file is shorter, its shorter
-    /// last piece does not count: with pieces of arbitrary length, the key would reveal the bytes.
+    /// Returns how many of its pieces a file of this many bytes may have, too. If the other file is shorter, its
+    /// shorter last piece does not count: with pieces of arbitrary length, the key would reveal the bytes.
     pub(super) fn pieces(&self, most: u64) -> u64 {
         match most >= self.bytes() {
             true => self.bytes().div_ceil(PIECE_BYTES),
@@ -108,7 +108,7 @@ impl Basis {
         pieces.map_while(&mut key).collect()
     }
 
-    /// Passes so many bytes from a position to `act`. They exist if the source is right.
+    /// Passes this many bytes from a position to `act`. They exist if the source is right.
     pub(super) fn read(
         &self,
         (mut at, len): (u64, u64),

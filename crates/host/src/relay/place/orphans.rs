@@ -292,7 +292,7 @@ mod tests {
         fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Returns the time in seconds since 1970, so many days from now.
+    /// Returns the time in seconds since 1970, this many days from now.
     fn in_days(days: u64) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         now.as_secs() + days * 86_400

@@ -102,7 +102,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Returns what was read of a piece of so many bytes, unless its holes have to be found.
+    /// Returns what was read of a piece of this many bytes, unless its holes have to be found.
     fn has(&self, len: u64) -> Option<&[u8]> {
         let is_read = !self.is_sparse && self.buffer.len() as u64 == len;
         is_read.then_some(&self.buffer[..])

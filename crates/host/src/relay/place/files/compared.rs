@@ -16,7 +16,7 @@ use wire::relay::entry::EntryKind;
 const TOLD_KEYS: u64 = 64;
 
 impl Files {
-    /// Returns how many pieces of the existing file a file of so many bytes may have, too.
+    /// Returns how many pieces of the existing file a file of this many bytes may have, too.
     pub(in crate::relay::place) fn pieces(&self, most: u64) -> u64 {
         self.basis.as_ref().map_or(0, |basis| basis.pieces(most))
     }
@@ -28,7 +28,7 @@ impl Files {
         basis.map_or_else(Vec::new, |basis| basis.keys(&self.transfer, from..until))
     }
 
-    /// Takes so many bytes from the same place of the existing file.
+    /// Takes this many bytes from the same place of the existing file.
     pub(in crate::relay::place) fn same(
         &mut self,
         len: u64,

@@ -21,7 +21,7 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Creates it for a file that will have so many bytes and no holes. A short file reserves nothing.
+    /// Creates it for a file that will have this many bytes and no holes. A short file reserves nothing.
     pub(super) fn of(size: u64) -> Reserve {
         let size = if size >= LARGE_BYTES { size } else { 0 };
         Reserve { until: 0, size }
@@ -32,8 +32,8 @@ impl Reserve {
         Reserve { until: 0, size: 0 }
     }
 
-    /// Reserves space before so many bytes are written at a position. If nothing can be reserved, they are written all
-    /// the same.
+    /// Reserves space before this many bytes are written at a position. If nothing can be reserved, they are written
+    /// all the same.
     pub(super) fn before(&mut self, file: &File, at: u64, len: u64) {
         if at + len <= self.until || self.until >= self.size {
             return;
