@@ -28,7 +28,8 @@ pub const LARGE_BYTES: usize = 65_536;
 /// Size of a small slot: one Ethernet-sized datagram and its headroom fit.
 pub const SMALL_BYTES: usize = 2_048;
 
-/// What a kept burst takes in addition to its bytes: its counts, its place in a list, and the allocator's overhead.
+/// The memory that a kept burst takes in addition to its bytes: its counts, its place in a list, and the allocator's
+/// overhead.
 pub const KEPT_OVERHEAD: usize = 128;
 /// Number of large slots of a node: the most that it holds in one turn. 32 messages of 64 KiB with copies for 20
 /// branches of a tree are 672.
@@ -56,7 +57,7 @@ struct Shared {
     kept_limit: usize,
 }
 
-/// Where a slot goes when it is no longer used.
+/// The kind of a slot, which decides where it goes when it is no longer used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Large,

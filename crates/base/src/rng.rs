@@ -1,5 +1,5 @@
 //! Seeded randomness for models and protocols: xoshiro256++ seeded through SplitMix64
-//! (Blackman and Vigna). Not for keys: `secure` has its own generator.
+//! (Blackman and Vigna). It must not be used for keys: `secure` has its own generator.
 //!
 //! The algorithm is part of what makes a run repeatable, so it is implemented here and pinned by test vectors instead
 //! of depending on a library's default generator.

@@ -96,7 +96,7 @@ pub(crate) fn timeouts(fd: RawFd) -> Timeouts {
 pub(crate) fn set_timeouts(fd: RawFd, times: Timeouts) {
     for (name, time) in TIMEOUTS.into_iter().zip(times) {
         let Some(time) = time else { continue };
-        // SAFETY: "the argument is a struct timeval", ours, with its size. What fails leaves the
+        // SAFETY: "the argument is a struct timeval", ours, with its size. A failed call leaves the
         // socket without a timeout, as it is by default.
         unsafe {
             libc::setsockopt(

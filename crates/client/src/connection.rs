@@ -138,7 +138,7 @@ fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
             }
             Err(error) => error,
         };
-        // So many connections wait that the backlog is full.
+        // The listener's backlog is full.
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::NoNode {
                 path: by.path().to_owned(),

@@ -14,8 +14,8 @@
 //! One thread with a small runtime of its own answers questions. It begins with the first [`Discover`] and ends with
 //! its last copy. So the calls here work in programs with threads and, by their `_async` forms, in any runtime.
 //!
-//! The DNS only says where the servers are. What lets a client in, and the keys by which nodes prove their identity,
-//! are configured ([`Keyring`](crate::remote::Keyring)). [Amir06 §VI]
+//! The DNS only says where the servers are. The credentials that let a client in, and the keys by which nodes prove
+//! their identity, are configured ([`Keyring`](crate::remote::Keyring)). [Amir06 §VI]
 
 mod answers;
 mod cache;
@@ -135,7 +135,7 @@ pub enum Error {
     NoAnswer {
         /// The requested domain.
         domain: String,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
     /// No name server is known.

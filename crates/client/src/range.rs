@@ -47,7 +47,7 @@ pub struct RangeSocket {
     kept: Mutex<(Batch, usize)>,
 }
 
-/// What the node reports to a socket that watches.
+/// The node's reports to a socket that watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Whether the node reaches other nodes.

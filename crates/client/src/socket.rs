@@ -44,9 +44,9 @@ pub struct Node {
 /// How to reach a node on another host.
 #[derive(Clone, Debug)]
 pub(crate) enum Gate {
-    /// By this gate.
+    /// The node is reached by this gate.
     At(Arc<Remote>),
-    /// By the gate of one of the nodes of a domain.
+    /// The node is reached by the gate of one of the nodes of a domain.
     Of(Arc<Domain>),
 }
 

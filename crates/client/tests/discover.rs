@@ -201,7 +201,7 @@ fn hostile_answers_are_survived() {
             );
             Reply::Records(vec![alias(name, &next)])
         }
-        // As many records as fit into a message.
+        // The reply has as many records as fit into a message.
         ("_sip._udp.many.test", _) => Reply::Records(
             (0..1_500)
                 .map(|n| srv(name, 60, [n, 0, 1 + n], "h."))

@@ -51,7 +51,7 @@ pub struct Admission {
     renewed_by: Vec<Place>,
 }
 
-/// What a newcomer gets.
+/// The answer to an admitted newcomer.
 #[derive(Clone, Debug)]
 pub struct Admitted {
     /// Its certificate.
@@ -100,7 +100,7 @@ impl From<BooksError> for Refused {
     }
 }
 
-/// What the node knows of its network, in addition to the issuer's books.
+/// The node's knowledge of its network, in addition to the issuer's books.
 pub trait Known {
     /// Returns true if another node has this name.
     fn has_name(&self, name: &str) -> bool;

@@ -54,7 +54,8 @@ pub struct Clients {
     max: usize,
     clients: Map<ClientId, Client>,
     last_id: u32,
-    /// Clients that have not sent Hello, in the order of connecting. Those that have greeted or gone are removed later.
+    /// Clients that have not sent Hello, in the order of connecting. Clients that have greeted or gone are removed
+    /// later.
     ungreeted: VecDeque<ClientId>,
     /// Clients that are held back until there are buffers again.
     held: Vec<ClientId>,
@@ -92,9 +93,9 @@ pub struct Change<'a> {
     pub which: Which,
     /// The descriptor.
     pub fd: BorrowedFd<'a>,
-    /// What it was watched for so far; `None` for nothing.
+    /// The events that it was watched for so far; `None` for none.
     pub was: Option<Interest>,
-    /// What it is to be watched for from now on; `None` for nothing.
+    /// The events that it is to be watched for from now on; `None` for none.
     pub is: Option<Interest>,
 }
 

@@ -50,7 +50,7 @@ const TOKEN_STREAMS: u64 = 1 << 33;
 /// and what follows from them. The rest is handled in the next turn, which begins at once.
 const ASKS_PER_TURN: usize = 4;
 
-/// What a loop needs in addition to its engine.
+/// Everything that a loop needs in addition to its engine.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where the node writes its log.

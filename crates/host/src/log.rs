@@ -34,7 +34,7 @@ pub struct Log {
     lines: Lines,
     provoked: TokenBucket,
     left_out: BTreeMap<&'static str, u64>,
-    /// What was last logged, by address and kind.
+    /// The lines that were logged last, by address and kind.
     said: BTreeMap<([u8; 16], &'static str), Said>,
     /// Sessions that were logged and have not become a link since: a neighbour that answers and then refuses is dialled
     /// for ever.

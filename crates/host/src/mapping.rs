@@ -55,7 +55,7 @@ pub enum Wish {
     /// A port is mapped if the host has no public address, and other nodes may make links to the node.
     #[default]
     Auto,
-    /// Never.
+    /// No port is mapped.
     No,
     /// A port is mapped wherever there is a router.
     Yes,

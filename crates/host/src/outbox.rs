@@ -29,7 +29,7 @@ pub struct Io {
     pub clients: Clients,
     /// Byte streams that carry links.
     pub tunnels: Tunnels,
-    /// The queue to the thread that opens tunnels. What does not fit is reported again.
+    /// The queue to the thread that opens tunnels. A request that does not fit is reported again.
     pub tunnels_wanted: Option<SyncSender<Wanted>>,
     /// Totals since the start.
     pub counters: Counters,
@@ -37,7 +37,7 @@ pub struct Io {
     pub log: Log,
     /// The desk of each resident, between the resident and the node.
     pub desks: Vec<Desk>,
-    /// The queue for links that come up or change their address. What does not fit is lost.
+    /// The queue for links that come up or change their address. A link that does not fit is lost.
     pub links_up: Option<SyncSender<NodeAddr>>,
     /// The routes were recomputed in this turn.
     pub routes_changed: bool,

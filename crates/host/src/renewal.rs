@@ -61,7 +61,7 @@ const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 /// days are enough for an operator to help.
 const OTHERS_PART: u64 = 3;
 
-/// Where to get the next certificate, and where to store it.
+/// The issuers of the next certificate, and the file that stores it.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The node's own issuer, followed by others that may renew its certificate.

@@ -54,7 +54,7 @@ pub enum Wish {
     Leave(NodeAddr, VirtualPort),
 }
 
-/// What the node reports to a resident.
+/// The node's reports to a resident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Whether the node reaches other nodes.

@@ -281,7 +281,7 @@ impl Engine for Station {
         self.tell_reach(now, out);
         self.settle(now, out);
         if self.scribe.is_some() {
-            // What Scribe has sent meanwhile leaves in this batch.
+            // The messages that Scribe has sent meanwhile leave in this batch.
             let mut between = Between {
                 out,
                 came: &mut self.came,

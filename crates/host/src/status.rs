@@ -36,11 +36,11 @@ pub struct Status {
     pub gate: Option<GateStatus>,
     /// The router's port mapping for the node.
     pub mapping: Option<MappingStatus>,
-    /// What the node may issue, if it is an issuer.
+    /// The node's rights to issue, if it is an issuer.
     pub issuer: Option<IssuerStatus>,
 }
 
-/// What an issuer may certify, and until when.
+/// The times until which an issuer may certify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IssuerStatus {
     /// The last second in which it may invite and renew.
@@ -410,7 +410,7 @@ impl KnownNode {
         let known = |node| {
             let certificate = database.certificate(node).map(Certificate::parse);
             let certificate = certificate.and_then(Result::ok);
-            // What the certificate says is true until it expires.
+            // Domains and tags are shown only while the certificate is valid.
             let counts = |c: &Certificate<'_>| (c.not_before_s..=c.not_after_s).contains(&unix_s);
             let counting = certificate.filter(counts);
             let address = node.to_string();

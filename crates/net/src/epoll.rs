@@ -33,7 +33,7 @@ pub struct Poller {
     events: Box<[libc::epoll_event; EVENTS_MAX]>,
 }
 
-/// What to wait for. Hang-up and errors are always reported.
+/// The events to wait for. Hang-up and errors are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Wait until there is something to read.

@@ -58,7 +58,7 @@ pub enum SetupError {
     Command {
         /// The command, with arguments.
         command: String,
-        /// What it printed on its standard error.
+        /// The command's standard error output.
         said: String,
     },
 }

@@ -5,9 +5,9 @@
 //!             ◀══════════════════════════════════════════════════════════════════ Port::send_batch
 //! ```
 //! Frames that programs of this host send by the interface are received, too. Frames that are sent here are not
-//! received again, and programs of this host do not get them. What a host leaves to its network card is not yet done
-//! when a packet socket gets the frame, so it is done here: checksums are filled in, and a train of datagrams that the
-//! card should have cut is cut. Needs root.
+//! received again, and programs of this host do not get them. The work that a host leaves to its network card is not
+//! yet done when a packet socket gets the frame, so it is done here: checksums are filled in, and a train of datagrams
+//! that the card should have cut is cut. Needs root.
 
 use crate::sys;
 use std::io::{self, IoSlice};

@@ -131,7 +131,7 @@ pub struct Stats {
     pub lost: u64,
 }
 
-/// What the library's threads report.
+/// The reports of the library's threads.
 #[derive(Debug, Default)]
 struct Watch {
     stats: Mutex<Stats>,

@@ -395,7 +395,7 @@ pub struct Poll {
     id: c_int,
 }
 
-/// What to wait for.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// A message, or a caller.

@@ -90,7 +90,7 @@ pub(crate) fn set_option(
     .map(drop)
 }
 
-/// Reads an option. What the kernel does not write stays zero.
+/// Reads an option. Bytes that the kernel does not write stay zero.
 pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;

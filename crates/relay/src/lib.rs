@@ -48,8 +48,8 @@ pub const FRAMES_MAX: usize = 2 * WINDOW_BYTES as usize / FRAME_COST_BYTES;
 /// How many bytes a relay holds for each of its next segments: 16 frames of the longest kind (4 MiB). That is 32 ms at
 /// 1 Gbit/s, so that a segment does not run dry while a thread waits for its turn.
 pub const QUEUE_BYTES: usize = 16 * (FRAME_BYTES_MAX + FRAME_COST_BYTES);
-/// What a waiting frame costs in addition to its bytes, for its buffers and its place in a queue. This cost is counted
-/// with each frame, so that a stream of tiny frames takes no more memory than any other stream.
+/// The memory that a waiting frame takes in addition to its bytes, for its buffers and its place in a queue. It is
+/// counted with each frame, so that a stream of tiny frames takes no more memory than any other stream.
 pub const FRAME_COST_BYTES: usize = 128;
 /// How many bytes a probe sends at most to measure what a segment carries, unless configured: two seconds at 1 Gbit/s.
 /// On slower segments the time limit ([`PROBE_US`]) comes first.

@@ -33,7 +33,7 @@ const LOSS_PERMILLE: u64 = 50;
 /// Payload of a TCP segment, for that share.
 const SEGMENT_BYTES: u64 = 1_448;
 
-/// What the kernel reports about a connection.
+/// The kernel's report about a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The smoothed round trip.

@@ -1,4 +1,4 @@
-//! What a sink already has, and which of it the source does not send again.
+//! Finds out which data a sink already has, and which of it the source does not send again.
 //!
 //! ```text
 //!   sink:    each entry that is there: its key ─▶ Kept … ─▶ Have(how many, the beginning of one file)
@@ -119,7 +119,7 @@ fn short(digest: &blake3::Hash) -> u64 {
 #[error("a sink tells more of what it has than may be: run one version on all nodes")]
 pub struct TooMuch;
 
-/// What the sinks of a transfer have.
+/// The data that each sink of a transfer has.
 #[derive(Debug)]
 pub struct There<N: Ord> {
     sinks: usize,
@@ -127,7 +127,7 @@ pub struct There<N: Ord> {
     haves: BTreeMap<N, Have>,
 }
 
-/// What all sinks have.
+/// The data that all sinks have.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// Keys of the entries.

@@ -1,5 +1,5 @@
-//! What a relay holds between its incoming and its outgoing connections: a bounded queue for each of its next segments.
-//! Each queue gets every frame.
+//! The data that a relay holds between its incoming and its outgoing connections: a bounded queue for each of its next
+//! segments. Each queue gets every frame.
 //!
 //! ```text
 //!   in 1 ─┐               ┌─▶ branch 1 (next segment): ≤ limit ─▶ its stripes
@@ -39,7 +39,7 @@ struct Branch<T> {
 #[error("stripes have ended that do not make the whole stream: run one version on all nodes")]
 pub struct Incomplete;
 
-/// What a stripe of a branch has to do.
+/// The next step of a stripe of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<T> {
     /// Send this frame.

@@ -33,7 +33,8 @@ pub const LOOK_US: u64 = 500_000;
 const SETTLE_LOOKS: u32 = 2;
 /// Number of measurements that make one judgement.
 const JUDGE_LOOKS: u32 = 2;
-/// By how many per cent the rate must grow if the number of connections is doubled; otherwise the new ones do not help.
+/// The growth of the rate, in per cent, that is required if the number of connections is doubled; otherwise the new
+/// ones do not help.
 const GAIN_PCT: u64 = 20;
 /// Number of judgements of a level after which more connections are tried although nothing is shown yet.
 const PATIENCE: u32 = 3;
@@ -46,7 +47,7 @@ const SURE: u32 = 2;
 /// it. Choice: on a segment of 20 Mbit/s and 40 ms that loses one packet in a thousand, that takes two to three
 /// seconds.
 const SURE_LOSSY: u32 = 4;
-/// By how much more connections may lengthen the round trip at most.
+/// The largest increase of the round trip that more connections may cause.
 pub const RTT_RISE_US: u32 = 20_000;
 /// If the round trip exceeds the least one by more than this, and by more than a quarter of the least one, the
 /// connection has filled a queue. Choice: twice the delay that the scavenger treats as noise.
@@ -84,7 +85,7 @@ pub struct Look {
     pub resent: u32,
 }
 
-/// What a segment was measured to carry.
+/// The measured rates of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Rate of one connection alone.
@@ -297,7 +298,7 @@ impl Striping {
         if rises || is_in_vain {
             self.descend();
         } else if gain == Gain::Unknown && here.judged >= LONG {
-            // Nothing is shown for either level. What is not known well enough is the rate of fewer connections.
+            // Nothing is shown for either level. The rate of fewer connections is not known well enough.
             self.is_full = false;
             self.set(fewer);
         } else if is_queueing {

@@ -5,7 +5,7 @@ use crate::{FRAMES_MAX, WINDOW_BYTES};
 use base::NodeAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the sinks have acknowledged.
+/// The sinks' acknowledgements.
 #[derive(Debug)]
 pub struct Window {
     acked: BTreeMap<NodeAddr, u64>,

@@ -241,7 +241,7 @@ fn a_share_of_what_arrives_comes_twice() {
     }
     let counts = line.pipe().counts();
     assert_eq!(counts.admitted(), 10_000);
-    // Of 5000 that arrive, 500 arrive twice; the standard deviation is 21.
+    // 500 of the 5000 that arrive come twice; the standard deviation is 21.
     assert!((400..600).contains(&counts.duplicated), "{counts:?}");
     let mut seen = Vec::new();
     while let Some(at) = line.next() {

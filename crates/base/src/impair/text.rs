@@ -16,7 +16,7 @@
 //! | `outage` `outage=10s..12s` | down until further notice; down from 10 s until 12 s |
 //! | `clean` | alone: a perfect path |
 //!
-//! What [`Model`] prints reads back as the same model.
+//! The text that [`Model`] prints reads back as the same model.
 
 use super::model::{BadModel, LossModel, Model, QUEUE_DEFAULT, Queue};
 use crate::time::{Duration, Time};

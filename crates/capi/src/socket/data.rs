@@ -139,7 +139,7 @@ impl Socket {
 
     pub(crate) fn shutdown(&self, how: libc::c_int) -> Result<(), Errno> {
         match (&*self.state(), how) {
-            // As with TCP, data is still accepted from the peer.
+            // The peer's data is still accepted, as with TCP.
             (State::Stream { .. }, libc::SHUT_RD) => Ok(()),
             (State::Stream { _number, stream }, _) => {
                 if how == libc::SHUT_RDWR {

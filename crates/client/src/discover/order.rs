@@ -1,8 +1,8 @@
 //! The order in which servers are tried, as in RFC 2782.
 //!
 //! Lower priority numbers come first. Among equals, servers are drawn one after the other, each with a probability in
-//! proportion to its weight; a weight of 0 has a very small probability as long as others are left. So many clients
-//! spread over the servers as their owner wishes, and each client still knows all of them.
+//! proportion to its weight; a weight of 0 has a very small probability as long as others are left. This way, many
+//! clients spread over the servers as their owner wishes, and each client still knows all of them.
 
 /// An SRV record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +93,7 @@ mod tests {
             let ordered = order(records, |most| rng.below(u64::from(most) + 1) as u32);
             first[usize::from(ordered[0].target.as_bytes()[0] - b'a')] += 1;
         }
-        // Of 101 numbers, 0 to 60 select the first: 60.4 %; five deviations of 0.5 % are allowed.
+        // The numbers 0 to 60 of 101 select the first: 60.4 %; five deviations of 0.5 % are allowed.
         assert!((5_790..6_290).contains(&first[0]), "{first:?}");
         assert!((1_780..2_200).contains(&first[1]), "{first:?}");
     }

@@ -23,7 +23,7 @@ pub struct Keyring(Vec<([u8; KEY_BYTES], [u8; TOKEN_BYTES])>);
 pub struct BadKeyring {
     /// Its file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub why: String,
 }
 

@@ -8,8 +8,8 @@
 //!
 //! Datagrams are sent beside the connection while that works (`beside`).
 //!
-//! Neither direction buffers more than one frame, or two if datagrams continue beside the first one. What the other
-//! side does not accept stays in the kernel, and the writer blocks, as it would at the node itself. Frames are in
+//! Neither direction buffers more than one frame, or two if datagrams continue beside the first one. Data that the
+//! other side does not accept stays in the kernel, and the writer blocks, as it would at the node itself. Frames are in
 //! order, so the message on the control connection about a stream's end arrives before the end.
 
 mod beside;
@@ -37,7 +37,7 @@ use std::time::Instant;
 use wire::ipc::{Framing, MESSAGE_BYTES_MAX};
 use wire::remote::{Frame, Ticket};
 
-/// What a gate does for its pumps.
+/// The services of a gate for its pumps.
 pub trait Ground: Send + Sync {
     /// Keeps a stream until its client fetches it, with the connection that reports its end. Returns `None` if there is
     /// no room; the peer is then informed.
@@ -62,7 +62,7 @@ pub struct Pump {
     /// The socket now carries bare payloads only.
     is_raw: bool,
     way: Way,
-    /// What the socket's options permit.
+    /// Whether the socket's options permit UDP.
     wish: Wish,
     /// The buffer in which long messages are split.
     scratch: Vec<u8>,
@@ -79,7 +79,7 @@ enum Role {
     Gate(Arc<dyn Ground>),
 }
 
-/// What accepts no more now.
+/// The end that accepts no more at present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blocked {
     Control,

@@ -40,7 +40,7 @@ pub struct Expired {
 /// How long the node may take to report how many messages have expired.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the node has reported about a stream's end.
+/// The node's reports about a stream's end.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// The peer has written everything.

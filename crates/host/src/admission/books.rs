@@ -124,7 +124,7 @@ fn ends_s(text: &str) -> Option<u64> {
 pub struct BooksError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The error.
     pub error: io::Error,
 }
 

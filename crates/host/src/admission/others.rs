@@ -245,7 +245,7 @@ fn at(books: &Books, address: NodeAddr) -> Option<Member> {
     members.find(|member| member.address == address).cloned()
 }
 
-/// Returns the rank of a certificate. Of two certificates of a node, the one with the higher rank is used.
+/// Returns the rank of a certificate. If a node has two certificates, the one with the higher rank is used.
 fn rank(certificate: &Certificate, of: &Network) -> (Option<u8>, u32) {
     (of.root_of(certificate), certificate.fields().serial)
 }

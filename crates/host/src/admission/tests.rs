@@ -213,7 +213,7 @@ fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any
             .text
             .contains("not a name")
     );
-    // What the issuer may not give is refused, not left out silently.
+    // Tags that the issuer may not give are refused, not left out silently.
     let refused = tags(14, &["prod", "backup"], "b").unwrap_err();
     assert!(refused.text.contains("may not give the tag `prod`"));
     // A new delegation may give less than the books say: a renewal leaves that out.

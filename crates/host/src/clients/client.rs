@@ -46,7 +46,7 @@ pub(super) struct Client {
     finishing: bool,
     /// It has closed this connection and keeps its stream: nothing can be sent to it.
     pub(super) deaf: bool,
-    /// What the poller watches the connection for.
+    /// The events that the poller watches the connection for.
     pub(super) watched: Option<Interest>,
     /// It wants to know the state of the node in the overlay.
     pub(super) watches: bool,

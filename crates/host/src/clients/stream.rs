@@ -46,7 +46,7 @@ pub(super) struct End {
     leave_told: bool,
     /// Nothing is read until there are buffers again.
     pub(super) held: bool,
-    /// What the poller watches the descriptor for.
+    /// The events that the poller watches the descriptor for.
     pub(super) watched: Option<Interest>,
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Read {
     Ask(Request),
     /// Nothing to do until the descriptor or the engine reports something.
     Nothing,
-    /// As `Nothing`, but the client is gone: the engine has to end the stream.
+    /// There is nothing to do here, but the client is gone: the engine has to end the stream.
     Left,
     /// There is no buffer.
     NoBuffer,
@@ -351,7 +351,7 @@ fn ask(request: StreamRequest) -> Request {
     Request::Stream(request)
 }
 
-/// What a client is, or will become with the engine's next answer.
+/// The role of a client, or the one that it gets with the engine's next answer.
 #[derive(Debug)]
 pub(super) enum Role {
     /// It sends and receives datagrams, or accepts streams.
@@ -373,7 +373,7 @@ pub(super) struct Offer {
     pub(super) from: NodeAddr,
     /// The port of the peer.
     pub(super) port: VirtualPort,
-    /// What the stream carries.
+    /// Whether the stream carries bytes or messages.
     pub(super) framing: Framing,
     /// The application's end of the connection that reports the stream's end.
     pub(super) notices: SeqStream,

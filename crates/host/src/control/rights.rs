@@ -1,4 +1,4 @@
-//! What requests a connection may make.
+//! The requests that a connection may make.
 //!
 //! A connection to the operator's socket may make all requests: the file's permissions decide who can connect. The gate
 //! for clients on other hosts also connects on behalf of observers. It gives up the right to change anything before it

@@ -50,7 +50,7 @@ impl Driver {
             self.io.clients.write(id);
         }
         if event.closed && self.io.clients.is_held(id) {
-            // What the client has still sent cannot be taken yet, and nobody waits for it. Its hang-up would keep
+            // The client's last data cannot be taken yet, and nobody waits for it. Its hang-up would keep
             // waking the loop.
             if !self.io.clients.deafen(id) {
                 self.close_client(id);

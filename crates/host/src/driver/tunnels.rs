@@ -11,7 +11,7 @@ use overlay::request::Operation;
 use std::sync::mpsc::{Receiver, sync_channel};
 use wire::tunnel::DATAGRAM_BYTES_MAX;
 
-/// Datagrams taken from one tunnel per turn. What is left makes the poller report it again.
+/// Datagrams taken from one tunnel per turn. If datagrams are left, the poller reports the tunnel again.
 const DATAGRAMS_PER_TURN: usize = 64;
 /// How often the loop ends tunnels that are no longer of use, and counts what their threads have dropped.
 const LOOK: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //!   MESSAGE=ams: link to 10.7.0.2 is down: silence\n  PRIORITY=4\n  SINEW_EVENT=link-down\n …    KEY=value
 //!   MESSAGE\n<length, 8 bytes, little endian>two\nlines\n                                       where a value has several lines
 //! ```
-//! The format is that of <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>. What the socket does not accept goes to
+//! The format is that of <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>. Entries that the socket does not accept go to
 //! standard error: an entry that is too long, or any entry if there is no journal, as in a container.
 
 use super::fields::Fields;

@@ -75,7 +75,7 @@ pub struct Lines {
     format: Format,
 }
 
-/// What all lines have in common.
+/// The properties that all lines have in common.
 #[derive(Debug)]
 struct Style {
     name: Box<str>,

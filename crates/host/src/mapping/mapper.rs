@@ -111,7 +111,7 @@ pub(super) struct Mapper {
     ignored: BTreeMap<&'static str, u64>,
 }
 
-/// What is to be sent.
+/// Messages that are to be sent.
 #[derive(Debug, Default)]
 struct Out {
     datagrams: VecDeque<Vec<u8>>,
@@ -225,7 +225,7 @@ impl Mapper {
         self.forget();
     }
 
-    /// Stops requesting. What is still to be sent, and the counts, are kept.
+    /// Stops requesting. Messages that are still to be sent, and the counts, are kept.
     fn forget(&mut self) {
         *self = Mapper {
             out: core::mem::take(&mut self.out),

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use wire::mapping::PORT;
 
-/// Where to request a mapping, or why not to request one.
+/// The place to request a mapping at, or the reason not to request one.
 pub(super) type Found = Result<Place, &'static str>;
 
 const NO_ROUTER: &str = "this host has no default route of IPv4 over a router";

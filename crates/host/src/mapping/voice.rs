@@ -21,7 +21,7 @@ pub(super) struct Voice {
     shared: Arc<Shared>,
     /// The last state in the log.
     said: State,
-    /// What the status shows.
+    /// The mapping that the status shows.
     shown: Option<Shown>,
     told: Told,
 }
@@ -168,7 +168,7 @@ fn status(shown: Shown, until_s: Option<u64>, mapper: &Mapper) -> MappingStatus 
     }
 }
 
-/// What the loop knows.
+/// The loop's knowledge of the mapping.
 #[derive(Debug)]
 struct Told {
     /// None if it is unknown whether the last report has arrived: a command that got no answer may still be carried out

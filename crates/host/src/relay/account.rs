@@ -37,7 +37,7 @@ pub(super) struct Account {
     of_late: Mutex<OfLate>,
 }
 
-/// What is known of the last second.
+/// The measurements of the last second.
 #[derive(Debug, Default)]
 struct OfLate {
     bytes: u64,

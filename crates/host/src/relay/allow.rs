@@ -35,7 +35,7 @@ impl fmt::Debug for Allowed {
     }
 }
 
-/// What the requester may have dialled.
+/// The addresses that may be dialled for the requester.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rights<'a> {
     /// The operator of the node, who uses its own socket, may have dialled whatever the node can reach.

@@ -184,8 +184,8 @@ impl Gathered {
 }
 
 impl Attributes {
-    /// Sets these attributes and the permissions of an open file. Links have no permissions. What is already right is
-    /// not touched. A file of another kind is refused.
+    /// Sets these attributes and the permissions of an open file. Links have no permissions. Values that are already
+    /// right are not touched. A file of another kind is refused.
     pub(super) fn settle(&self, thing: &File, kind: EntryKind, mode: u32) -> io::Result<()> {
         let found = thing.metadata()?;
         let is_told = match kind {
@@ -210,7 +210,7 @@ impl Attributes {
         }
     }
 
-    /// Sets the extended attributes. Those that must go are removed first, because there may be no room for both.
+    /// Sets the extended attributes. Attributes that must go are removed first, because there may be no room for both.
     fn settle_extended(&self, thing: &File) -> io::Result<()> {
         let there = read_extended(thing)?;
         if there == self.extended {

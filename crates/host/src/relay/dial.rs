@@ -423,7 +423,7 @@ fn legs(
     })
 }
 
-/// What the overlay knows about the address of a node.
+/// The overlay's knowledge of the address of a node.
 enum Known {
     At(Legs),
     Down,

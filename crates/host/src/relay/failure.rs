@@ -16,7 +16,7 @@ pub struct Failure {
     /// The node that could not be reached or was lost, if that is the reason. If it is `node` itself, one of its
     /// uplinks was lost.
     pub about: Option<NodeAddr>,
-    /// What happened, and what to do.
+    /// The event and its remedy, for people.
     pub text: String,
 }
 

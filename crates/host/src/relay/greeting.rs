@@ -24,7 +24,7 @@ use wire::relay::{CONTROL_PREAMBLE_BYTES, DATA_PREAMBLE_BYTES, Preamble};
 /// The first byte of TLS: a handshake record.
 const TLS_FIRST: u8 = 0x16;
 
-/// What a connection wants.
+/// The purpose of a connection.
 pub(super) enum Wish {
     /// Control. The first request comes with it.
     Control {

@@ -32,7 +32,7 @@ pub enum Ask<'a> {
     Renew(&'a Certificate),
 }
 
-/// What the host gets.
+/// The issuer's answer to a host.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// Its certificate.
@@ -64,7 +64,7 @@ pub enum AskError {
     Unreachable {
         /// The endpoint that was tried last.
         endpoint: String,
-        /// What happened.
+        /// The error.
         error: io::Error,
     },
     /// There is no endpoint.

@@ -1,4 +1,4 @@
-//! What a node's relay service has done and is doing, for its status and its metrics.
+//! The past and present transfers of a node's relay service, for its status and its metrics.
 //!
 //! ```text
 //!   Service ── begin ──▶ Account ── bytes, and once per second a rate and segments ──▶ end: done, or failed
@@ -105,7 +105,7 @@ pub struct Limits {
     pub transfers: usize,
     /// Number of bytes of a probe that measures what a segment carries.
     pub probe_bytes: u64,
-    /// What is dialled for other nodes, in addition to known nodes.
+    /// The addresses that are dialled for other nodes, in addition to known nodes.
     pub allow: Allowed,
 }
 

@@ -343,7 +343,7 @@ impl State {
 }
 
 impl Sending {
-    /// Returns the connections in use. Those used earlier may still retransmit, which does not count.
+    /// Returns the connections in use. Connections used earlier may still retransmit, which does not count.
     fn active(&self) -> &[Stripe] {
         &self.stripes[..self.stripes.len().min(self.striping.active().into())]
     }

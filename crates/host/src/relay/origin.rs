@@ -33,7 +33,7 @@ pub use wire::relay::{Done, Hop, HopRepr, Segment};
 pub struct Order {
     /// The local socket of the node to begin at.
     pub socket: PathBuf,
-    /// That node.
+    /// The node to begin at.
     pub node: NodeAddr,
     /// The route from that node, which is its first hop, as [`HopRepr::emit`] encodes it.
     pub route: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Order {
     pub fresh: bool,
     /// If something exists under the target's name, it stays, and nothing is copied.
     pub keep: bool,
-    /// What a target directory has and the source does not have is removed.
+    /// Entries of a target directory that the source does not have are removed.
     pub delete: bool,
     /// If something cannot be read, only this is left out.
     pub spare: bool,

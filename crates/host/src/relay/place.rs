@@ -56,7 +56,7 @@ pub(super) struct Manner {
     pub(super) transfer: [u8; TRANSFER_BYTES],
     /// Existing files are ignored.
     pub(super) fresh: bool,
-    /// What a directory has and the source's does not have is removed.
+    /// Entries of a directory that the source's directory does not have are removed.
     pub(super) delete: bool,
     /// Nothing is written.
     pub(super) dry: bool,
@@ -230,7 +230,7 @@ pub(super) struct Writing {
     here: NodeAddr,
     to: To,
     asked: Option<Asked>,
-    /// What would be removed, if nothing is written.
+    /// The entries that would be removed, if nothing is written.
     gone: Option<Gone>,
 }
 
@@ -243,7 +243,7 @@ struct Asked {
     end: u64,
 }
 
-/// What is here of the file whose content arrives.
+/// The part that already exists of the file whose content arrives.
 pub(super) enum Kept {
     /// The part before the content.
     Beginning(Box<blake3::Hasher>),

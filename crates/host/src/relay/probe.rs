@@ -34,7 +34,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 pub struct Question {
     /// The local socket of the node to ask.
     pub socket: std::path::PathBuf,
-    /// That node.
+    /// The node to ask.
     pub node: NodeAddr,
     /// The route from that node, which ends with the segment, as for a copy that is discarded.
     pub route: Vec<u8>,

@@ -208,7 +208,7 @@ impl Drop for Service {
     }
 }
 
-/// What the node knows of other nodes.
+/// The node's knowledge of other nodes.
 struct Neighbourhood<'a> {
     nodes: &'a [NamedNode],
     revoked: Network,

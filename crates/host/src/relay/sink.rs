@@ -50,7 +50,7 @@ pub(super) struct Sink<'a> {
     pub(super) transfer: &'a Transfer,
 }
 
-/// What comes next.
+/// The next event of the incoming data.
 enum Came {
     Frame(Vec<u8>),
     Nothing,

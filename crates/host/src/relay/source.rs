@@ -52,7 +52,7 @@ const ROUND_BYTES: u64 = FRAME_BYTES_MAX as u64 / 2;
 /// Size of a frame with the longest such piece.
 const ROUND_FRAME_BYTES: usize = FRAME_HEAD_BYTES + 4 + ROUND_BYTES as usize + TAG_BYTES;
 
-/// What the sinks have reported.
+/// The sinks' reports.
 pub(super) struct Feedback {
     sinks: usize,
     known: Sinks,

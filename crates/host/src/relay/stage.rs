@@ -126,12 +126,12 @@ fn reach(
 /// A node that data is sent to: its connections, how many of them are used, and whether their number is adapted.
 type Onward = (NodeAddr, Vec<Data>, Used, bool);
 
-/// What this node knows of the other ends, if it is an end.
+/// This node's knowledge of the other ends, if it is an end.
 #[derive(Clone, Copy)]
 struct Ours<'a> {
-    /// As a source.
+    /// For a source: the sinks' reports.
     feedback: &'a Shared<Feedback>,
-    /// As a sink.
+    /// For a sink: the secrets for its incoming data.
     secrets: &'a Inbound,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Head {
     pub(super) has_names: bool,
 }
 
-/// What a walk finds.
+/// The result of a step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Entry(Head),

@@ -104,7 +104,7 @@ pub(super) struct Wires {
 /// The node at the other end of a connection, and the addresses of both hosts: the own one first.
 pub(super) type Ends = (NodeAddr, [IpAddr; 2]);
 
-/// What was found about the connections of a transfer.
+/// The result of a check of a transfer's connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Between these addresses, nothing has moved for this long: the overlay may know why. Often the list is empty.
@@ -211,7 +211,7 @@ struct Wire {
     schedule: Schedule,
 }
 
-/// What the kernel reports about the connections between two addresses.
+/// The kernel's report about the connections between two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WireLook {
     /// For how long nothing has moved on any of them.
@@ -284,7 +284,7 @@ impl Schedule {
     }
 }
 
-/// What one connection waits for.
+/// The silence of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     /// Number of bytes that were acknowledged, and that were received.

@@ -31,7 +31,7 @@ pub struct Offer {
     pub is_dialled: bool,
     /// The loop's end of the socket to the tunnel's thread.
     pub socket: SeqStream,
-    /// What the thread has dropped.
+    /// Counts of the packets that the thread has dropped.
     pub counts: Arc<Counts>,
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to send.
+/// The parameters of a blast.
 pub struct Blast {
     /// Datagrams per second; 0 sends as fast as possible.
     pub rate_pps: u64,

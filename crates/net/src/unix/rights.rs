@@ -106,7 +106,7 @@ fn send(
 ///
 /// # Safety
 ///
-/// What `header` points to must outlive the call; it is only read.
+/// The data that `header` points to must outlive the call; it is only read.
 pub(super) unsafe fn send_message(
     socket: RawFd,
     header: &libc::msghdr,

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-/// The error that the kernel reports once if the other side was closed before it had read everything. What it had sent
-/// before is still there, so reading continues to the end, which is reported by a length of zero.
+/// The error that the kernel reports once if the other side was closed before it had read everything. Its data from
+/// before the end is still there, so reading continues to the end, which is reported by a length of zero.
 pub(super) const RESET: libc::c_int = libc::ECONNRESET;
 
 /// How many bytes the kernel may buffer towards the other side: 16 of the longest datagrams, or some thousand short

@@ -1,4 +1,4 @@
-//! What the sinks report about the file that is being compared: which of its pieces all of them have.
+//! Collects the sinks' reports about the file that is being compared: which of its pieces all of them have.
 //!
 //! ```text
 //!   ask ─▶ on_keys … on_keys(none) of each sink ─▶ take_next: the key of the next piece, where all have the same
@@ -7,7 +7,7 @@
 use super::{KEYS_MAX, TooMuch};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the sinks report about the file that is being compared.
+/// The sinks' reports about the file that is being compared.
 #[derive(Debug)]
 pub struct Pieces<N: Ord> {
     sinks: usize,

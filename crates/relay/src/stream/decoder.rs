@@ -17,7 +17,7 @@ pub const SAME_BYTES_MAX: u64 = 64 << 20;
 /// How many bytes the attributes of one entry take at most, including [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
 /// kernel's own limits are 64 KiB of names, and 64 KiB for each value; ext4 has one block for all.
 pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
-/// What an attribute, or a piece of one, costs in addition to its bytes while it waits for its entry.
+/// The memory that an attribute, or a piece of one, takes in addition to its bytes while it waits for its entry.
 pub const ATTRIBUTE_COST_BYTES: usize = 64;
 
 /// An event of a stream.
@@ -77,7 +77,7 @@ pub struct Decoder {
     content: blake3::Hasher,
     /// The sink does not want the content of the present file.
     drops: bool,
-    /// What was announced for the next entry: that it is kept, or where its content begins.
+    /// The announcement for the next entry: it is kept, or its content begins at `from`.
     kept: bool,
     from: u64,
     /// The next entry is compared, or the present content is that of a compared file.

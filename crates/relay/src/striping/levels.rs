@@ -1,4 +1,4 @@
-//! What each number of connections was seen to carry, and how the levels compare.
+//! The measured rate of each number of connections, and how the levels compare.
 //!
 //! ```text
 //!   1: rates, round trip, queue ─┐
@@ -13,7 +13,7 @@ use super::{PATIENCE, SEGMENT_BYTES};
 /// A path is lossy if it loses more than this share of the segments.
 const LOSSY: f64 = 0.000_2;
 
-/// What was measured at a level.
+/// The measurements at a level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
     /// The latest judgements.

@@ -5,7 +5,7 @@
 //!             ▲            a round of a round trip's length                │
 //!             └──── bytes, round trip, lost packets, and timeouts ◀────────┘
 //! ```
-//! What a level *carries* is the mean of minutes of the model. A verdict is *too small* if its level carries less than
+//! A level *carries* its mean rate over minutes of the model. A verdict is *too small* if its level carries less than
 //! 0.8 of the best level, and *too large* if fewer connections reach 0.95 of the best and the round trip is 20 ms
 //! longer than with these.
 
@@ -195,7 +195,7 @@ impl Model {
     }
 }
 
-/// What a level carries, in bits per second, and its round trip, in seconds.
+/// The rate of a level, in bits per second, and its round trip, in seconds.
 type Truth = [(f64, f64); LEVELS.len()];
 
 fn truth(segment: Segment) -> Truth {

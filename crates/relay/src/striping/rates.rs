@@ -1,4 +1,4 @@
-//! What a level was measured to carry, how far the measurement may be off, and whether another level carries more.
+//! The measured rate of a level, how far the measurement may be off, and whether another level carries more.
 //!
 //! Chance sets the rate of a lossy path: a second of one connection has a few losses, and its rate is off by a quarter
 //! or more. So two levels are distinguished by the standard errors of their means, or not at all. An error is estimated

@@ -507,7 +507,7 @@ fn each_uplink_has_a_connection_from_the_start_and_keeps_it() {
         assert_eq!(striping.active(), 2);
     }
     assert!(striping.carried().is_full);
-    // What two connections carried over two uplinks does not apply to the one that is left.
+    // The measurement of two connections over two uplinks does not apply to the one that is left.
     let next = striping.clone().go_on(8).over(1);
     assert_eq!((next.active(), next.has_judged()), (1, false));
     assert_eq!(striping.go_on(8).over(2).active(), 2);

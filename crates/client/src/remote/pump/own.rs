@@ -40,7 +40,7 @@ pub(super) struct ClientWay {
     marks: VecDeque<(u32, SessionIndex, u64)>,
     /// The losses towards the gate, and from the gate.
     losses: [Losses; 2],
-    /// What was last reported: whether the way is up, and its longest datagram.
+    /// The last report: whether the way is up, and its longest datagram.
     told: (bool, usize),
     report: Arc<ReportCell>,
 }

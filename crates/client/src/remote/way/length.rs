@@ -42,7 +42,7 @@ pub struct Attempt {
     pub says: Says,
 }
 
-/// What a trial reports to the gate.
+/// The report of a trial to the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Says {
     /// The longest length that passes.
@@ -60,7 +60,7 @@ pub struct Length {
     /// The least length that does not pass.
     refused: usize,
     is_raw: bool,
-    /// What the gate knows.
+    /// The last report that the gate has answered.
     told: Says,
     asked: Option<(Attempt, Time)>,
     missed: usize,

@@ -25,7 +25,7 @@ pub struct Seals {
     came: Came,
 }
 
-/// What has arrived with the current keys.
+/// Counts of the datagrams that have arrived with the current keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Came {
     /// Number of datagrams.

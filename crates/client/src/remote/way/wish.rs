@@ -22,7 +22,7 @@ impl Default for Wish {
 }
 
 impl Wish {
-    /// Notes that the socket requests these options. What they forbid is forbidden from now on.
+    /// Notes that the socket requests these options. If they forbid UDP, it is forbidden from now on.
     pub fn on_asked(&mut self, options: &Options) {
         self.asked = Some(self.asked != Some(false) && may_go_by_udp(options));
     }

@@ -132,7 +132,7 @@ impl Mapper {
         }
     }
 
-    /// Asks soon. What a router announces without a request is not used, but is a reason to ask.
+    /// Asks soon. A router's announcement that nobody requested is not used, but is a reason to ask.
     fn ask_soon(&mut self, now: Time) {
         let rested = self.last_round.map(|last| last + RENEW_MIN);
         let soon = rested.map_or(now, |rested| rested.max(now));

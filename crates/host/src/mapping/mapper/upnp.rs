@@ -63,7 +63,7 @@ pub(super) struct Upnp {
     private: Option<Ipv4Addr>,
     /// The router only supports mappings without an end.
     is_permanent: bool,
-    /// What the router has mapped, until it is given back.
+    /// The port that the router has mapped, until it is given back.
     held: Option<Held>,
 }
 
@@ -368,7 +368,7 @@ impl Mapper {
         }
     }
 
-    /// Handles that the router does not map the port, or no longer does. What it had mapped before is released.
+    /// Handles that the router does not map the port, or no longer does. A port that it had mapped before is released.
     fn deny(&mut self, now: Time, why: &'static str) {
         self.unmap();
         self.refuse(now, REST, why);

@@ -58,7 +58,7 @@ pub(super) struct Files {
     journal: Journal,
     /// The target is an existing directory.
     in_place: bool,
-    /// What a directory has and the source's does not have is removed.
+    /// Entries of a directory that the source's directory does not have are removed.
     prunes: bool,
     /// Owners and extended attributes are copied.
     takes_attributes: bool,
@@ -76,7 +76,7 @@ pub(super) struct Files {
     partial: Option<Partial>,
     /// The next entry is compared with the existing file.
     compares: bool,
-    /// That file, while the content arrives.
+    /// The existing file, while the content arrives.
     basis: Option<Basis>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,

@@ -31,7 +31,7 @@ pub(super) struct Journal {
     current: Option<Vec<u8>>,
 }
 
-/// What an earlier attempt has recorded.
+/// The records of an earlier attempt.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// Data changed after this time is not trusted, in nanoseconds since 1970; none if all is trusted.

@@ -26,9 +26,9 @@ const DEPTH_MAX: usize = 256;
 /// The result.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// What was removed, or would be removed.
+    /// The paths that were removed, or would be removed.
     pub removed: Vec<PathBuf>,
-    /// What could not be read or removed. The rest was checked all the same.
+    /// The paths that could not be read or removed. All others were checked.
     pub failed: Vec<(PathBuf, io::Error)>,
 }
 
@@ -59,7 +59,7 @@ struct Search {
     found: Cleaned,
 }
 
-/// What exists for one name.
+/// The files that exist for one name.
 #[derive(Default)]
 struct Target {
     part: Option<DirEntry>,

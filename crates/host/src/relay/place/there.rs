@@ -1,4 +1,4 @@
-//! What a target already has of a copy, as it is reported to the source: keys, and the beginning of one file.
+//! The part of a copy that a target already has, as it is reported to the source: keys, and the beginning of one file.
 
 use super::basis::may_be_set;
 use super::journal::{self, Past};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use wire::relay::Have;
 use wire::relay::entry::EntryKind;
 
-/// What exists.
+/// The existing part.
 #[derive(Default)]
 pub(in crate::relay) struct There {
     pub(in crate::relay) keys: Arc<Vec<u64>>,

@@ -4,7 +4,7 @@ const RTT: Duration = Duration::from_millis(30);
 const STEP: Duration = Duration::from_millis(10);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What passes in a run.
+/// The properties of the path in a run.
 #[derive(Clone, Copy)]
 struct Passes {
     /// Datagrams are sent, and arrive from the gate.

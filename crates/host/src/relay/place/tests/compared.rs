@@ -117,7 +117,7 @@ fn keys_of_pieces_are_told_of_what_may_be_read() {
     // For a piece of arbitrary length the key would reveal the bytes.
     assert_eq!(ask(0, (1 << 20) + 1), [whole]);
     assert_eq!(ask(0, 3), Vec::<u64>::new());
-    // What was sent before is not read again.
+    // Pieces that begin before the requested place are not read again.
     let behind = ask((3 << 20) + 1, 6 << 20);
     assert_eq!((behind.len(), behind[3], behind[4]), (6, 0, whole));
     // These were not offered.
