@@ -65,9 +65,9 @@ pub trait Engine {
     type Reply;
     /// An observable event.
     type Event;
-    /// Handles one input. Bounded work; no allocation on the datagram path after warm-up.
+    /// Handles one input. The work is bounded, and the datagram path does not allocate after warm-up.
     fn handle(&mut self, now: Time, input: Input<Self::Request>, out: &mut impl Outbox<Self>);
-    /// Called once after each batch of inputs: acknowledgements, flooding and route computation
+    /// The driver calls it once after each batch of inputs: acknowledgements, flooding and route computation
     /// coalesce here.
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Self>);
     /// Returns when the next timeout is wanted, and for what.

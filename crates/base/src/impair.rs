@@ -221,9 +221,9 @@ impl Pipe {
         Verdict::Deliver(arrival)
     }
 
-    /// Choice: uniform between zero and the model's jitter, added to the delay: propagation is a lower bound, and
-    /// queues along the path only add to it. If order is kept, a packet that would overtake waits for the one before
-    /// it.
+    /// Returns a packet's jitter. Choice: uniform between zero and the model's jitter, added to the delay: propagation
+    /// is a lower bound, and queues along the path only add to it. If order is kept, a packet that would overtake waits
+    /// for the one before it.
     fn jitter(&mut self) -> Duration {
         uniform(&mut self.jitter_rng, self.model.jitter())
     }

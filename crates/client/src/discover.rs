@@ -12,7 +12,7 @@
 //! tried. Answers, including negative ones, are kept as long as their TTL says, at most an hour ([`Cache`]).
 //!
 //! One thread with a small runtime of its own answers questions. It begins with the first [`Discover`] and ends with
-//! its last copy. So the calls here work in programs with threads and, by their `_async` forms, in any runtime.
+//! its last copy. Therefore, the calls here work in programs with threads and, by their `_async` forms, in any runtime.
 //!
 //! The DNS only says where the servers are. The credentials that let a client in, and the keys by which nodes prove
 //! their identity, are configured ([`Keyring`](crate::remote::Keyring)). [Amir06 §VI]

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A program holds one end of a pair of Unix sockets, as with a node on its own host. A thread carries data between the
-//! other end and the gate. So descriptors are real ones, and the layers above see no difference. Where it works,
-//! datagrams are sent beside TLS, encrypted over UDP ([`way`]). The gate shows the node's own key (a raw public key,
-//! RFC 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
+//! other end and the gate. Therefore, descriptors are real ones, and the layers above see no difference. Where it
+//! works, datagrams are sent beside TLS, encrypted over UDP ([`way`]). The gate shows the node's own key (a raw public
+//! key, RFC 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
 
 mod abandon;
 mod channel;

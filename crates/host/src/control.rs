@@ -238,7 +238,7 @@ impl Server {
     }
 }
 
-/// An error as an answer.
+/// Returns an error as an answer.
 pub(crate) fn error_line(text: &str) -> String {
     serde_json::json!({ "error": text }).to_string()
 }

@@ -6,8 +6,8 @@
 //!   Resident::gather: what comes is let gather ──▶ its descriptor has its turn when that time is over
 //! ```
 //! If a bridge is a process of its own, each packet costs two more wake-ups, one where it enters and one where it
-//! leaves; four nodes in a row cost four. So a bridge may live here. The price is that it works on the engine's thread:
-//! its work in a turn has to be bounded, and must not wait.
+//! leaves; four nodes in a row cost four. Therefore, a bridge may live here. The price is that it works on the engine's
+//! thread: its work in a turn has to be bounded, and must not wait.
 
 use crate::status::BridgeStatus;
 use base::{Burst, ClientId, NodeAddr, VirtualPort};

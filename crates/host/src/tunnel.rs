@@ -11,8 +11,8 @@
 //! TCP. The engine's thread writes a burst into a socket of the tunnel's thread, and never waits for it. The tunnel's
 //! thread does the TLS work.
 //!
-//! TCP has a queue, and queued voice packets are of no use. So what the connection does not take at once waits in a
-//! backlog of bounded size and age, from which the oldest datagrams are dropped and counted.
+//! TCP has a queue, and queued voice packets are of no use. Therefore, data that the connection does not take at once
+//! waits in a backlog of bounded size and age, from which the oldest datagrams are dropped and counted.
 //!
 //! Life of a tunnel: the node dials it if the engine has no answer by datagrams; offers it to the loop, which keeps one
 //! for each neighbour; and ends it if either side ends it, if TCP is silent, or if the link has been back on datagrams

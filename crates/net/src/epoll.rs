@@ -4,8 +4,8 @@
 //!
 //! Timeouts are in nanoseconds, by a timer descriptor in the same set. A loop that is woken by packets moves its
 //! deadline with each of them, and setting the timer every time costs more than the wait (most of all on virtual
-//! machines, where it leaves the guest). So while packets arrive fast, a timer that would expire too early is left
-//! alone. When it expires, it is set again without informing the caller: once per timeout, not once per packet.
+//! machines, where it leaves the guest). Therefore, while packets arrive fast, a timer that would expire too early is
+//! left alone. When it expires, it is set again without informing the caller: once per timeout, not once per packet.
 
 use crate::{clock, sys};
 use base::Duration;

@@ -29,14 +29,14 @@ pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A new socket, closed on exec and non-blocking.
+/// Makes a new socket, closed on exec and non-blocking.
 pub(crate) fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointers are involved.
     own(unsafe { libc::socket(family, kind, 0) })
 }
 
-/// Two connected sockets of this host, closed on exec and non-blocking.
+/// Makes two connected sockets of this host, closed on exec and non-blocking.
 pub(crate) fn socketpair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -69,8 +69,8 @@ struct Name([u8; 16]);
 
 impl sys::OptionValue for Name {}
 
-/// Makes the kernel probe whether a silent end is still there: after a minute, then every 15 s, four times. So a host
-/// that has vanished does not hold a connection for ever.
+/// Makes the kernel probe whether a silent end is still there: after a minute, then every 15 s, four times. Therefore,
+/// a host that has vanished does not hold a connection for ever.
 pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
     ask(&socket, Duration::from_secs(60), Duration::from_secs(15), 4)
 }

@@ -12,8 +12,8 @@
 //! connection or several, and a frame may take any of them. For each of its next segments, a relay holds up to
 //! [`QUEUE_BYTES`] that the segment has not taken yet. When a queue is full, the relay stops reading: the slowest
 //! segment sets the pace. A sink puts the frames in order ([`reassembly`]). The source sends at most [`WINDOW_BYTES`]
-//! and [`FRAMES_MAX`] frames beyond what every sink has written. So a sink always has room for the frames that wait for
-//! a missing one, and no relay can get stuck because of a missing frame.
+//! and [`FRAMES_MAX`] frames beyond what every sink has written. Therefore, a sink always has room for the frames that
+//! wait for a missing one, and no relay can get stuck because of a missing frame.
 //!
 //! A sink that already has a part of the data reports it ([`resume`]). The source compares the report with its own
 //! data, and sends the rest.

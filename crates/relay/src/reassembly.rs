@@ -1,7 +1,7 @@
 //! Puts a sink's frames in order again. [Liu04 §III-C: the receiver reassembles the data of parallel connections]
 //!
-//! Connections lose nothing and repeat nothing. So if a frame overlaps another one, or lies beyond the window, the
-//! sender violates the format: this is an error.
+//! Connections lose nothing and repeat nothing. Therefore, if a frame overlaps another one, or lies beyond the window,
+//! the sender violates the format: this is an error.
 
 use crate::{FRAME_COST_BYTES, FRAMES_MAX, QUEUE_BYTES, WINDOW_BYTES};
 use std::collections::BTreeMap;

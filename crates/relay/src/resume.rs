@@ -1,4 +1,4 @@
-//! Finds out which data a sink already has, and which of it the source does not send again.
+//! Finds out which data the sinks already have, so that the source does not send it again.
 //!
 //! ```text
 //!   sink:    each entry that is there: its key ─▶ Kept … ─▶ Have(how many, the beginning of one file)
@@ -14,8 +14,8 @@
 //!   source:  no key of the entry, but that of its path: Compare stands before the entry
 //!   sink:    Kept … (keys of its pieces of 1 MiB), Kept(none) ─▶ source: which pieces are the same
 //! ```
-//! So a file that was only touched costs only reading at both ends, and a file that changed in part costs only the
-//! changed pieces. Neither end reads a file before its turn. The keys only find what is the same: the digest of the
+//! Therefore, a file that was only touched costs only reading at both ends, and a file that changed in part costs only
+//! the changed pieces. Neither end reads a file before its turn. The keys only find what is the same: the digest of the
 //! whole content decides, as with every file.
 //!
 //! With `--checksum`, a sink reads all files that it has, and identifies them by their content ([`content_key`])

@@ -6,9 +6,9 @@
 //!   └──── back to the fewest that are as good, once it is shown that twice as many carry less than a fifth more,
 //!         or the round trip has grown by more than 20 ms: what they carry is then what the segment has
 //! ```
-//! "Too many parallel connections can cause more congestion to those already congested links" [Liu04 §III-C]. So more
-//! connections are used only while they carry more. A connection that is delayed by its own queue has already filled
-//! the segment, and no connection is added to it.
+//! "Too many parallel connections can cause more congestion to those already congested links" [Liu04 §III-C].
+//! Therefore, more connections are used only while they carry more. A connection that is delayed by its own queue has
+//! already filled the segment, and no connection is added to it.
 //!
 //! Where packets are lost, chance sets the rate, and a few seconds may not be enough to find out whether more
 //! connections carry more. The module `rates` estimates how far a measurement may be off. Nothing is claimed that the

@@ -6,9 +6,10 @@
 //!    └── delegation of A's addresses, with serials of its own ──▶ issuer B ── certificate ──▶ home
 //! ```
 //! B has a second delegation, in addition to the one by which it invites: with the addresses and limits of A, and with
-//! serials that nobody else has. So what B signs by it is an ordinary certificate, which nodes of every version check
-//! as usual, and the root has decided whose members B may renew. B admits nobody by that delegation. It only renews
-//! what another issuer has certified, for the same key, name and address, and enters it in separate books.
+//! serials that nobody else has. Therefore, a certificate that B signs by it is an ordinary certificate, which nodes of
+//! every version check as usual, and the root has decided whose members B may renew. B admits nobody by that
+//! delegation. It only renews what another issuer has certified, for the same key, name and address, and enters it in
+//! separate books.
 //!
 //! Nodes trust the certificate with the highest serial. If an issuer's serials are lower than that of the certificate
 //! that it is shown, no node would accept what it signs, so it refuses and says why.

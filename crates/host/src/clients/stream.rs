@@ -5,10 +5,10 @@
 //!   client reads ◀── kernel buffer ◀── sent at once, else kept ◀── Bytes, Finished
 //!                                      (Consumed when it is in the kernel buffer)
 //! ```
-//! So no side buffers without bound: the engine's credit bounds what is read, and its receive window bounds what is
-//! kept for a client that does not read. Both directions end independently. The client is gone when it has closed its
-//! descriptor and all that it wrote has been read. This is a regular end only if the client has announced it on its
-//! connection, because the kernel closes the descriptors of a killed process, too.
+//! Therefore, no side buffers without bound: the engine's credit bounds what is read, and its receive window bounds
+//! what is kept for a client that does not read. Both directions end independently. The client is gone when it has
+//! closed its descriptor and all that it wrote has been read. This is a regular end only if the client has announced it
+//! on its connection, because the kernel closes the descriptors of a killed process, too.
 
 use base::{Burst, NodeAddr, Pool, VirtualPort};
 use net::epoll::Interest;
@@ -318,7 +318,7 @@ impl End {
         let _ = shutdown_write(self.as_fd());
     }
 
-    /// Number of bytes that wait for the client in the node.
+    /// Returns the number of bytes that wait for the client in the node.
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
         self.kept.iter().map(Vec::len).sum::<usize>() - self.kept_from

@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// A connection: the id at the node, and the client's end.
+    /// Makes a connection: the id at the node, and the client's end.
     fn connect(&mut self) -> Option<(ClientId, SeqStream)> {
         let (theirs, ours) = SeqStream::pair().unwrap();
         let id = self.clients.next_id()?;

@@ -94,8 +94,8 @@ pub(crate) enum NotOne {
     Several,
 }
 
-/// Number of digits of a transfer's name that identify it: as many as the status shows. So a missing or short argument
-/// cannot cancel a wrong transfer.
+/// Number of digits of a transfer's name that identify it: as many as the status shows. Therefore, a missing or short
+/// argument cannot cancel a wrong transfer.
 const DIGITS_MIN: usize = 8;
 
 /// The limits of a service, and what it dials. They may change while it runs; running transfers continue.

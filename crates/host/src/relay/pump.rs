@@ -9,8 +9,8 @@
 //! branches, frames pass through memory once. They are encrypted and decrypted only at the ends.
 //!
 //! In each case [`relay::QUEUE_BYTES`] may wait in between, far more than the kernel holds for a short slow connection.
-//! So one connection continues while the other recovers from a loss, and together they are as fast as the slower one on
-//! average, not as the slower one at each moment.
+//! Therefore, one connection continues while the other recovers from a loss, and together they are as fast as the
+//! slower one on average, not as the slower one at each moment.
 
 use super::failure::Failure;
 use super::monitor::Used;

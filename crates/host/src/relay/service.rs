@@ -131,7 +131,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens, and serves on threads of its own.
+    /// Listens, and serves connections on its own threads.
     pub fn start(
         settings: &Settings,
         identity: Identity,

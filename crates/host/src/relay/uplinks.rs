@@ -5,9 +5,9 @@
 //!   uplink    0   1   0   1   0        the first two connections take both
 //! ```
 //! The kernel gives up a connection over a dead uplink after a quarter of an hour. The overlay's hellos show within
-//! half a second which path is dead, if the overlay watches it closely. So as soon as nothing moves between a pair of
-//! addresses, the overlay is asked to watch, and then asked again for the result. The next attempt uses paths that are
-//! up.
+//! half a second which path is dead, if the overlay watches it closely. Therefore, as soon as nothing moves between a
+//! pair of addresses, the overlay is asked to watch, and then asked again for the result. The next attempt uses paths
+//! that are up.
 //!
 //! ```text
 //!   nothing moves between two addresses for 0.5 s ─▶ their paths are watched ─▶ each is down, and the path in use is
@@ -16,8 +16,8 @@
 //!            └─ 10 s, and something is under way ─▶ lost, whatever the overlay says
 //!   nothing is heard of a node for 10 s, on no connection, though its kernel is asked each second ─▶ gone
 //! ```
-//! A firewall may drop UDP and let TCP pass. So if bytes moved on connections while their path was already silent, that
-//! path does not decide about them.
+//! A firewall may drop UDP and let TCP pass. Therefore, if bytes moved on connections while their path was already
+//! silent, that path does not decide about them.
 
 use super::socket::Socket;
 use base::{Duration, NodeAddr, Time, UnderlayAddr};

@@ -57,7 +57,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Processor time per packet.
+    /// Returns the processor time per packet, in nanoseconds.
     pub fn ns_per_packet(&self) -> f64 {
         self.cpu_ns as f64 / self.packets.max(1) as f64
     }

@@ -266,7 +266,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever answers arrive in whatever order: the result is a distance at which the host has answered.
+        /// For all answers in any order, the result is a distance at which the host has answered.
         #[test]
         fn any_network_ends_in_time(
             said in proptest::collection::vec((0u8..4, 0u64..2_000), 97),

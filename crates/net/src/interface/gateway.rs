@@ -121,7 +121,7 @@ unsafe fn ip(at: *const libc::sockaddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// The table as the kernel writes it on a little-endian machine.
+    /// The table is as the kernel writes it on a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn the_default_route_with_the_least_metric_counts() {

@@ -1,7 +1,7 @@
 //! Sending: passes the queue's messages to sendmmsg, with one header per message by GSO, or else one per datagram.
 //!
 //! A failure concerns the first header of a call: sendmmsg stops at the failing header, and reports the error when that
-//! header is the first of the next call. So the loop below only has to handle the front of the queue.
+//! header is the first of the next call. Therefore, the loop below only has to handle the front of the queue.
 //!
 //! Datagrams that must not be fragmented are sent in a call of their own, for which the socket's setting is changed:
 //! they are rare, and the kernel has no control message for it.

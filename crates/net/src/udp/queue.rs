@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Bursts to the same destination that one iteration of the loop queues become one message. One GSO call sends it, and
-//! gathers them from where they are. So packets that arrive one by one and leave by the same link pass through the
-//! kernel once. A burst only ever joins the *last* message of its destination, so no packet overtakes another one to
-//! the same destination. Datagrams that must not be fragmented stay alone.
+//! gathers them from where they are. Therefore, packets that arrive one by one and leave by the same link pass through
+//! the kernel once. A burst only ever joins the *last* message of its destination, so no packet overtakes another one
+//! to the same destination. Datagrams that must not be fragmented stay alone.
 //!
 //! Choice: gathering instead of copying small ones together. In measurements with 1 to 64 datagrams of 207 bytes per
 //! message, copying saved at most 80 ns per datagram, at 64, and cost as much at 1247 bytes.

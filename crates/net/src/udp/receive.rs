@@ -3,9 +3,9 @@
 //! A slot that was not filled waits for the next call. Slots are used from the top of a stack, and the pool hands out
 //! the one returned last, so that a quiet socket always works in the same few cache lines.
 //!
-//! The kernel notes when it received a datagram, and each burst records how long it has waited here since. So if a node
-//! was not scheduled, it does not attribute that delay to the network. For datagrams that GRO has joined, it is the
-//! time of the first one.
+//! The kernel notes when it received a datagram, and each burst records how long it has waited here since. Therefore,
+//! if a node was not scheduled, it does not attribute that delay to the network. For datagrams that GRO has joined, it
+//! is the time of the first one.
 
 use super::Counters;
 use super::local::{self, Locals};

@@ -135,8 +135,8 @@ impl Levels {
     }
 
     /// Returns the mean of a level for the comparison with more connections. No connection carries more because there
-    /// are others beside it. So what exceeds the share of a lower level is the burst that a new connection begins with,
-    /// and is cut off.
+    /// are others beside it. Therefore, the rate that exceeds the share of a lower level is the burst that a new
+    /// connection begins with, and is cut off.
     fn sober(&self, count: u8) -> Option<Mean> {
         let mut mean = self.mean(count)?;
         for (fewer, below) in self.0.iter().filter(|(fewer, _)| *fewer < count) {

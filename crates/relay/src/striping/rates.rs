@@ -1,9 +1,9 @@
 //! The measured rate of a level, how far the measurement may be off, and whether another level carries more.
 //!
 //! Chance sets the rate of a lossy path: a second of one connection has a few losses, and its rate is off by a quarter
-//! or more. So two levels are distinguished by the standard errors of their means, or not at all. An error is estimated
-//! from the scatter of a level's judgements and from the number of losses. Both are needed: a few judgements may agree
-//! by chance, and the same loss affects several of them.
+//! or more. Therefore, two levels are distinguished by the standard errors of their means, or not at all. An error is
+//! estimated from the scatter of a level's judgements and from the number of losses. Both are needed: a few judgements
+//! may agree by chance, and the same loss affects several of them.
 
 use super::{GAIN_PCT, SEGMENT_BYTES};
 use std::collections::VecDeque;

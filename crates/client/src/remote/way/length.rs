@@ -1,8 +1,8 @@
 //! Determines how long a datagram may be on a way.
 //!
 //! The path does not report its limit. A router that finds a datagram too long drops it. It may send ICMP, which any
-//! stranger can forge, so nothing relies on that. So the client tries: it sends a datagram of the length in question,
-//! and the gate answers with one of the same length (RFC 8899; longer datagrams go by TLS):
+//! stranger can forge, so nothing relies on that. Therefore, the client tries: it sends a datagram of the length in
+//! question, and the gate answers with one of the same length (RFC 8899; longer datagrams go by TLS):
 //!
 //! ```text
 //!   the longest ── answered ──────────────────────────▶ known to pass, and tried again every [`AGAIN`]

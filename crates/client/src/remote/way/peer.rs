@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A valid datagram shows that the client has sent it, but not that the client is at its source address: anybody who
-//! has seen it can send it again from elsewhere. So datagrams to a client go to an address from which the client has
-//! repeated a challenge that was encrypted and sent there. Until then, that address gets no more bytes than have
-//! arrived from it, and the previous address stays in use.
+//! has seen it can send it again from elsewhere. Therefore, datagrams to a client go to an address from which the
+//! client has repeated a challenge that was encrypted and sent there. Until then, that address gets no more bytes than
+//! have arrived from it, and the previous address stays in use.
 
 use base::{Duration, Time};
 

@@ -2,7 +2,7 @@
 //!
 //! A client asks for new keys over TLS when a link would repeat its handshake. The gate has them before it answers, so
 //! the client uses them at once. The gate uses the former keys until something has arrived with the new ones, and both
-//! ends accept either. So no packet in transit is lost.
+//! ends accept either. Therefore, no packet in transit is lost.
 
 use base::Time;
 use core::ops::Range;

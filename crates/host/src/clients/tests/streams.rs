@@ -84,7 +84,7 @@ fn heard(stream: &SeqStream) -> (Vec<u8>, [Option<OwnedFd>; 2]) {
     }
 }
 
-/// The client's end of a stream of bytes, non-blocking.
+/// Returns the client's end of a stream of bytes, non-blocking.
 fn bytes_of(fd: OwnedFd) -> ByteStream {
     let stream = ByteStream::from(fd);
     stream.set_nonblocking(true).unwrap();

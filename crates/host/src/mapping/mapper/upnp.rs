@@ -6,13 +6,14 @@
 //!     ▲                       │               ▲  not public, none: the next one ◀──┘   ├── 718: another port, a few times
 //!     └── of no use: the next ┘ half its life ┘                                        └── 725: without end
 //! ```
-//! A host of the local network can answer in the router's name. So an answer counts only if it comes from the router's
-//! address, and requests go only to that address, regardless of what the answer and the description say. An answer that
-//! leads nowhere does not end the search, so a few forged answers that come first do not hide the router's own.
+//! A host of the local network can answer in the router's name. Therefore, an answer counts only if it comes from the
+//! router's address, and requests go only to that address, regardless of what the answer and the description say. An
+//! answer that leads nowhere does not end the search, so a few forged answers that come first do not hide the router's
+//! own.
 //!
-//! A UPnP request to delete a port does not say whose port it is. So a port is deleted only if the router has confirmed
-//! that it leads here, and only by the service that has confirmed it. It is not deleted if its time has ended, or if it
-//! has belonged to another host since.
+//! A UPnP request to delete a port does not say whose port it is. Therefore, a port is deleted only if the router has
+//! confirmed that it leads here, and only by the service that has confirmed it. It is not deleted if its time has
+//! ended, or if it has belonged to another host since.
 
 use super::{AGAIN, Asking, Mapper, Place, Protocol, REST, TRIES, lifetime_s};
 use crate::mapping::judge::is_public;

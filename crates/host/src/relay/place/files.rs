@@ -6,8 +6,8 @@
 //!   a new directory, or a file     in .NAME.sinew-part, which gets the name in the end
 //!   a directory that is there      in place, file by file; each beside its name until it is whole
 //! ```
-//! A complete file gets its time first, and then its name. So a file with the name, size and time of an entry of the
-//! source is complete, and a later attempt need not read it.
+//! A complete file gets its time first, and then its name. Therefore, a file with the name, size and time of an entry
+//! of the source is complete, and a later attempt need not read it.
 
 mod checked;
 mod compared;
