@@ -1,8 +1,8 @@
-//! The seam: what drives a protocol, and where a protocol puts what it wants done.
+//! The seam: the interface through which a host drives a protocol, and a protocol outputs its actions.
 //!
-//! Time is pulled, packets are pushed. A forwarder's output is mostly its input, so an engine
-//! writes into an [`Outbox`] instead of queueing owned packets. The node's event loop, the
-//! simulator and a test's recorder are the three hosts; all drive the same code.
+//! Time is pulled, packets are pushed. A forwarder's output is mostly its input, so an engine writes into an [`Outbox`]
+//! instead of queueing owned packets. The three hosts are the node's event loop, the simulator, and a test's recorder;
+//! all drive the same code.
 //!
 //! ```text
 //! host:   handle(now, Datagrams) ... handle(now, Request) ... flush(now)   one batch
@@ -17,59 +17,59 @@ use crate::time::Time;
 /// Everything that can happen to an engine.
 #[derive(Debug)]
 pub enum Input<R> {
-    /// Datagrams of equal size (the last may be short) from one address below.
+    /// Datagrams of equal size (the last may be short) from one underlay address.
     Datagrams {
-        /// Who sent them, as the network below claims.
+        /// The sender, as the underlay claims.
         from: UnderlayAddr,
         /// The datagrams, back to back.
         burst: Burst,
     },
-    /// A client asks for something.
+    /// A request of a client.
     Request {
-        /// Which client.
+        /// The client.
         client: ClientId,
-        /// What it asks for.
+        /// The request.
         request: R,
     },
-    /// The host cannot send so many bytes in one piece to this address: they are more than its own
-    /// interface takes, or than it has been told of the path. What may be cut was sent in pieces.
+    /// The host cannot send this many bytes in one piece to this address: they exceed the limit of its own interface,
+    /// or the reported limit of the path. Datagrams that may be fragmented were sent in pieces.
     TooLong {
-        /// To whom.
+        /// The destination.
         to: UnderlayAddr,
-        /// The least length of which this is known now.
+        /// The least length for which this is known now.
         bytes: u16,
     },
-    /// The time that [`Engine::next_timeout`] named has come. Spurious ones do no harm.
+    /// The time that [`Engine::next_timeout`] returned has come. Spurious timeouts do no harm.
     Timeout,
 }
 
-/// Where an engine puts what it wants done. No method blocks.
+/// Receives an engine's actions. No method blocks.
 pub trait Outbox<E: Engine + ?Sized> {
-    /// Sends the datagrams of `burst` to `to`, in order behind earlier ones to the same address.
-    /// A host whose queue is full drops and counts, as a network does.
+    /// Sends the datagrams of `burst` to `to`, in order behind earlier ones to the same address. If the host's queue is
+    /// full, it drops them and counts the drops, as a network does.
     fn send(&mut self, to: UnderlayAddr, burst: Burst);
-    /// Hands `reply` to a client.
+    /// Delivers `reply` to a client.
     fn deliver(&mut self, client: ClientId, reply: E::Reply);
-    /// Tells that something observable happened: logs, counters, traces derive from it.
+    /// Reports an observable event: logs, counters and traces are derived from it.
     fn report(&mut self, event: E::Event);
-    /// Where packet buffers come from.
+    /// Returns the source of packet buffers.
     fn pool(&self) -> &Pool;
 }
 
 /// A protocol endpoint: no sockets, no clock, no threads, no global randomness.
 /// Equal configuration, seed and inputs give equal outputs.
 pub trait Engine {
-    /// What clients and operators may ask.
+    /// A request of clients or operators.
     type Request;
-    /// What they are told.
+    /// The answer to a request.
     type Reply;
-    /// What can be observed.
+    /// An observable event.
     type Event;
-    /// Handles one input. Bounded work; no allocation on the datagram path after warm-up.
+    /// Handles one input. The work is bounded, and the datagram path does not allocate after warm-up.
     fn handle(&mut self, now: Time, input: Input<Self::Request>, out: &mut impl Outbox<Self>);
-    /// Called once after each batch of inputs: acknowledgements, flooding and route computation
+    /// The driver calls it once after each batch of inputs: acknowledgements, flooding and route computation
     /// coalesce here.
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Self>);
-    /// When a timeout is wanted next, and on whose behalf.
+    /// Returns when the next timeout is wanted, and for what.
     fn next_timeout(&self) -> Option<(Time, &'static str)>;
 }

@@ -5,13 +5,13 @@
 //!   bucket:   exact          exact          2 wide          4 wide        each octave: 32 buckets
 //! ```
 //!
-//! Every power of two is divided into 32 equal buckets, so a bucket is at most 1/32 as wide as its
-//! values are large. A quantile is given as the middle of its bucket: off by at most half a bucket,
-//! [`RELATIVE_ERROR`] = 1/64 of the true value. Count, sum, minimum and maximum are exact.
+//! Every power of two is divided into 32 equal buckets, so a bucket is at most 1/32 as wide as its values are large. A
+//! quantile is returned as the middle of its bucket: it is off by at most half a bucket, which is [`RELATIVE_ERROR`] =
+//! 1/64 of the true value. Count, sum, minimum and maximum are exact.
 
-/// Bits of a value that its bucket tells, below the leading one.
+/// Number of bits of a value that its bucket identifies, below the leading one.
 const SUB_BITS: u32 = 5;
-/// Buckets per octave.
+/// Number of buckets per octave.
 const SUBS: usize = 1 << SUB_BITS;
 /// Values below 32 have a bucket each; then one octave for each leading bit from 2^5 to 2^63.
 /// 60 × 32 buckets of 8 bytes are 15 KiB.
@@ -37,7 +37,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram. This is the only place that allocates.
+    /// Creates an empty histogram. This is the only function that allocates.
     pub fn new() -> Histogram {
         Histogram {
             buckets: vec![0; BUCKETS].into_boxed_slice(),
@@ -48,13 +48,13 @@ impl Histogram {
         }
     }
 
-    /// Notes `value` once.
+    /// Records `value` once.
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.record_n(value, 1);
     }
 
-    /// Notes `value` `n` times.
+    /// Records `value` `n` times.
     #[inline]
     pub fn record_n(&mut self, value: u64, n: u64) {
         if n == 0 {
@@ -67,7 +67,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds everything that `other` has seen.
+    /// Adds everything that `other` has recorded.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -78,36 +78,36 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.sum) = (0, 0);
         (self.min, self.max) = (u64::MAX, 0);
     }
 
-    /// How many values have been noted.
+    /// Returns how many values have been recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest value.
+    /// Returns the smallest value.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean of all values.
+    /// Returns the mean of all values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The smallest value that at least a share `q` of all values do not exceed, within
-    /// [`RELATIVE_ERROR`]: `quantile(0.5)` is the median, `quantile(0.0)` the minimum and
-    /// `quantile(1.0)` the maximum. `None` if nothing was noted.
+    /// Returns the smallest value that at least a share `q` of all values do not exceed, within [`RELATIVE_ERROR`]:
+    /// `quantile(0.5)` is the median, `quantile(0.0)` the minimum and `quantile(1.0)` the maximum. Returns `None` if
+    /// nothing was recorded.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank =
             ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
@@ -121,7 +121,7 @@ impl Histogram {
             .map(|index| middle_of(index).clamp(self.min, self.max))
     }
 
-    /// The buckets that are not empty, from low to high: first value, last value, how often.
+    /// Returns the buckets that are not empty, from low to high: first value, last value, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.buckets
             .iter()
@@ -134,7 +134,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a value.
+/// Returns the bucket of a value.
 #[inline]
 fn index_of(value: u64) -> usize {
     // Below 2^6 the shift is zero and the value itself is the index.
@@ -142,7 +142,7 @@ fn index_of(value: u64) -> usize {
     octave as usize * SUBS + (value >> octave) as usize
 }
 
-/// The first value of a bucket, and how many values it has.
+/// Returns the first value of a bucket, and how many values it covers.
 fn bounds_of(index: usize) -> (u64, u64) {
     if index < SUBS {
         return (index as u64, 1);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((h.min(), h.count()), (Some(u64::MAX), 1 << 40));
     }
 
-    /// Values of every magnitude.
+    /// Generates values of every magnitude.
     fn values() -> impl Strategy<Value = Vec<u64>> {
         let one = (any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift);
         proptest::collection::vec(one, 1..200)

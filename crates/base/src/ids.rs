@@ -1,10 +1,10 @@
-//! Names of things: nodes, clients, ports, and addresses of the network below.
+//! Identifiers of nodes, clients and ports, and underlay addresses.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// The overlay address of a node: 32 bits out of the network's own plan, written as an IPv4
-/// address. Class D are multicast groups, class E anycast groups.
+/// The overlay address of a node: 32 bits from the network's own address plan, written as an IPv4 address. Class D are
+/// multicast groups, class E anycast groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeAddr(pub u32);
 
@@ -13,35 +13,35 @@ pub struct NodeAddr(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtualPort(pub u16);
 
-/// A client of this node, as the host numbers its connections. Never reused while in use.
+/// The id of a client of this node, as the host numbers its connections. An id is never reused while it is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 
-/// An address of the network below: IPv6 or IPv4-mapped address, UDP port, and the host's own
-/// socket and address by which it is reached. Engines compare and copy it, and look no deeper.
+/// An underlay address: IPv6 or IPv4-mapped address, UDP port, and the host's own socket and address by which it is
+/// reached. Engines only compare and copy it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnderlayAddr {
     /// The address in network order; IPv4 as `::ffff:a.b.c.d`.
     pub ip: [u8; 16],
-    /// The UDP port; the TCP port if it is reached inside a byte stream.
+    /// The UDP port, or the TCP port if the address is reached inside a byte stream.
     pub port: u16,
-    /// Which of the host's sockets, or [`UnderlayAddr::STREAM`].
+    /// The number of the host's socket, or [`UnderlayAddr::STREAM`].
     pub socket: u8,
-    /// Which of that socket's own addresses; 0 leaves it to the host. Who was asked at one of several
-    /// addresses answers from that one.
+    /// The index of that socket's own address; 0 leaves the choice to the host. If a datagram arrived at one of several
+    /// addresses, the answer is sent from that one.
     pub local: u8,
 }
 
 impl NodeAddr {
-    /// An address of class D (224.0.0.0/4) names a multicast group.
+    /// Returns true for an address of class D (224.0.0.0/4), which names a multicast group.
     pub const fn is_multicast(self) -> bool {
         self.0 >> 28 == 0xe
     }
-    /// An address of class E (240.0.0.0/4) names an anycast group.
+    /// Returns true for an address of class E (240.0.0.0/4), which names an anycast group.
     pub const fn is_anycast(self) -> bool {
         self.0 >> 28 == 0xf
     }
-    /// True for an address that one node can have.
+    /// Returns true for an address that one node can have.
     pub const fn is_node(self) -> bool {
         self.0 != 0 && !self.is_multicast() && !self.is_anycast()
     }
@@ -91,28 +91,28 @@ impl fmt::Display for VirtualPort {
 }
 
 impl UnderlayAddr {
-    /// The `socket` of an address that is reached inside a byte stream (TCP), and not by datagrams. Hosts
-    /// have far fewer sockets.
+    /// The `socket` of an address that is reached inside a byte stream (TCP), and not by datagrams. Hosts have far
+    /// fewer sockets than this number.
     pub const STREAM: u8 = u8::MAX;
 
-    /// Datagrams to this address travel inside a byte stream.
+    /// Returns true if datagrams to this address travel inside a byte stream.
     #[inline]
     pub const fn is_stream(self) -> bool {
         self.socket == UnderlayAddr::STREAM
     }
 
-    /// The address without port and socket is IPv4.
+    /// Returns true if the address without port and socket is IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.ip[..10] == [0; 10] && self.ip[10..12] == [0xff, 0xff]
     }
 
-    /// The address without port and socket is one of the host itself (127.0.0.0/8, `::1`).
+    /// Returns true if the address without port and socket is a loopback address (127.0.0.0/8, `::1`).
     pub fn is_loopback(&self) -> bool {
         let [rest @ .., last] = self.ip;
         (self.is_ipv4() && self.ip[12] == 127) || (rest == [0; 15] && last == 1)
     }
 
-    /// The far end alone, whatever own address it is reached from.
+    /// Returns the far end alone, regardless of the own address it is reached from.
     pub fn remote(self) -> UnderlayAddr {
         UnderlayAddr { local: 0, ..self }
     }

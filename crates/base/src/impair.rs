@@ -1,5 +1,5 @@
-//! Link impairment: what a real path does to packets, as one model for the simulator, for a
-//! node's own links and for an emulator of any IP traffic.
+//! Link impairment: what a real path does to packets, as one model for the simulator, for a node's own links, and for
+//! an emulator of any IP traffic.
 //!
 //! ```text
 //!              outage?        rate, drop-tail queue          loss?        delay + jitter
@@ -8,13 +8,13 @@
 //!              Outage            Queue                       Loss            Drop(reason)
 //! ```
 //!
-//! - [`Model`] says what the path is like; it is valid by construction and has a text form:
+//! - [`Model`] describes the path. It is valid by construction and has a text form:
 //!   `loss=5% burst=25% delay=10ms jitter=2ms duplicate=1% rate=10mbit queue=50 mtu=1300 outage`.
 //! - [`Pipe`] is one direction of a path: it decides the fate of each packet and holds none.
-//! - [`Line`] is a pipe together with the queue of what is under way.
+//! - [`Line`] is a pipe together with the packets under way in it.
 //!
-//! A pipe acts on single datagrams, as the wire does: whoever has a burst asks for each of its
-//! segments. Each direction of a path has a pipe of its own.
+//! A pipe acts on single datagrams, as the wire does: for a burst, the caller asks for each of its segments. Each
+//! direction of a path has a pipe of its own.
 
 mod line;
 mod model;
@@ -35,10 +35,10 @@ use crate::time::{Duration, Time};
 use core::fmt;
 use std::collections::VecDeque;
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It arrives at this moment.
+    /// It arrives at this time.
     Deliver(Time),
     /// It never arrives.
     Drop(Reason),
@@ -51,18 +51,18 @@ pub enum Reason {
     Full,
     /// Lost on the wire.
     Loss,
-    /// Longer than the path carries.
+    /// Longer than the path permits.
     Mtu,
     /// The path is down.
     Outage,
-    /// The queue before the transmitter is full.
+    /// The queue in front of the transmitter is full.
     Queue,
 }
 
-/// Packets counted by what became of them.
+/// Number of packets by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that arrive, or will.
+    /// Packets that have arrived or will arrive.
     pub delivered: u64,
     /// Dropped for [`Reason::Full`].
     pub full: u64,
@@ -74,32 +74,32 @@ pub struct Counts {
     pub outage: u64,
     /// Dropped for [`Reason::Queue`].
     pub queue: u64,
-    /// Copies that arrive besides. They are not among the packets that were handed in.
+    /// Additional copies that arrive. They do not count as packets that were handed in.
     pub duplicated: u64,
 }
 
-/// Losses by somebody else's rule, in place of the model's: asked once for each packet that has left the
-/// queue, with the moment when it was handed in and its bytes; true if it is lost.
+/// A rule for losses in place of the model's. It is called once for each packet that has left the queue, with the time
+/// when it was handed in and its bytes, and returns true if it is lost.
 pub type LossRule = Box<dyn FnMut(Time, usize) -> bool + Send>;
 
 /// One direction of an impaired path: decides the fate of each packet.
 pub struct Pipe {
     model: Model,
     rule: Option<LossRule>,
-    /// Loss, jitter and copies draw from generators of their own, so that a change of one leaves
-    /// the pattern of the others as it was.
+    /// Loss, jitter and copies use separate generators, so that a change of one leaves the pattern of the others
+    /// unchanged.
     loss_rng: Rng,
     jitter_rng: Rng,
     copy_rng: Rng,
     loss: LossState,
     transmitter: Transmitter,
-    /// When the last packet arrives: later ones are not earlier, unless reordering is on.
+    /// When the last packet arrives: later ones arrive no earlier, unless reordering is on.
     last_arrival: Time,
     counts: Counts,
 }
 
 impl Pipe {
-    /// A pipe after `model`. Equal seeds give equal fates.
+    /// Creates a pipe for `model`. Equal seeds give equal fates.
     pub fn new(model: Model, mut rng: Rng) -> Pipe {
         let mut loss_rng = rng.fork();
         let jitter_rng = rng.fork();
@@ -117,19 +117,18 @@ impl Pipe {
         }
     }
 
-    /// Loses packets by a rule from now on, whatever the model says of losses, and also after the model
-    /// has changed.
+    /// Loses packets by a rule from now on, instead of the model's loss, also after the model has changed.
     pub fn set_loss_rule(&mut self, rule: LossRule) {
         self.rule = Some(rule);
     }
 
-    /// What the path is like at present.
+    /// Returns the present model of the path.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Changes what the path is like. Packets under way arrive as they would have; later ones do
-    /// not wait for them, so that a path which was slow beyond use is usable at once.
+    /// Changes the model of the path. Packets under way arrive at their original times. Later ones do not wait for
+    /// them, so that a path that was too slow for use is usable at once.
     pub fn set_model(&mut self, model: Model) {
         self.loss = LossState::start(model.loss(), &mut self.loss_rng);
         self.transmitter = Transmitter::default();
@@ -137,8 +136,8 @@ impl Pipe {
         self.model = model;
     }
 
-    /// Changes what the path is like, bit by bit, as a measured one changes: what waits goes on waiting, packets keep
-    /// their order, and a path that is down stays down.
+    /// Changes the model gradually, as a measured path changes: waiting packets continue to wait, packets keep their
+    /// order, and a path that is down stays down.
     pub fn follow(&mut self, model: Model) {
         let model = model.with_outage(self.model.outage());
         if model.loss() != self.model.loss() {
@@ -165,11 +164,11 @@ impl Pipe {
         verdict
     }
 
-    /// When a copy of the packet arrives of which [`Pipe::admit`] has just said that it arrives at
-    /// `first`; `None` if it comes only once. To be asked once after each delivery.
+    /// Returns when a copy arrives of the packet for which [`Pipe::admit`] has just returned the arrival time `first`;
+    /// `None` if there is no copy. It has to be called once after each delivery.
     ///
-    /// Choice: copies arise on the wire, so they take nothing of the rate; each has a jitter of its
-    /// own, is no earlier than its original, and is not lost.
+    /// Choice: copies arise on the wire, so they use none of the rate; each has a jitter of its own, is no earlier than
+    /// its original, and is not lost.
     pub fn copy_of(&mut self, first: Time) -> Option<Time> {
         if self.model.duplicates() == 0.0 || !self.copy_rng.chance(self.model.duplicates()) {
             return None;
@@ -183,17 +182,17 @@ impl Pipe {
         Some(at)
     }
 
-    /// Packets so far, by what became of them.
+    /// Returns the number of packets so far, by their fate.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
     fn decide(&mut self, now: Time, bytes: usize) -> Verdict {
-        // Choice: an outage keeps packets from entering; what is on the wire still arrives.
+        // Choice: an outage prevents packets from entering; packets on the wire still arrive.
         if self.model.is_out(now) {
             return Verdict::Drop(Reason::Outage);
         }
-        // Choice: the first router refuses it, so it takes nothing of the rate.
+        // Choice: the first router drops it, so it uses none of the rate.
         if self.model.mtu().is_some_and(|mtu| bytes > mtu) {
             return Verdict::Drop(Reason::Mtu);
         }
@@ -222,9 +221,9 @@ impl Pipe {
         Verdict::Deliver(arrival)
     }
 
-    /// Choice: uniform between nothing and the model's jitter, on top of the delay: propagation is
-    /// a floor, and queues along the way only add to it. With order kept, a packet that would
-    /// overtake waits for the one before it.
+    /// Returns a packet's jitter. Choice: uniform between zero and the model's jitter, added to the delay: propagation
+    /// is a lower bound, and queues along the path only add to it. If order is kept, a packet that would overtake waits
+    /// for the one before it.
     fn jitter(&mut self) -> Duration {
         uniform(&mut self.jitter_rng, self.model.jitter())
     }
@@ -240,7 +239,7 @@ impl fmt::Debug for Pipe {
     }
 }
 
-/// Between nothing and `most`, evenly. Without jitter nothing is drawn.
+/// Returns a uniform value between zero and `most`. Without jitter nothing is drawn.
 fn uniform(rng: &mut Rng, most: Duration) -> Duration {
     match most.as_nanos() {
         0 => Duration::ZERO,
@@ -249,12 +248,12 @@ fn uniform(rng: &mut Rng, most: Duration) -> Duration {
 }
 
 impl Counts {
-    /// Packets that were handed in.
+    /// Returns the number of packets that were handed in.
     pub fn admitted(&self) -> u64 {
         self.delivered + self.dropped()
     }
 
-    /// Packets that never arrive.
+    /// Returns the number of packets that never arrive.
     pub fn dropped(&self) -> u64 {
         self.full + self.lost + self.too_long + self.outage + self.queue
     }
@@ -271,7 +270,7 @@ impl Counts {
 }
 
 impl Reason {
-    /// A word for counters and traces.
+    /// Returns a word for counters and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Full => "full",
@@ -289,10 +288,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Where the chain of losses stands.
+/// The state of the loss model.
 #[derive(Clone, Copy, Debug)]
 enum LossState {
-    /// Nothing to remember.
+    /// There is no state.
     Memoryless,
     /// Whether the previous packet was lost.
     Previous { lost: bool },
@@ -303,7 +302,7 @@ enum LossState {
 }
 
 impl LossState {
-    /// The state before the first packet, drawn so that the first is lost at the marginal rate.
+    /// Draws the state before the first packet, so that the first one is lost at the marginal rate.
     fn start(model: &LossModel, rng: &mut Rng) -> LossState {
         match *model {
             LossModel::None | LossModel::Bernoulli { .. } => LossState::Memoryless,
@@ -351,7 +350,7 @@ impl LossState {
                 *next = (*next + 1) % lost.len().max(1);
                 now
             }
-            // `start` makes the state that fits the model.
+            // `start` creates the state that fits the model.
             (LossModel::None, _)
             | (LossModel::Conditional { .. }, _)
             | (LossModel::GilbertElliott { .. }, _)
@@ -360,19 +359,18 @@ impl LossState {
     }
 }
 
-/// Sends one packet after the other at a rate; those that wait are the queue.
+/// Sends one packet after the other at a rate. The waiting ones are the queue.
 #[derive(Clone, Debug, Default)]
 struct Transmitter {
-    /// When each accepted packet has left, and its bytes. The first is being transmitted, the
-    /// others wait.
+    /// When each accepted packet has been sent, and its bytes. The first one is being transmitted, the others wait.
     leaving: VecDeque<(Time, usize)>,
-    /// Bytes of all in `leaving`.
+    /// Bytes of all packets in `leaving`.
     bytes: usize,
     free_at: Time,
 }
 
 impl Transmitter {
-    /// When the packet has been transmitted, or `None` if the queue is full.
+    /// Returns when the packet has been transmitted, or `None` if the queue is full.
     fn send(&mut self, now: Time, bytes: usize, rate_bps: u64, queue: Queue) -> Option<Time> {
         while let Some(&(left, gone)) = self.leaving.front() {
             if left > now {
@@ -381,8 +379,8 @@ impl Transmitter {
             self.leaving.pop_front();
             self.bytes -= gone;
         }
-        // Choice: the packet in transmission does not count, as in ns-2's DropTail: a queue of
-        // zero still lets one packet at a time through.
+        // Choice: the packet in transmission does not count, as in ns-2's DropTail: with a queue of zero, one packet at
+        // a time can still pass.
         if let Some(&(_, in_transmission)) = self.leaving.front() {
             let waiting = self.leaving.len() - 1;
             let waiting_bytes = self.bytes - in_transmission;

@@ -1,5 +1,5 @@
-//! What every engine of Sinew stands on: time, randomness, ids, packet buffers and the seam
-//! between a protocol and the world that drives it.
+//! The common base of all engines of Sinew: time, randomness, ids, packet buffers, and the seam between a protocol and
+//! the world that drives it.
 //!
 //! ```text
 //!          host (sockets)      sim (virtual time)      a test's recorder
@@ -7,8 +7,8 @@
 //!                  `---- Input ---> Engine ---> Outbox -'
 //! ```
 //!
-//! Nothing here knows a socket, a clock, a thread or a file: [`Time`] is handed in, entropy is a
-//! seed, and packets are [`Burst`]s out of a bounded [`Pool`].
+//! Nothing here uses a socket, a clock, a thread or a file: [`Time`] is an argument, entropy is a seed, and packets are
+//! [`Burst`]s from a bounded [`Pool`].
 #![deny(unsafe_code)]
 
 pub mod engine;

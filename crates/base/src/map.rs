@@ -1,9 +1,8 @@
 //! Hash tables whose behaviour is the same in every run.
 //!
-//! The standard tables seed their hasher from global randomness, so iteration order differs
-//! between runs and "same seed, same trace" breaks. These use a fixed hasher. Keys come from
-//! authenticated peers or local clients and every table is bounded, so collisions made on purpose
-//! cost their maker's own traffic only.
+//! The standard tables seed their hasher from global randomness, so the iteration order differs between runs, and "same
+//! seed, same trace" breaks. These tables use a fixed hasher. Keys come from authenticated peers or local clients, and
+//! every table is bounded, so deliberate collisions only slow down the traffic of the attacker.
 
 use core::hash::{BuildHasherDefault, Hasher};
 

@@ -5,16 +5,15 @@
 //!           lo         start       '- stride -'              start+len   hi
 //! ```
 //!
-//! A [`Burst`] is a run of datagrams of equal size (the last may be short), back to back in one
-//! slot of the pool: what GRO hands up and GSO takes down. It owns the region `lo..hi` of its slot
-//! alone, so it is writable without locks; [`Burst::split_front`] divides the region, and the slot
-//! returns to the pool when its last burst is dropped. Bursts never leave the thread of their
-//! pool. After warm-up nothing is allocated.
+//! A [`Burst`] is a run of datagrams of equal size (the last may be short), back to back in one slot of the pool, as
+//! GRO returns and GSO accepts them. It owns the region `lo..hi` of its slot alone, so it is writable without locks.
+//! [`Burst::split_front`] divides the region, and the slot returns to the pool when its last burst is dropped. Bursts
+//! never leave the thread of their pool. After warm-up nothing is allocated.
 //!
-//! Slots are for what passes. What waits longer than a turn of the loop, for its predecessors or for a
-//! full socket, moves into memory of exactly its size ([`Pool::keep`]), so that a packet of 1300 bytes
-//! does not pin 64 KiB; how much may be kept is bounded as well. The last slots are for receiving alone
-//! ([`Pool::for_receiving`]): a node that can send nothing more still hears its neighbours.
+//! Slots are for packets in transit. Packets that wait longer than a turn of the loop, for their predecessors or for a
+//! full socket, move into memory of exactly their size ([`Pool::keep`]), so that a packet of 1300 bytes does not pin 64
+//! KiB; the amount of this memory is bounded as well. The last slots are only for receiving ([`Pool::for_receiving`]):
+//! a node that cannot send anything still hears its neighbours.
 #![allow(unsafe_code)]
 
 use crate::time::Duration;
@@ -24,24 +23,24 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::rc::{Rc, Weak};
 
-/// Bytes of a large slot: the longest UDP datagram or GRO super-packet fits.
+/// Size of a large slot: the longest UDP datagram or GRO super-packet fits.
 pub const LARGE_BYTES: usize = 65_536;
-/// Bytes of a small slot: one Ethernet-sized datagram and its headroom fit.
+/// Size of a small slot: one Ethernet-sized datagram and its headroom fit.
 pub const SMALL_BYTES: usize = 2_048;
 
-/// What a kept burst takes beside its bytes: its counts, its place in a list, what the allocator adds.
+/// The memory that a kept burst takes in addition to its bytes: its counts, its place in a list, and the allocator's
+/// overhead.
 pub const KEPT_OVERHEAD: usize = 128;
-/// Large slots of a node: what it holds in one turn at most. 32 messages of 64 KiB with copies for 20
+/// Number of large slots of a node: the most that it holds in one turn. 32 messages of 64 KiB with copies for 20
 /// branches of a tree are 672.
 const NODE_LARGE: usize = 1_024;
-/// Small slots of a node: the datagrams of a thousand clients in one turn.
+/// Number of small slots of a node: the datagrams of a thousand clients in one turn.
 const NODE_SMALL: usize = 16_384;
-/// Large slots of a node that only receiving gets. Choice: two calls of 32 messages: one is worked on, one
-/// is filled.
+/// Number of large slots of a node that are reserved for receiving. Choice: two calls of 32 messages: one is being
+/// processed, one is being filled.
 const NODE_RESERVE: usize = 64;
-/// A single datagram up to this length is copied into a small slot when it is received, so that packets
-/// that come one by one do not each hold 64 KiB during a turn. The copy cannot be seen beside the cost of
-/// receiving.
+/// A single datagram up to this length is copied into a small slot when it is received, so that packets that arrive one
+/// by one do not each hold 64 KiB during a turn. The cost of the copy is invisible next to that of receiving.
 pub const COPY_BYTES_MAX: usize = 512;
 
 /// A bounded source of packet buffers for one thread. Clones share the same buffers.
@@ -51,19 +50,19 @@ pub struct Pool(Rc<Shared>);
 struct Shared {
     large: Shelf,
     small: Shelf,
-    /// Large slots that only receiving gets.
+    /// Number of large slots that are reserved for receiving.
     reserve: usize,
-    /// Bytes in memory of their own, overhead included, and how many there may be.
+    /// Number of bytes in memory of their own, including overhead, and the limit.
     kept: Cell<usize>,
     kept_limit: usize,
 }
 
-/// Where a slot goes when nobody uses it any more.
+/// The kind of a slot, which decides where it goes when it is no longer used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Large,
     Small,
-    /// Back to the allocator.
+    /// It is returned to the allocator.
     Kept,
 }
 
@@ -71,7 +70,7 @@ struct Shelf {
     kind: Kind,
     slot_bytes: usize,
     limit: usize,
-    /// Slots in existence, free or in use.
+    /// Number of slots in existence, free or in use.
     made: Cell<usize>,
     free: RefCell<Vec<Rc<Slot>>>,
 }
@@ -97,13 +96,13 @@ pub struct Burst {
 }
 
 impl Pool {
-    /// A pool of at most `large` slots of 64 KiB and `small` slots of 2 KiB. Memory is taken when
-    /// first needed and kept. What waits may take as much as the large slots do.
+    /// Creates a pool of at most `large` slots of 64 KiB and `small` slots of 2 KiB. Memory is allocated when it is
+    /// first needed, and kept. Waiting packets may take as much memory as the large slots.
     pub fn new(large: usize, small: usize) -> Pool {
         Pool::with_reserve(large, small, 0)
     }
 
-    /// The pool of a node: 64 MiB in large slots, 32 MiB in small ones, and 64 MiB for what waits.
+    /// Creates the pool of a node: 64 MiB in large slots, 32 MiB in small ones, and 64 MiB for waiting packets.
     pub fn of_node() -> Pool {
         Pool::with_reserve(NODE_LARGE, NODE_SMALL, NODE_RESERVE)
     }
@@ -125,7 +124,7 @@ impl Pool {
         }))
     }
 
-    /// An empty burst in a large slot, or `None` when all but those for receiving are in use.
+    /// Returns an empty burst in a large slot, or `None` if all slots except those for receiving are in use.
     pub fn large(&self) -> Option<Burst> {
         let shelf = &self.0.large;
         let used = shelf.made.get() - shelf.free.borrow().len();
@@ -135,13 +134,13 @@ impl Pool {
         self.take(shelf)
     }
 
-    /// An empty burst in a large slot for what comes from the network, or `None` when all are in use.
+    /// Returns an empty burst in a large slot for packets from the network, or `None` if all are in use.
     pub fn for_receiving(&self) -> Option<Burst> {
         self.take(&self.0.large)
     }
 
-    /// The same datagrams in memory of exactly their size, for what waits longer than a turn. `None`
-    /// when the burst has such memory already, or when as much is kept as may be.
+    /// Returns the same datagrams in memory of exactly their size, for packets that wait longer than a turn. Returns
+    /// `None` if the burst already has such memory, or if the limit is reached.
     pub fn kept(&self, burst: &Burst) -> Option<Burst> {
         let takes = burst.len() + KEPT_OVERHEAD;
         let held = self.0.kept.get() + takes;
@@ -159,8 +158,8 @@ impl Pool {
         Some(kept)
     }
 
-    /// Moves a burst that is going to wait into memory of exactly its size. False when that cannot be
-    /// had: it stays in its slot.
+    /// Moves a burst that is going to wait into memory of exactly its size. Returns false if that is not possible: it
+    /// stays in its slot.
     pub fn keep(&self, burst: &mut Burst) -> bool {
         match self.kept(burst) {
             Some(kept) => {
@@ -171,18 +170,18 @@ impl Pool {
         }
     }
 
-    /// Bytes that are kept, with what keeping them takes, and how many may be.
+    /// Returns the number of kept bytes, including overhead, and the limit.
     pub fn kept_bytes(&self) -> (usize, usize) {
         (self.0.kept.get(), self.0.kept_limit)
     }
 
-    /// An empty burst in a small slot, or `None` when all are in use.
+    /// Returns an empty burst in a small slot, or `None` if all are in use.
     pub fn small(&self) -> Option<Burst> {
         self.take(&self.0.small)
     }
 
-    /// A single datagram that holds `bytes` behind `headroom` spare bytes; `None` when the pool
-    /// is exhausted or no slot is large enough.
+    /// Returns a single datagram that holds `bytes` behind `headroom` spare bytes; `None` if the pool is exhausted or
+    /// no slot is large enough.
     pub fn copy_of(&self, headroom: usize, bytes: &[u8]) -> Option<Burst> {
         let need = headroom + bytes.len();
         let mut burst = if need <= SMALL_BYTES {
@@ -199,19 +198,19 @@ impl Pool {
         Some(burst)
     }
 
-    /// Another burst with the same datagrams; `None` when the pool is exhausted.
+    /// Returns another burst with the same datagrams; `None` if the pool is exhausted.
     pub fn copy_burst(&self, burst: &Burst) -> Option<Burst> {
         let mut copy = self.copy_of(0, burst.bytes())?;
         copy.fill(burst.len(), burst.stride());
         Some(copy)
     }
 
-    /// Both hand out the same buffers.
+    /// Returns true if both hand out the same buffers.
     pub fn is_same(&self, other: &Pool) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Slots in use, large and small.
+    /// Returns the number of slots in use, large and small.
     pub fn in_use(&self) -> (usize, usize) {
         let used = |shelf: &Shelf| shelf.made.get() - shelf.free.borrow().len();
         (used(&self.0.large), used(&self.0.small))
@@ -266,7 +265,7 @@ impl Drop for Slot {
 }
 
 impl Burst {
-    /// An empty one over a slot that nobody else uses.
+    /// Creates an empty burst in a slot that nobody else uses.
     fn whole(slot: Rc<Slot>) -> Burst {
         let hi = slot.bytes as u32;
         Burst {
@@ -282,31 +281,31 @@ impl Burst {
         }
     }
 
-    /// It is in memory of its own size, and takes no slot.
+    /// Returns true if it is in memory of its own size, and takes no slot.
     #[inline]
     pub fn is_kept(&self) -> bool {
         self.slot.kind == Kind::Kept
     }
 
-    /// Bytes of all datagrams together.
+    /// Returns the bytes of all datagrams together.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when there is no datagram.
+    /// Returns true if there is no datagram.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of each datagram but perhaps the last.
+    /// Returns the size of each datagram except perhaps the last.
     #[inline]
     pub fn stride(&self) -> usize {
         self.stride as usize
     }
 
-    /// How many datagrams there are.
+    /// Returns the number of datagrams.
     #[inline]
     pub fn segments(&self) -> usize {
         if self.len == 0 {
@@ -316,7 +315,7 @@ impl Burst {
         }
     }
 
-    /// All datagrams, back to back.
+    /// Returns all datagrams, back to back.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `start..start+len` lies within `lo..hi`, which lies within the slot and belongs
@@ -327,7 +326,7 @@ impl Burst {
         }
     }
 
-    /// All datagrams, back to back, writable.
+    /// Returns all datagrams, back to back, writable.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes the access exclusive.
@@ -337,14 +336,14 @@ impl Burst {
         }
     }
 
-    /// The bytes of datagram `index`. Panics when there are fewer.
+    /// Returns the bytes of datagram `index`. Panics if there are fewer.
     #[inline]
     pub fn segment(&self, index: usize) -> &[u8] {
         let (from, to) = self.bounds(index);
         &self.bytes()[from..to]
     }
 
-    /// The bytes of datagram `index`, writable. Panics when there are fewer.
+    /// Returns the bytes of datagram `index`, writable. Panics if there are fewer.
     #[inline]
     pub fn segment_mut(&mut self, index: usize) -> &mut [u8] {
         let (from, to) = self.bounds(index);
@@ -357,17 +356,17 @@ impl Burst {
         (from, (from + self.stride as usize).min(self.len as usize))
     }
 
-    /// Bytes of the region from its start to its end, headroom included.
+    /// Returns the size of the region from its start to its end, including headroom.
     pub fn capacity(&self) -> usize {
         (self.hi - self.lo) as usize
     }
 
-    /// Spare bytes in front of the first datagram.
+    /// Returns the number of spare bytes in front of the first datagram.
     pub fn headroom(&self) -> usize {
         (self.start - self.lo) as usize
     }
 
-    /// Leaves `n` spare bytes in front of an empty burst. Panics when it is not empty or too small.
+    /// Leaves `n` spare bytes in front of an empty burst. Panics if it is not empty or too small.
     pub fn reserve_front(&mut self, n: usize) {
         assert!(
             self.len == 0 && n <= self.capacity(),
@@ -376,7 +375,7 @@ impl Burst {
         self.start = self.lo + n as u32;
     }
 
-    /// The unused bytes behind the datagrams, to be written and then claimed by [`Burst::fill`].
+    /// Returns the unused bytes behind the datagrams, to be written and then claimed by [`Burst::fill`].
     pub fn spare_mut(&mut self) -> &mut [u8] {
         let from = self.start + self.len;
         // SAFETY: `start+len..hi` lies within this burst's own region; `&mut self` is exclusive.
@@ -386,8 +385,8 @@ impl Burst {
         }
     }
 
-    /// Declares that the burst holds `len` bytes in datagrams of `stride` bytes. Panics when they
-    /// do not fit or the stride is zero while the length is not.
+    /// Declares that the burst holds `len` bytes in datagrams of `stride` bytes. Panics if they do not fit, or if the
+    /// stride is zero while the length is not.
     pub fn fill(&mut self, len: usize, stride: usize) {
         assert!(
             len <= (self.hi - self.start) as usize,
@@ -423,8 +422,8 @@ impl Burst {
         front
     }
 
-    /// What the network below may know of the datagrams' class: 0 for nothing. A host that marks
-    /// knows what each number means.
+    /// Returns the mark for the class of the datagrams in the underlay: 0 for no class. The host defines what each
+    /// number means.
     pub fn mark(&self) -> u8 {
         self.mark
     }
@@ -434,30 +433,30 @@ impl Burst {
         self.mark = mark;
     }
 
-    /// The datagram is to arrive whole or not at all: neither this host nor a router may cut it.
+    /// Returns true if the datagram must arrive whole or not at all: neither this host nor a router may fragment it.
     pub fn dont_fragment(&self) -> bool {
         self.dont_fragment
     }
 
-    /// Asks for that.
+    /// Forbids fragmenting the datagram.
     pub fn set_dont_fragment(&mut self) {
         self.dont_fragment = true;
     }
 
-    /// How long the datagrams lay in the host's own socket before the engine was given them. A host
-    /// that was not scheduled tells so: that time is not the network's.
+    /// Returns how long the datagrams waited in the host's own socket before the engine got them. A host that was not
+    /// scheduled reports this, because that time is not the network's delay.
     #[inline]
     pub fn waited(&self) -> Duration {
         Duration::from_micros(u64::from(self.waited_us))
     }
 
-    /// Says how long the datagrams have waited.
+    /// Sets how long the datagrams have waited.
     #[inline]
     pub fn set_waited(&mut self, waited: Duration) {
         self.waited_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     }
 
-    /// Claims `n` bytes of headroom in front of a single datagram. Panics when there are fewer.
+    /// Claims `n` bytes of headroom in front of a single datagram. Panics if there are fewer.
     pub fn push_front(&mut self, n: usize) {
         assert!(
             n <= self.headroom() && self.segments() <= 1,
@@ -468,8 +467,7 @@ impl Burst {
         self.stride = self.len;
     }
 
-    /// Drops `front` bytes before and `back` bytes behind the payload of a single datagram.
-    /// Panics when it is shorter.
+    /// Removes `front` bytes before and `back` bytes behind the payload of a single datagram. Panics if it is shorter.
     pub fn trim(&mut self, front: usize, back: usize) {
         assert!(
             front + back <= self.len() && self.segments() <= 1,
@@ -480,8 +478,8 @@ impl Burst {
         self.stride = self.len;
     }
 
-    /// Appends a datagram if it fits: room in the slot, and every earlier one of full stride and
-    /// not shorter than it. True when it was taken.
+    /// Appends a datagram if it fits: there must be room in the slot, every earlier one must have the full stride, and
+    /// none may be shorter than it. Returns true if it was appended.
     pub fn append(&mut self, datagram: &[u8]) -> bool {
         if self.len == 0 {
             if datagram.is_empty() || datagram.len() > self.spare_mut().len() {

@@ -1,8 +1,8 @@
 //! Seeded randomness for models and protocols: xoshiro256++ seeded through SplitMix64
-//! (Blackman and Vigna). Not for keys: `secure` has its own generator.
+//! (Blackman and Vigna). It must not be used for keys: `secure` has its own generator.
 //!
-//! The algorithm is part of what makes a run repeatable, so it is written here and pinned by
-//! vectors instead of depending on a library's choice of default generator.
+//! The algorithm is part of what makes a run repeatable, so it is implemented here and pinned by test vectors instead
+//! of depending on a library's default generator.
 
 /// A seeded generator. Equal seeds give equal sequences on every machine.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Creates the generator of `seed`.
     pub fn new(seed: u64) -> Rng {
         let mut x = seed;
         let mut split = || {
@@ -26,12 +26,12 @@ impl Rng {
         }
     }
 
-    /// A generator of its own for one more source of randomness.
+    /// Creates an independent generator for one more source of randomness.
     pub fn fork(&mut self) -> Rng {
         Rng::new(self.next_u64())
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -45,18 +45,18 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, evenly; 0 when the bound is 0.
+    /// Returns a uniform number below `bound`; 0 if the bound is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Lemire's reduction; the bias is below bound / 2^64.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `0.0..1.0`, with 53 random bits.
+    /// Returns a number in `0.0..1.0`, with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
@@ -73,7 +73,7 @@ impl Rng {
 mod tests {
     use super::*;
 
-    /// The first outputs of xoshiro256++ for the state 1, 2, 3, 4, as the authors' code gives them.
+    /// Compares with the first outputs of xoshiro256++ for the state 1, 2, 3, 4, as computed by the authors' code.
     #[test]
     fn matches_the_reference_sequence() {
         let mut rng = Rng {

@@ -1,7 +1,7 @@
 //! Sequence numbers: wrapping on the wire, 64 bits and never wrapping in memory.
 //!
-//! The wire carries the low bits; the receiver widens them to the number nearest to the highest
-//! one that it has seen. [`Window`] remembers which of the recent numbers have arrived.
+//! The wire carries the low bits; the receiver widens them to the number nearest to the highest one that it has seen.
+//! [`Window`] records which of the recent numbers have arrived.
 
 /// Widens the low `bits` of a sequence number to the 64-bit number closest to `near`.
 /// `bits` is 1 to 63.
@@ -23,21 +23,21 @@ pub const fn widen(low: u64, bits: u32, near: u64) -> u64 {
     }
 }
 
-/// What a [`Window`] says of a number.
+/// The state of a number in a [`Window`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Higher than all before.
+    /// It is higher than all before.
     Ahead,
-    /// Late, and the first time.
+    /// It is late, and arrives for the first time.
     Late,
-    /// Here already.
+    /// It has already arrived.
     Duplicate,
-    /// Below the window: nothing is known of it.
+    /// It is below the window: nothing is known about it.
     TooOld,
 }
 
-/// Which of the last `capacity` sequence numbers have been seen. A bit ring; capacity is a power
-/// of two, at least 64, and may be grown.
+/// The set of the last `capacity` sequence numbers that have been seen. It is a ring of bits; the capacity is a power
+/// of two, at least 64, and may be increased.
 #[derive(Clone, Debug)]
 pub struct Window {
     bits: Vec<u64>,
@@ -46,7 +46,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty window over `capacity` numbers (rounded up to a power of two, at least 64).
+    /// Creates an empty window of `capacity` numbers (rounded up to a power of two, at least 64).
     pub fn new(capacity: usize) -> Window {
         let words = capacity.max(64).next_power_of_two() / 64;
         Window {
@@ -55,17 +55,17 @@ impl Window {
         }
     }
 
-    /// How many numbers the window covers.
+    /// Returns how many numbers the window covers.
     pub fn capacity(&self) -> u64 {
         self.bits.len() as u64 * 64
     }
 
-    /// The number that follows the highest one seen; 0 before the first.
+    /// Returns the number that follows the highest one seen; 0 before the first.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// What [`Window::insert`] would answer.
+    /// Returns what [`Window::insert`] would return.
     pub fn check(&self, seq: u64) -> Seen {
         if seq >= self.next {
             Seen::Ahead
@@ -78,11 +78,11 @@ impl Window {
         }
     }
 
-    /// Marks `seq` as seen, unless it is too old, and tells what was known of it.
+    /// Marks `seq` as seen, unless it is too old, and returns its state before.
     #[inline]
     pub fn insert(&mut self, seq: u64) -> Seen {
         if seq == self.next {
-            // Nearly always: what the bit says of a number one capacity ago is overwritten.
+            // This is nearly always the case. The bit of the number one capacity ago is overwritten.
             self.set(seq);
             self.next += 1;
             return Seen::Ahead;
@@ -103,12 +103,12 @@ impl Window {
         seen
     }
 
-    /// True if `seq` is within the window and has been seen.
+    /// Returns true if `seq` is within the window and has been seen.
     pub fn contains(&self, seq: u64) -> bool {
         self.check(seq) == Seen::Duplicate
     }
 
-    /// How many of the numbers from `from` to before `to` have been seen; `None` if the window does not go
+    /// Returns how many of the numbers from `from` to before `to` have been seen; `None` if the window does not reach
     /// back so far.
     pub fn count(&self, from: u64, to: u64) -> Option<u64> {
         if self.next.saturating_sub(from) > self.capacity() {
@@ -127,13 +127,13 @@ impl Window {
         Some(seen)
     }
 
-    /// Doubles the capacity until it covers `seq` or reaches `limit`; true if it now does.
+    /// Doubles the capacity until it covers `seq` or reaches `limit`. Returns true if it now covers `seq`.
     pub fn grow_to_cover(&mut self, seq: u64, limit: usize) -> bool {
         while self.check(seq) == Seen::TooOld && self.bits.len() * 128 <= limit {
             let mut larger = Window::new(self.bits.len() * 128);
             larger.next = self.next;
             let low = self.next.saturating_sub(self.capacity());
-            // What lay below the old window counts as unseen.
+            // Numbers below the old window count as unseen.
             for s in low..self.next {
                 if self.bit(s) {
                     larger.set(s);

@@ -1,12 +1,12 @@
-//! Time as engines see it: nanoseconds since their host started, always an argument.
+//! Time as engines use it: nanoseconds since their host started. It is always an argument.
 //!
-//! An own type instead of `std::time::Instant`: the simulator makes one out of nothing, it orders
-//! and prints, and its arithmetic saturates, so absurd input cannot overflow it.
+//! This is a separate type instead of `std::time::Instant`: the simulator can create values, they can be ordered and
+//! printed, and the arithmetic saturates, so absurd input cannot overflow it.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
 
-/// A moment: nanoseconds since the host of the engine started. Only hosts create one.
+/// A point in time: nanoseconds since the host of the engine started. Only hosts create one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -15,84 +15,84 @@ pub struct Time(u64);
 pub struct Duration(u64);
 
 impl Time {
-    /// The moment at which the host started.
+    /// The time at which the host started.
     pub const ZERO: Time = Time(0);
-    /// Later than any moment that is reached.
+    /// Later than any time that is reached.
     pub const FAR: Time = Time(u64::MAX);
 
-    /// The moment `ns` nanoseconds after the host's start.
+    /// Returns the time `ns` nanoseconds after the host's start.
     pub const fn from_nanos(ns: u64) -> Time {
         Time(ns)
     }
-    /// Nanoseconds since the host's start.
+    /// Returns nanoseconds since the host's start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Microseconds since the host's start, rounded down.
+    /// Returns microseconds since the host's start, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// Seconds since the host's start.
+    /// Returns seconds since the host's start.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// How long ago `earlier` was; zero when it lies ahead.
+    /// Returns how long ago `earlier` was; zero if it is in the future.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Duration = Duration(0);
     /// The longest span.
     pub const MAX: Duration = Duration(u64::MAX);
 
-    /// A span of `ns` nanoseconds.
+    /// Creates a span of `ns` nanoseconds.
     pub const fn from_nanos(ns: u64) -> Duration {
         Duration(ns)
     }
-    /// A span of `us` microseconds.
+    /// Creates a span of `us` microseconds.
     pub const fn from_micros(us: u64) -> Duration {
         Duration(us.saturating_mul(1_000))
     }
-    /// A span of `ms` milliseconds.
+    /// Creates a span of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Duration {
         Duration(ms.saturating_mul(1_000_000))
     }
-    /// A span of `s` seconds.
+    /// Creates a span of `s` seconds.
     pub const fn from_secs(s: u64) -> Duration {
         Duration(s.saturating_mul(1_000_000_000))
     }
-    /// A span of `s` seconds; negative and non-numbers give zero.
+    /// Creates a span of `s` seconds; negative numbers and NaN give zero.
     pub fn from_secs_f64(s: f64) -> Duration {
         Duration((s * 1e9).round().max(0.0) as u64)
     }
-    /// The span in nanoseconds.
+    /// Returns the span in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// The span in microseconds, rounded down.
+    /// Returns the span in microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// The span in milliseconds, rounded down.
+    /// Returns the span in milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
-    /// The span in seconds.
+    /// Returns the span in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// The difference, or zero when `other` is longer.
+    /// Returns the difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
     }
-    /// The span times `factor`; negative factors and non-numbers give zero.
+    /// Multiplies the span by `factor`; negative factors and NaN give zero.
     pub fn mul_f64(self, factor: f64) -> Duration {
         Duration((self.0 as f64 * factor).max(0.0) as u64)
     }
-    /// A `divisor`-th of the span. Dividing by zero gives the span itself.
+    /// Divides the span by `divisor`. Division by zero returns the span itself.
     pub const fn div(self, divisor: u64) -> Duration {
         match self.0.checked_div(divisor) {
             Some(ns) => Duration(ns),

@@ -1,4 +1,4 @@
-//! Token buckets: what may be spent, filled by time or by traffic.
+//! Token buckets: budgets that are refilled by time or by traffic.
 //!
 //! ```text
 //!   time:     rate_per_s ──▶ ┌───────┐          traffic:   ratio per original ──▶ ┌───────┐
@@ -6,9 +6,9 @@
 //!                            └───────┘                                            └───────┘
 //! ```
 //!
-//! [`TokenBucket`] limits a rate (handshakes per second, bytes per second). [`RatioBucket`] limits
-//! the ratio of retransmissions to originals on a real-time lane [Amir06 §IV-A]. Both start full,
-//! so the first of a kind is never refused, and both hold at most `burst` tokens.
+//! [`TokenBucket`] limits a rate (handshakes per second, bytes per second). [`RatioBucket`] limits the ratio of
+//! retransmissions to originals on a real-time lane [Amir06 §IV-A]. Both start full, so the first request is never
+//! refused, and both hold at most `burst` tokens.
 
 use crate::time::Time;
 
@@ -22,8 +22,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket that gains `rate_per_s` tokens per second up to `burst`. Negative numbers and
-    /// non-numbers count as zero.
+    /// Creates a full bucket that gains `rate_per_s` tokens per second up to `burst`. Negative numbers and NaN count as
+    /// zero.
     pub fn new(rate_per_s: f64, burst: f64, now: Time) -> TokenBucket {
         let burst = sane(burst);
         TokenBucket {
@@ -34,25 +34,24 @@ impl TokenBucket {
         }
     }
 
-    /// Takes `n` tokens if there are as many; otherwise takes none.
+    /// Takes `n` tokens if there are enough; otherwise takes none.
     pub fn try_take(&mut self, now: Time, n: f64) -> bool {
         self.fill(now);
         take(&mut self.level, n)
     }
 
-    /// Adds `n` tokens, for instance when what they paid for was not done after all.
+    /// Adds `n` tokens, for instance if what they paid for was not done after all.
     pub fn credit(&mut self, n: f64) {
         self.level = (self.level + sane(n)).min(self.burst);
     }
 
-    /// The tokens that could be taken at `now`.
+    /// Returns the number of tokens that could be taken at `now`.
     pub fn available(&self, now: Time) -> f64 {
         let gained = self.rate_per_s * now.since(self.filled).as_secs_f64();
         (self.level + gained).min(self.burst)
     }
 
-    /// The first moment at which `n` tokens can be taken if nobody takes any before;
-    /// [`Time::FAR`] if never.
+    /// Returns the first time at which `n` tokens can be taken if nobody takes any before; [`Time::FAR`] if never.
     pub fn ready_at(&self, now: Time, n: f64) -> Time {
         let missing = n - self.available(now);
         if missing <= 0.0 {
@@ -61,7 +60,7 @@ impl TokenBucket {
         if n > self.burst || self.rate_per_s == 0.0 {
             return Time::FAR;
         }
-        // Rounded up by a nanosecond, so that the tokens are there when the moment comes.
+        // Rounded up by a nanosecond, so that the tokens are available at that time.
         Time::from_nanos(
             now.as_nanos()
                 .saturating_add((missing / self.rate_per_s * 1e9).ceil() as u64)
@@ -75,8 +74,8 @@ impl TokenBucket {
     }
 }
 
-/// A budget that grows with the traffic it is a share of: `ratio` tokens per original, at most
-/// `burst` saved up. [Amir06 §IV-A]
+/// A budget that grows with the traffic of which it is a share: `ratio` tokens per original, with at most `burst`
+/// saved. [Amir06 §IV-A]
 #[derive(Clone, Debug)]
 pub struct RatioBucket {
     ratio: f64,
@@ -85,8 +84,8 @@ pub struct RatioBucket {
 }
 
 impl RatioBucket {
-    /// A full bucket that gains `ratio` tokens per original up to `burst`. Negative numbers and
-    /// non-numbers count as zero.
+    /// Creates a full bucket that gains `ratio` tokens per original up to `burst`. Negative numbers and NaN count as
+    /// zero.
     pub fn new(ratio: f64, burst: f64) -> RatioBucket {
         let burst = sane(burst);
         RatioBucket {
@@ -101,18 +100,18 @@ impl RatioBucket {
         self.level = (self.level + self.ratio * sane(n)).min(self.burst);
     }
 
-    /// Takes `n` tokens if there are as many; otherwise takes none.
+    /// Takes `n` tokens if there are enough; otherwise takes none.
     pub fn try_take(&mut self, n: f64) -> bool {
         take(&mut self.level, n)
     }
 
-    /// The tokens that could be taken.
+    /// Returns the number of tokens that could be taken.
     pub fn available(&self) -> f64 {
         self.level
     }
 }
 
-/// A share of a token that rounding may lose: a bucket that gains tenths gets back to ten tenths.
+/// The part of a token that rounding may lose: a bucket that gains tenths reaches ten tenths.
 const SLACK: f64 = 1e-9;
 
 fn take(level: &mut f64, n: f64) -> bool {
@@ -124,7 +123,7 @@ fn take(level: &mut f64, n: f64) -> bool {
 }
 
 fn sane(x: f64) -> f64 {
-    // `max` also turns a non-number into zero.
+    // `max` also turns NaN into zero.
     x.max(0.0)
 }
 
@@ -183,7 +182,7 @@ mod tests {
             bucket.on_original(1.0);
             resent += u32::from(bucket.try_take(1.0));
         }
-        // The first original falls into a full bucket: 3 + 999 / 10 tokens in all.
+        // The first original adds to a full bucket: 3 + 999 / 10 tokens in all.
         assert_eq!(resent, 102);
     }
 

@@ -1,8 +1,7 @@
 //! The packet pool against a naive model: a burst is a `Vec<Vec<u8>>`.
 //!
-//! Random splits, appends, trims, pushes and writes on many bursts at once; after every step each
-//! burst must hold what its model holds, so no two of them share a byte, and the slots in use must
-//! be those with a living burst.
+//! Many bursts at once go through random splits, appends, trims, pushes and writes. After every step each burst must
+//! hold what its model holds, so no two bursts share a byte, and the slots in use must be those with a living burst.
 
 use base::pool::{Burst, LARGE_BYTES, Pool, SMALL_BYTES};
 use proptest::prelude::*;
@@ -82,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A burst, what it should hold, and which slot it lives in.
+/// A burst, its expected content, and its slot.
 struct Held {
     burst: Burst,
     model: Vec<Vec<u8>>,
@@ -94,7 +93,7 @@ struct Bench {
     pool: Pool,
     held: Vec<Held>,
     slots: u32,
-    /// Differs with every datagram written, so that a mix-up shows.
+    /// It differs with every datagram written, so that a mix-up shows.
     stamp: u8,
 }
 

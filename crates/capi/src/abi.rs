@@ -1,5 +1,5 @@
-//! The calls as C sees them. Each does for a descriptor of this library what sinew.h says, and for
-//! any other one what the kernel's call of that name does.
+//! The functions that C programs call. For a descriptor of this library, each does what sinew.h says; for any other
+//! descriptor, it makes the kernel's call of that name.
 
 use crate::address::{self, Address};
 use crate::errno::{self, Errno};
@@ -19,7 +19,7 @@ const FAILED: c_int = -1;
 pub extern "C" fn sinew_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     match domain {
         libc::AF_INET => {}
-        // Programs that try IPv6 first go on with IPv4; the overlay has no such addresses.
+        // Programs that try IPv6 first continue with IPv4; the overlay has no such addresses.
         libc::AF_INET6 => return fail(libc::EAFNOSUPPORT),
         // SAFETY: no pointers are involved.
         _ => return unsafe { libc::socket(domain, kind, protocol) },
@@ -37,7 +37,7 @@ pub extern "C" fn sinew_socket(domain: c_int, kind: c_int, protocol: c_int) -> c
     answer(socket.and_then(|socket| enter(socket, flags)))
 }
 
-/// Enters a new socket with the flags of `socket` or `accept4`.
+/// Adds a new socket to the table, with the flags of `socket` or `accept4`.
 fn enter(socket: Socket, flags: c_int) -> Result<c_int, Errno> {
     sys::set_nonblocking(socket.number(), flags & libc::SOCK_NONBLOCK != 0)?;
     sys::set_close_on_exec(socket.number(), flags & libc::SOCK_CLOEXEC != 0)?;
@@ -193,14 +193,14 @@ pub extern "C" fn sinew_close(fd: c_int) -> c_int {
     }
 }
 
-/// What was last refused to this thread, as a sentence.
+/// Returns the reason of this thread's last failure, as a sentence.
 #[unsafe(no_mangle)]
 pub extern "C" fn sinew_error() -> *const c_char {
-    // It stays where it is until this thread fails again.
+    // The text stays in place until this thread fails again.
     errno::with_why(|why| why.as_ptr())
 }
 
-/// An address that a program gives.
+/// Reads an address that a program passes.
 ///
 /// # Safety
 /// `address` points to `length` bytes.
@@ -208,7 +208,7 @@ unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Result<Ad
     if address.is_null() || (length as usize) < size_of::<libc::sockaddr_in>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: it is long enough, and may stand anywhere.
+    // SAFETY: it is long enough, and may be unaligned.
     let raw = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
     if c_int::from(raw.sin_family) != libc::AF_INET {
         return Err(libc::EAFNOSUPPORT);
@@ -216,7 +216,7 @@ unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Result<Ad
     Ok(Address::from_c(&raw))
 }
 
-/// Tells a program an address, as much of it as there is room for.
+/// Writes an address for a program, as much of it as there is room for.
 ///
 /// # Safety
 /// `address` points to as many bytes as `length` points to, or either is null.
@@ -259,7 +259,7 @@ fn length_or_fail(result: Result<usize, Errno>) -> ssize_t {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// The names that follow `before` in a text.
+    /// Returns the names that follow `before` in a text.
     fn names<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
         let starts = text.match_indices(before).map(|(at, _)| at + before.len());
         let name = |at: usize| {
@@ -291,7 +291,7 @@ mod tests {
         assert!(ours.len() > 15, "{ours:?}");
         let exported = source.matches("\n#[unsafe(no_mangle)]\n").count();
         assert_eq!(exported, ours.len());
-        // What is renamed is there, but for what says why.
+        // Every exported function is renamed, except the one that returns the reason.
         let renamed = names(include_str!("../include/sinew_rename.h"), ") ");
         let unnamed: Vec<_> = ours.difference(&renamed).collect();
         assert_eq!(unnamed, [&"sinew_error"]);

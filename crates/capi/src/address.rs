@@ -1,10 +1,10 @@
-//! Overlay addresses in the shape of `struct sockaddr_in`.
+//! Overlay addresses in the form of `struct sockaddr_in`.
 
 use base::{NodeAddr, VirtualPort};
 use client::Target;
 use std::net::Ipv4Addr;
 
-/// What a program gave as an address: INADDR_ANY and loopback are no nodes.
+/// An address that a program has passed. INADDR_ANY and loopback are not addresses of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) ip: Ipv4Addr,
@@ -12,12 +12,12 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// True for the addresses that mean the program's own node.
+    /// Returns true for the addresses that mean the program's own node.
     pub(crate) fn is_own(self) -> bool {
         self.ip.is_unspecified() || self.ip.is_loopback()
     }
 
-    /// The target that is meant by a program at node `own`.
+    /// Returns the target that a program at node `own` means.
     pub(crate) fn target(self, own: NodeAddr) -> Target {
         let node = match self.is_own() {
             true => own,
@@ -29,7 +29,7 @@ impl Address {
         }
     }
 
-    /// From C's form.
+    /// Converts from C's form.
     pub(crate) fn from_c(raw: &libc::sockaddr_in) -> Address {
         Address {
             ip: Ipv4Addr::from_bits(u32::from_be(raw.sin_addr.s_addr)),
@@ -38,7 +38,7 @@ impl Address {
     }
 }
 
-/// C's form of a target.
+/// Converts a target to C's form.
 pub(crate) fn to_c(target: Target) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,

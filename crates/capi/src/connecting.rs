@@ -1,12 +1,12 @@
-//! Connecting while the program does other things.
+//! Connects in the background, while the program does other things.
 //!
 //! ```text
 //!   program ── descriptor ══ pair ══ other end ── two threads ── stream
 //! ```
 //!
-//! The program watches the descriptor for being writable, perhaps by epoll, which knows files and
-//! not numbers; so it has to stay the same file. Until the stream is open the pair is full, and what
-//! it is full of is taken out before the threads begin to carry.
+//! The program waits until the descriptor is writable, perhaps by epoll, which identifies files and not numbers; so the
+//! descriptor has to stay the same file. Until the stream is open, the pair is full of junk bytes. They are removed
+//! before the threads begin to carry data.
 
 use crate::errno::Errno;
 use crate::socket::Socket;
@@ -20,11 +20,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The other ends of descriptors from which threads carry, and who waits for those to be done.
+/// The other ends of descriptors from which threads carry data, and the condition for waiting until they are done.
 static CARRIED: Mutex<Vec<Weak<UnixStream>>> = Mutex::new(Vec::new());
 static DONE: Condvar = Condvar::new();
 
-/// Opens a stream in the background, and carries between it and `other` from then on.
+/// Opens a stream in the background, and then carries data between it and `other`.
 pub(crate) fn start(
     socket: &Arc<Socket>,
     other: OwnedFd,
@@ -36,22 +36,22 @@ pub(crate) fn start(
     let started = background.spawn(move || {
         let opened = open().map(Arc::new);
         let Some(socket) = socket.upgrade() else {
-            // Closed in the meantime.
+            // The socket was closed in the meantime.
             return;
         };
         let stream = opened.as_ref().ok().cloned();
         let other = Arc::new(UnixStream::from(other));
-        // Before the program can write.
+        // This happens before the program can write.
         let carried = Carried::enter(&other);
         let show = || {
             if stream.is_some() {
-                // No more: behind it may be what the program has written by now.
+                // Remove no more than the junk: behind it may already be data of the program.
                 sys::drain(&*other, junk);
             }
         };
         socket.connected(opened, show);
         drop(socket);
-        // Whoever fails sees the pair's end.
+        // If connecting has failed, the program sees the end of the pair.
         if let Some(stream) = stream
             && let Accepted::Bytes(stream) = &*stream
         {
@@ -61,13 +61,13 @@ pub(crate) fn start(
     started.map(drop).map_err(|_| libc::EAGAIN)
 }
 
-/// Waits until what the program has written has been carried, up to `timeout`. For its end: the
-/// descriptors take nothing more.
+/// Waits until the data that the program has written has been carried, up to `timeout`. It is for the end of the
+/// program: the descriptors accept nothing afterwards.
 pub(crate) fn settle(timeout: Duration) {
     let end = Instant::now() + timeout;
     let mut all = carried();
     for program in all.iter().filter_map(Weak::upgrade) {
-        // What is in the buffer is still read, and then the end.
+        // Data in the buffer is still read, followed by the end.
         let _ = program.shutdown(Shutdown::Read);
     }
     while !all.is_empty() {
@@ -84,7 +84,7 @@ fn carried() -> MutexGuard<'static, Vec<Weak<UnixStream>>> {
     CARRIED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A descriptor from which a thread carries, until this is dropped.
+/// A descriptor from which a thread carries data, until this value is dropped.
 struct Carried(Weak<UnixStream>);
 
 impl Carried {
@@ -102,7 +102,7 @@ impl Drop for Carried {
     }
 }
 
-/// Carries both ways until both have ended.
+/// Carries data in both directions until both have ended.
 fn carry(program: &UnixStream, stream: &Stream, carried: Carried) {
     let (mut to_program, mut from_program) = (program, program);
     let (mut to_stream, mut from_stream) = (stream, stream);
@@ -114,7 +114,7 @@ fn carry(program: &UnixStream, stream: &Stream, carried: Carried) {
                 Err(_) => program.shutdown(Shutdown::Both),
             }
         });
-        // An end is an end; why it is one the socket asks the stream.
+        // Only the fact of the end is passed on; the socket asks the stream for the reason.
         let end = match (outward, io::copy(&mut from_stream, &mut to_program)) {
             (Ok(_), Ok(_)) => Shutdown::Write,
             _ => Shutdown::Both,

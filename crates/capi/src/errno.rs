@@ -1,19 +1,19 @@
-//! Errors as C programs know them.
+//! Errors in the form that C programs expect.
 
 use client::{Error, ResetReason};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::io;
 
-/// The number for `errno`.
+/// A value of `errno`.
 pub(crate) type Errno = libc::c_int;
 
 thread_local! {
-    /// Why the last call of this thread failed, for `sinew_error`.
+    /// The reason for which the last call of this thread failed, for `sinew_error`.
     static WHY: RefCell<CString> = RefCell::default();
 }
 
-/// Notes why a call failed, and gives the number.
+/// Notes the reason of a failure, and returns its `errno`.
 pub(crate) fn of(error: &Error) -> Errno {
     say(&error.to_string());
     number(error)
@@ -24,12 +24,12 @@ pub(crate) fn say(text: &str) {
     WHY.with_borrow_mut(|why| *why = CString::new(text).unwrap_or_default());
 }
 
-/// Does something with the sentence of this thread's last failure.
+/// Passes the sentence of this thread's last failure to `f`.
 pub(crate) fn with_why<T>(f: impl FnOnce(&CStr) -> T) -> T {
     WHY.with_borrow(|why| f(why))
 }
 
-/// The number of an error of the system.
+/// Returns the `errno` of a system error.
 pub(crate) fn of_io(error: &io::Error) -> Errno {
     use io::ErrorKind::*;
     error.raw_os_error().unwrap_or(match error.kind() {
@@ -59,7 +59,7 @@ fn number(error: &Error) -> Errno {
             Code::NoRoom => libc::ENOBUFS,
             _ => libc::ENETDOWN,
         },
-        // Of sending, what SO_SNDTIMEO makes of it.
+        // For sending, this is the result of SO_SNDTIMEO.
         Error::Timeout { .. } | Error::WouldBlock => libc::EAGAIN,
         Error::TooLong { .. } => libc::EMSGSIZE,
         Error::Gate { .. } | Error::Discover(_) => libc::ENETDOWN,

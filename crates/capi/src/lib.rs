@@ -7,11 +7,10 @@
 //!                                      table: descriptor ──▶ Socket ──▶ client::{DatagramSocket, ..}
 //! ```
 //!
-//! A socket is a real descriptor, so poll, select and epoll need nothing of this library. Its number
-//! stays the same for life, as programs expect: a datagram socket is its connection to the node from
-//! the beginning; a stream socket begins as a descriptor that stands for it, and what connects or
-//! listens takes over its number by dup2. `include/sinew.h` is what programs see; a test holds it and
-//! this crate together. [Amir06 §III-A]
+//! A socket is a real descriptor, so poll, select and epoll work without this library. Its number never changes, as
+//! programs expect: a datagram socket is its connection to the node from the beginning. A stream socket begins as a
+//! placeholder descriptor, and when it connects or listens, the new descriptor takes over its number by dup2. Programs
+//! use `include/sinew.h`; a test checks that it and this crate match. [Amir06 §III-A]
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "the boundary: pointers of C")]

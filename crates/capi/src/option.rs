@@ -1,4 +1,4 @@
-//! Options of the level `SOL_SINEW`: the numbers of sinew.h.
+//! Options of the level `SOL_SINEW`, with the numbers of sinew.h.
 
 use crate::errno::Errno;
 use client::{Aim, Delivery, LinkProtocol, Options, RouteBy, StreamControl};
@@ -32,7 +32,7 @@ const DELIVERIES: [Delivery; 3] = [
     Delivery::AsSent(None),
 ];
 
-/// The options with one of them changed.
+/// Returns the options with one of them changed.
 pub(crate) fn set(
     options: Options,
     name: libc::c_int,
@@ -75,7 +75,7 @@ pub(crate) fn set(
     Ok(changed)
 }
 
-/// The value of one option.
+/// Returns the value of one option.
 pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, Errno> {
     let place = |place: Option<usize>| place.map_or(Err(libc::EINVAL), |p| Ok(p as libc::c_int));
     match name {

@@ -7,8 +7,8 @@
 //!                 └── connect, non-blocking ──▶ Connecting ──▶ Stream, or Failed
 //! ```
 //!
-//! A call takes what it needs out of the state and waits without holding the lock, so that one
-//! thread may receive while another sends.
+//! A call takes what it needs from the state, and blocks without holding the lock, so that one thread may receive while
+//! another sends.
 
 mod connect;
 mod data;
@@ -23,12 +23,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where a socket is that is neither bound nor connected.
+/// The address of a socket that is neither bound nor connected.
 const NOWHERE: Target = Target {
     node: NodeAddr(0),
     port: VirtualPort(0),
 };
-/// Bytes of a message of a stream, at most.
+/// Largest size of a message of a stream.
 const MESSAGE_BYTES_MAX: usize = 65_507;
 
 /// An overlay socket.
@@ -38,7 +38,7 @@ pub(crate) struct Socket {
     kind: libc::c_int,
     options: Mutex<Options>,
     state: Mutex<State>,
-    /// The program has ended what it reads.
+    /// The program has shut down reading.
     shut: AtomicBool,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct Socket {
 pub(crate) enum State {
     /// Its descriptor is the connection to the node.
     Datagram(Arc<DatagramSocket>),
-    /// A datagram socket that is connected: its descriptor carries bare payload.
+    /// A connected datagram socket: its descriptor carries bare payload.
     Raw {
         _number: OwnedFd,
         local: Target,
         peer: Target,
         max_payload: usize,
     },
-    /// A stream socket that is nothing yet, but may have a port.
+    /// A new stream socket, which may already have a port.
     Fresh {
         /// The descriptor, one end of a pair.
         number: OwnedFd,
@@ -68,7 +68,7 @@ pub(crate) enum State {
     Connecting {
         number: OwnedFd,
     },
-    /// Connecting has failed, which is told once.
+    /// Connecting has failed, which is reported once.
     Failed {
         _number: OwnedFd,
         why: Errno,
@@ -78,18 +78,18 @@ pub(crate) enum State {
         _number: Option<OwnedFd>,
         stream: Arc<Accepted>,
     },
-    /// While one state becomes another.
+    /// The state while one state is replaced by another.
     Between,
 }
 
-/// The program's node: that of `SINEW_NODE`, or the only one at hand.
+/// Returns the program's node: that of `SINEW_NODE`, or the only one that can be found.
 fn node() -> Result<Node, Errno> {
     sys::settle_at_exit();
     Node::from_env().map_err(|error| errno::of(&error))
 }
 
 impl Socket {
-    /// A datagram socket. Its number is that of its connection to the node.
+    /// Creates a datagram socket. Its number is that of its connection to the node.
     pub(crate) fn datagram() -> Result<Socket, Errno> {
         let options = Options::best_effort();
         let socket = node()?.open(options).map_err(|e| errno::of(&e))?;
@@ -98,7 +98,7 @@ impl Socket {
         Ok(Socket::new(number, libc::SOCK_DGRAM, options, state))
     }
 
-    /// A stream socket, of bytes (SOCK_STREAM) or messages (SOCK_SEQPACKET). Nobody is asked yet.
+    /// Creates a stream socket, of bytes (SOCK_STREAM) or messages (SOCK_SEQPACKET). It does not contact the node yet.
     pub(crate) fn stream(kind: libc::c_int) -> Result<Socket, Errno> {
         let (number, other) = sys::pair()?;
         let raw = number.as_raw_fd();
@@ -120,12 +120,12 @@ impl Socket {
         }
     }
 
-    /// Its descriptor, for life.
+    /// Returns its descriptor, which never changes.
     pub(crate) fn number(&self) -> RawFd {
         self.number
     }
 
-    /// SOCK_DGRAM and so on.
+    /// Returns SOCK_DGRAM, SOCK_STREAM or SOCK_SEQPACKET.
     pub(crate) fn kind(&self) -> libc::c_int {
         self.kind
     }
@@ -209,7 +209,7 @@ impl Socket {
         }
     }
 
-    /// The next stream of a listener, and who has opened it.
+    /// Returns the next stream of a listener, and its peer.
     pub(crate) fn accept(&self) -> Result<(Socket, Target), Errno> {
         let listener = match &*self.state() {
             State::Listener { listener, .. } => Arc::clone(listener),
@@ -222,7 +222,7 @@ impl Socket {
             if bytes == (self.kind == libc::SOCK_STREAM) {
                 break stream;
             }
-            // It carries what this program does not expect.
+            // The stream carries what this program does not expect.
             stream.reset();
         };
         let (number, peer) = (stream.as_fd().as_raw_fd(), stream.peer());
@@ -234,7 +234,7 @@ impl Socket {
         Ok((Socket::new(number, self.kind, options, state), peer))
     }
 
-    /// This end.
+    /// Returns the address of this end.
     pub(crate) fn local(&self) -> Result<Target, Errno> {
         match &*self.state() {
             State::Datagram(socket) => Ok(socket.local()),
@@ -247,7 +247,7 @@ impl Socket {
         }
     }
 
-    /// The other end.
+    /// Returns the address of the other end.
     pub(crate) fn peer(&self) -> Result<Target, Errno> {
         match &*self.state() {
             State::Raw { peer, .. } => Ok(*peer),
@@ -256,18 +256,18 @@ impl Socket {
         }
     }
 
-    /// The program ends in order, and so does what it has written to its stream.
+    /// Ends the stream in order, because the program ends in order.
     pub(crate) fn finish(&self) {
-        // Whoever holds the lock at this moment is in the midst of something else than an end.
+        // If another thread holds the lock at this moment, it is doing something else with the socket.
         if let Ok(state) = self.state.try_lock()
-            // What a thread carries is finished by that thread.
+            // If a thread carries the stream's data, that thread finishes the stream.
             && let State::Stream { _number: None, stream } = &*state
         {
             stream.finish();
         }
     }
 
-    /// True for a listener.
+    /// Returns true for a listener.
     pub(crate) fn is_listening(&self) -> bool {
         matches!(&*self.state(), State::Listener { .. })
     }
@@ -288,7 +288,7 @@ impl Socket {
                     port.set_options(changed).map_err(|e| errno::of(&e))?;
                 }
             }
-            // Bare payload leaves no room to say anything.
+            // A connection of bare payload has no way to send a request.
             _ => return Err(libc::EISCONN),
         }
         *options = changed;
@@ -298,7 +298,7 @@ impl Socket {
     /// Joins a group, or leaves it, at the socket's port.
     pub(crate) fn set_membership(&self, group: NodeAddr, joins: bool) -> Result<(), Errno> {
         let State::Datagram(socket) = &*self.state() else {
-            // Streams have no groups, and bare payload no room to say anything.
+            // Streams have no groups, and a connection of bare payload has no way to send a request.
             return Err(libc::EOPNOTSUPP);
         };
         let socket = Arc::clone(socket);
@@ -309,7 +309,7 @@ impl Socket {
         })
     }
 
-    /// The value of an option of the level `SOL_SINEW`.
+    /// Returns the value of an option of the level `SOL_SINEW`.
     pub(crate) fn option(&self, name: libc::c_int) -> Result<libc::c_int, Errno> {
         if name == option::MAX_PAYLOAD {
             let bytes = match &*self.state() {
@@ -325,7 +325,7 @@ impl Socket {
         option::value(*self.options(), name)
     }
 
-    /// Messages of a stream that have expired: of this end, or of the peer.
+    /// Returns the number of expired messages of a stream: those of this end, or those of the peer.
     fn expired(&self, given_up: bool) -> Result<libc::c_int, Errno> {
         let stream = match &*self.state() {
             State::Stream { stream, .. } => Arc::clone(stream),
@@ -346,7 +346,7 @@ impl Socket {
         Ok(libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX))
     }
 
-    /// Asks the node, which changes flags and timeouts of the connection, and sets them back.
+    /// Makes a request to the node. This changes flags and timeouts of the connection, which are then restored.
     fn asking<T>(&self, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Errno> {
         let (flags, times) = (sys::flags(self.number)?, sys::timeouts(self.number));
         let answer = ask();

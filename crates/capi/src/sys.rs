@@ -1,4 +1,4 @@
-//! What the kernel does for overlay sockets.
+//! The kernel's calls for overlay sockets.
 
 use crate::errno::Errno;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Once;
 
-/// The result of a call, or `errno`.
+/// Returns the result of a call, or `errno`.
 pub(crate) fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
     match result {
         -1 => Err(errno()),
@@ -30,7 +30,7 @@ pub(crate) fn set_errno(number: Errno) {
     unsafe { *libc::__errno_location() = number };
 }
 
-/// The flags of an open file: O_NONBLOCK is one.
+/// Returns the flags of an open file, such as O_NONBLOCK.
 pub(crate) fn flags(fd: RawFd) -> Result<libc::c_int, Errno> {
     // SAFETY: no pointers are involved.
     check(unsafe { libc::fcntl(fd, libc::F_GETFL) })
@@ -41,21 +41,20 @@ pub(crate) fn set_flags(fd: RawFd, flags: libc::c_int) -> Result<(), Errno> {
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) }).map(drop)
 }
 
-/// Makes calls on a descriptor wait, or not.
+/// Sets whether calls on a descriptor block.
 pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> Result<(), Errno> {
     let flags = flags(fd)? & !libc::O_NONBLOCK;
     set_flags(fd, flags | if on { libc::O_NONBLOCK } else { 0 })
 }
 
-/// Closes a descriptor when the program executes another, or leaves it open.
+/// Sets whether a descriptor is closed when the program executes another one.
 pub(crate) fn set_close_on_exec(fd: RawFd, on: bool) -> Result<(), Errno> {
     let flag = if on { libc::FD_CLOEXEC } else { 0 };
     // SAFETY: no pointers are involved.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, flag) }).map(drop)
 }
 
-/// Makes `number`, an open descriptor of ours, stand for what `fd` stands for, with the flags and
-/// the timeouts that it had.
+/// Replaces the file of `number`, an open descriptor of ours, with that of `fd`, and keeps its flags and timeouts.
 pub(crate) fn replace(number: RawFd, fd: RawFd) -> Result<(), Errno> {
     // SAFETY: no pointers are involved.
     let on_exec = check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
@@ -68,7 +67,7 @@ pub(crate) fn replace(number: RawFd, fd: RawFd) -> Result<(), Errno> {
     set_close_on_exec(number, on_exec & libc::FD_CLOEXEC != 0)
 }
 
-/// SO_RCVTIMEO and SO_SNDTIMEO.
+/// The values of SO_RCVTIMEO and SO_SNDTIMEO.
 pub(crate) type Timeouts = [Option<libc::timeval>; 2];
 
 const TIMEOUTS: [libc::c_int; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
@@ -97,7 +96,7 @@ pub(crate) fn timeouts(fd: RawFd) -> Timeouts {
 pub(crate) fn set_timeouts(fd: RawFd, times: Timeouts) {
     for (name, time) in TIMEOUTS.into_iter().zip(times) {
         let Some(time) = time else { continue };
-        // SAFETY: "the argument is a struct timeval", ours, with its size. What fails leaves the
+        // SAFETY: "the argument is a struct timeval", ours, with its size. A failed call leaves the
         // socket without a timeout, as it is by default.
         unsafe {
             libc::setsockopt(
@@ -111,7 +110,7 @@ pub(crate) fn set_timeouts(fd: RawFd, times: Timeouts) {
     }
 }
 
-/// Two connected sockets.
+/// Creates two connected sockets.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut fds = [-1; 2];
     // SAFETY: "the file descriptors used in referencing the new sockets are returned in sv[0] and
@@ -145,7 +144,7 @@ pub(crate) fn shutdown(fd: RawFd, how: libc::c_int) -> Result<(), Errno> {
     check(unsafe { libc::shutdown(fd, how) }).map(drop)
 }
 
-/// True if the other end is gone.
+/// Returns true if the other end is gone.
 pub(crate) fn hung_up(fd: RawFd) -> bool {
     let mut one = libc::pollfd {
         fd,
@@ -157,14 +156,14 @@ pub(crate) fn hung_up(fd: RawFd) -> bool {
     one.revents & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR) != 0
 }
 
-/// Fills a socket's buffer, so that it does not poll writable; tells with how many bytes.
+/// Fills a socket's buffer, so that it does not poll writable. Returns the number of bytes.
 pub(crate) fn fill(fd: RawFd) -> usize {
     let junk = [0; 65_536];
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     core::iter::from_fn(|| send(fd, &junk, flags).ok()).sum()
 }
 
-/// Takes `len` bytes out of a socket's buffer, or as many as there are.
+/// Removes `len` bytes from a socket's buffer, or as many as there are.
 pub(crate) fn drain(fd: &impl AsRawFd, len: usize) {
     let mut left = len;
     let mut junk = [0; 65_536];
@@ -177,10 +176,10 @@ pub(crate) fn drain(fd: &impl AsRawFd, len: usize) {
     }
 }
 
-/// How long the end of a program waits for what threads of this library carry.
+/// How long the end of a program waits for the data that threads of this library carry.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// Has what was written carried before the program ends: threads do that, and a program that ends
+/// Makes the end of the program wait until written data is carried: threads do that, and otherwise a program that ends
 /// does not wait for them.
 pub(crate) fn settle_at_exit() {
     extern "C" fn settle() {

@@ -1,40 +1,40 @@
-//! Which descriptors are overlay sockets.
+//! The table of descriptors that are overlay sockets.
 
 use crate::socket::Socket;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The kernel bounds it: a process has so many descriptors.
+/// It is bounded by the number of descriptors that a process may have.
 static TABLE: RwLock<BTreeMap<RawFd, Arc<Socket>>> = RwLock::new(BTreeMap::new());
 
-/// The socket of this number; `None` for the kernel's own.
+/// Returns the socket with this number; `None` for the kernel's own descriptors.
 pub(crate) fn find(fd: RawFd) -> Option<Arc<Socket>> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     table.get(&fd).cloned()
 }
 
-/// Enters a socket.
+/// Adds a socket.
 pub(crate) fn enter(socket: Socket) -> RawFd {
     let fd = socket.number();
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(stale) = table.insert(fd, Arc::new(socket)) {
-        // Somebody has closed that one behind our back, and the kernel has given its number away:
-        // closing what it holds would close the new one.
+        // The program has closed that descriptor without this library, and the kernel has reused its number: closing
+        // what the old socket holds would close the new one.
         core::mem::forget(stale);
     }
     fd
 }
 
-/// Tells the nodes that the program ends in order: what it has written to its streams is all.
+/// Informs the nodes that the program ends in order: the data that it has written to its streams is complete.
 pub(crate) fn finish() {
-    // One that is being changed is being opened or closed by another thread.
+    // If the table is locked, another thread is opening or closing a socket.
     if let Ok(table) = TABLE.try_read() {
         table.values().for_each(|socket| socket.finish());
     }
 }
 
-/// Takes a socket out; it is closed when nobody uses it any more.
+/// Removes a socket. It is closed when nobody uses it any longer.
 pub(crate) fn remove(fd: RawFd) -> Option<Arc<Socket>> {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     table.remove(&fd)

@@ -1,4 +1,4 @@
-//! A connection to the node that has been greeted: the ground of datagram sockets and streams.
+//! A connection to the node after its greeting: the basis of datagram sockets and streams.
 
 use crate::remote::GREETING_TIMEOUT;
 use crate::socket::{Gate, Node};
@@ -11,10 +11,10 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 use wire::ipc::{MESSAGE_BYTES_MAX, Reply, Request, kind};
 
-/// From one attempt to connect to the next, when a thousand others connect at the same moment.
+/// The pause between attempts to connect, if a thousand other clients connect at the same time.
 const CONNECT_AGAIN: Duration = Duration::from_millis(5);
 
-/// A greeted connection whose options are set. Blocking.
+/// A connection after its greeting, with its options set. Blocking.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: SeqStream,
@@ -55,7 +55,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Asks and gives the next message of the node, with the descriptors beside it.
+    /// Sends a request and returns the node's next message, with the descriptors sent with it.
     pub(crate) fn ask<'b>(
         &self,
         request: &Request<'_>,
@@ -104,7 +104,7 @@ impl Connection {
         Ok(self.stream.set_timeouts(Some(left), Some(left))?)
     }
 
-    /// What it means that a blocking call has nothing to do.
+    /// Converts the error of a blocking call that would block into a timeout.
     pub(crate) fn late(&self, error: Error) -> Error {
         match error {
             Error::WouldBlock => self.by.timed_out(),
@@ -113,7 +113,7 @@ impl Connection {
     }
 }
 
-/// A blocking connection.
+/// Makes a blocking connection.
 fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
     let gated = match by.gate() {
         Some(Gate::At(remote)) => {
@@ -138,7 +138,7 @@ fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
             }
             Err(error) => error,
         };
-        // That many wait already that there is no place to wait.
+        // The listener's backlog is full.
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::NoNode {
                 path: by.path().to_owned(),
@@ -152,7 +152,7 @@ fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
     }
 }
 
-/// An answer that is no refusal.
+/// Returns an answer that is no refusal.
 pub(crate) fn answered(reply: Reply<'_>) -> Result<Reply<'_>, Error> {
     match reply {
         Reply::Error { code, text } => Err(Error::Refused {

@@ -1,4 +1,4 @@
-//! Finding nodes and SIP proxies by a domain name: DNS SRV.
+//! Finds nodes and SIP proxies by a domain name: DNS SRV.
 //!
 //! ```text
 //!   nodes("example.org")     configuration ─▶ _sinew._udp.example.org SRV ─▶ example.org A, AAAA, port 7443
@@ -7,17 +7,15 @@
 //!   sip("192.0.2.1")                                     an address: itself
 //! ```
 //!
-//! What answers ends the search. [RFC 3263 §4] Servers stand in the order in which they are to be
-//! tried ([`order()`], RFC 2782); a target of `.` says that there is no such service, and then nothing
-//! else is tried. Answers, also that there is none, are kept as long as they say, an hour at most
-//! ([`Cache`]).
+//! The first source with an answer ends the search. [RFC 3263 §4] Servers are listed in the order in which they are to
+//! be tried ([`order()`], RFC 2782). A target of `.` means that there is no such service, and then nothing else is
+//! tried. Answers, including negative ones, are kept as long as their TTL says, at most an hour ([`Cache`]).
 //!
-//! Questions are answered by one thread with a small runtime of its own, which begins with the
-//! first [`Discover`] and ends with its last copy. So the calls here can be made from programs with
-//! threads and, by their `_async` forms, from any runtime.
+//! One thread with a small runtime of its own answers questions. It begins with the first [`Discover`] and ends with
+//! its last copy. Therefore, the calls here work in programs with threads and, by their `_async` forms, in any runtime.
 //!
-//! The DNS says where, and nothing more: what lets a client in, and by which key a node proves that it
-//! is one, stay in configuration ([`Keyring`](crate::remote::Keyring)). [Amir06 §VI]
+//! The DNS only says where the servers are. The credentials that let a client in, and the keys by which nodes prove
+//! their identity, are configured ([`Keyring`](crate::remote::Keyring)). [Amir06 §VI]
 
 mod answers;
 mod cache;
@@ -39,21 +37,20 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::{mpsc as queue, oneshot};
 
-/// How long an answer is waited for, whatever it takes: half of what SIP waits before it sends an
-/// INVITE for the fourth time.
+/// How long to wait for an answer in total: half of the time after which SIP sends an INVITE for the fourth time.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Questions at the same time. A gateway that sets up 50 calls in a second, each to a domain of its
-/// own, and waits for all of them as long as it may, has 250.
+/// Largest number of questions at the same time. A gateway that sets up 50 calls per second, each to a domain of its
+/// own, and waits for all of them as long as possible, has 250.
 pub const QUESTIONS_MAX: usize = 256;
 
-/// What is asked, and how.
+/// The parameters of searches.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name server; none takes those of this host (`/etc/resolv.conf`).
+    /// The name server; if none is given, those of this host are used (`/etc/resolv.conf`).
     pub server: Option<SocketAddr>,
-    /// What is known without asking.
+    /// Configured servers, for which the DNS is not asked.
     pub statics: Vec<Static>,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub patience: Duration,
 }
 
@@ -67,7 +64,7 @@ impl Default for Settings {
     }
 }
 
-/// Finds services of domains. Copies are one.
+/// Finds services of domains. Copies share one thread.
 #[derive(Clone, Debug)]
 pub struct Discover {
     questions: queue::UnboundedSender<Asked>,
@@ -75,19 +72,19 @@ pub struct Discover {
     patience: Duration,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The servers, in the order in which they are to be tried. Each has an address.
     pub endpoints: Vec<Endpoint>,
-    /// For how long this counts from now on.
+    /// For how long the result is valid from now on.
     pub ttl: Duration,
 }
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// What it serves.
+    /// The service that it offers.
     pub service: Service,
     /// Its host.
     pub host: String,
@@ -95,18 +92,18 @@ pub struct Endpoint {
     pub port: u16,
     /// The addresses of the host.
     pub addresses: Vec<IpAddr>,
-    /// The lower, the earlier.
+    /// Its priority: servers with lower numbers come first.
     pub priority: u16,
-    /// Its share among those of the same priority.
+    /// Its share among the servers of the same priority.
     pub weight: u16,
-    /// Who has told.
+    /// The source of the information.
     pub origin: Origin,
 }
 
-/// Who has told of a server.
+/// The source of the information about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Whoever asked has named it: an address, or a host with a port.
+    /// The caller has named it: an address, or a host with a port.
     Asked,
     /// The configuration.
     Static,
@@ -119,59 +116,59 @@ pub enum Origin {
 /// Why nothing was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// What was asked for is no name.
+    /// The requested name is no domain.
     #[error("`{0}` is not a domain: write it like example.org")]
     Name(String),
     /// A static list is wrong.
     #[error("`{0}` is not DOMAIN=HOST:PORT,HOST:PORT with up to {STATIC_HOSTS_MAX} hosts")]
     Static(String),
-    /// The domain says that it does not have this.
+    /// The domain declares that it does not have this service.
     #[error("{0} says by its SRV record that it has no such service")]
     NoService(String),
-    /// There is neither a record of the service nor an address.
+    /// There is neither an SRV record of the service nor an address.
     #[error(
         "nothing is known of {0}: check the spelling, and that the DNS has an SRV record or an \
          address of it"
     )]
     NotFound(String),
-    /// Nobody could say.
+    /// No name server could answer.
     #[error("the DNS does not answer for {domain}: {why}; try again, or name another server")]
     NoAnswer {
-        /// What was asked for.
+        /// The requested domain.
         domain: String,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
-    /// It is not known whom to ask.
+    /// No name server is known.
     #[error("no name server: {0}; see /etc/resolv.conf, or name one")]
     NoNameServer(String),
     /// Too many questions wait.
     #[error("{QUESTIONS_MAX} questions wait for name servers: try again later")]
     Busy,
-    /// The thread cannot be started, or has died.
+    /// The thread cannot be started, or has ended with a panic.
     #[error("discovery does not run: {0}")]
     Thread(String),
 }
 
-/// What a search is about.
+/// The subject of a search.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Nodes(String),
     Sip(String, Option<Transport>),
 }
 
-/// A question and where its answer goes.
+/// A question, and the function that gets its answer.
 struct Asked {
     wanted: Wanted,
     answer: Box<dyn FnOnce(Result<Found, Error>) + Send>,
     _waiting: Waiting,
 }
 
-/// One of the questions that wait, until it is dropped.
+/// Counts as one of the questions that wait, until it is dropped.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Discover {
-    /// Starts the thread. Nobody is asked yet.
+    /// Starts the thread. It does not ask anything yet.
     pub fn new(settings: Settings) -> Result<Discover, Error> {
         let (questions, asked) = queue::unbounded_channel();
         let patience = settings.patience;
@@ -192,18 +189,18 @@ impl Discover {
         })
     }
 
-    /// The gates of the nodes of `domain`, for clients on other hosts.
+    /// Finds the gates of the nodes of `domain`, for clients on other hosts.
     pub fn nodes(&self, domain: &str) -> Result<Found, Error> {
         self.wait_for(Wanted::Nodes(domain.to_owned()))
     }
 
-    /// The SIP proxies of `domain`, which may be a host with a port or an address as well. Without a
-    /// transport UDP's come before TCP's.
+    /// Finds the SIP proxies of `domain`, which may also be a host with a port or an address. Without a transport,
+    /// those for UDP come before those for TCP.
     pub fn sip(&self, domain: &str, transport: Option<Transport>) -> Result<Found, Error> {
         self.wait_for(Wanted::Sip(domain.to_owned(), transport))
     }
 
-    /// As [`Discover::nodes`], for programs with a runtime, whichever.
+    /// Does the same as [`Discover::nodes`], for programs with any runtime.
     pub fn nodes_async(
         &self,
         domain: &str,
@@ -211,7 +208,7 @@ impl Discover {
         self.answer_of(Wanted::Nodes(domain.to_owned()))
     }
 
-    /// As [`Discover::sip`], for programs with a runtime, whichever.
+    /// Does the same as [`Discover::sip`], for programs with any runtime.
     pub fn sip_async(
         &self,
         domain: &str,
@@ -226,7 +223,7 @@ impl Discover {
         self.ask(wanted, move |found| {
             let _ = told.send(found);
         })?;
-        // The thread keeps to its patience; one that does not is in trouble.
+        // The thread keeps its own time limit. If it does not, it has a problem.
         match answer.recv_timeout(2 * self.patience) {
             Ok(found) => found,
             Err(_) => Err(silent(domain)),
@@ -265,7 +262,7 @@ impl Discover {
 }
 
 impl Found {
-    /// Where they are, in the order in which they are to be tried.
+    /// Returns the addresses, in the order in which they are to be tried.
     pub fn addresses(&self) -> impl Iterator<Item = (Service, SocketAddr)> + '_ {
         self.endpoints.iter().flat_map(|endpoint| {
             let at = endpoint.addresses.iter();
@@ -285,7 +282,7 @@ impl Wanted {
 impl Waiting {
     fn enter(count: &Arc<AtomicUsize>) -> Option<Waiting> {
         let waiting = Waiting(Arc::clone(count));
-        // Who is one too many leaves again as `waiting` is dropped.
+        // If there are too many, this one is removed again when `waiting` is dropped.
         (count.fetch_add(1, Ordering::Relaxed) < QUESTIONS_MAX).then_some(waiting)
     }
 }
@@ -303,7 +300,7 @@ fn silent(domain: String) -> Error {
     }
 }
 
-/// Answers questions until nobody can ask any more.
+/// Answers questions until nobody can ask any longer.
 async fn serve(search: Arc<Search>, mut asked: queue::UnboundedReceiver<Asked>) {
     while let Some(asked) = asked.recv().await {
         let search = Arc::clone(&search);

@@ -13,32 +13,32 @@ pub enum Error {
     NoNode {
         /// The socket file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
-    /// No node is named, and none or several are at hand.
+    /// No node is named, and none or several were found.
     #[error("{0}")]
     NotFound(String),
-    /// The node is on another host, and its gate cannot be reached, or lets nobody in.
+    /// The node is on another host, and its gate cannot be reached, or refuses the client.
     #[error("the node's gate at {endpoint}: {error}")]
     Gate {
-        /// Where it is.
+        /// The endpoint of the gate.
         endpoint: String,
-        /// Why.
+        /// The reason.
         error: crate::remote::ChannelError,
     },
-    /// The node is to be found by a domain, and is not.
+    /// The node has to be found by a domain, and was not found.
     #[error(transparent)]
     Discover(crate::discover::Error),
     /// The node refused a request.
     #[error("the node refused: {text}")]
     Refused {
-        /// Why, for programs.
+        /// The reason as a code, for programs.
         code: ErrorCode,
-        /// Why, for people.
+        /// The reason as text, for people.
         text: String,
     },
-    /// The node is there and does not answer, or takes nothing more.
+    /// The node exists but does not answer, or accepts nothing more.
     #[error(
         "the node at {path} has not answered for {} s: it hangs, or is overloaded; see its log",
         after.as_secs_f64()
@@ -46,39 +46,39 @@ pub enum Error {
     Timeout {
         /// The socket file.
         path: PathBuf,
-        /// How long was waited.
+        /// How long the call waited.
         after: Duration,
     },
     /// The node has gone away.
     #[error("the node has closed the connection: it was stopped, or restarted")]
     Closed,
-    /// The stream has ended before its time, or was never opened.
+    /// The stream has ended prematurely, or was never opened.
     #[error("{0}")]
     Reset(ResetReason),
-    /// The node said something that this library does not understand.
+    /// The node sent something that this library does not understand.
     #[error("the node does not speak this library's protocol ({0}): use matching versions")]
     Protocol(&'static str),
-    /// The datagram is longer than the network carries.
+    /// The datagram is too long for the network.
     #[error("the datagram has {len} bytes and the network carries {max}: send less at once")]
     TooLong {
         /// Its length.
         len: usize,
-        /// The longest.
+        /// The longest permitted length.
         max: usize,
     },
-    /// A stream that had come was lost, and its peer sees it reset: there was no descriptor for it.
+    /// An incoming stream was lost because there was no descriptor for it. Its peer sees a reset.
     #[error("a stream was lost: this process has too many open files (`ulimit -n`)")]
     Descriptors,
     /// The socket is non-blocking, and nothing can be done now.
     #[error("nothing to do now: wait until the descriptor is ready")]
     WouldBlock,
-    /// The kernel refused.
+    /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Error {
-    /// From an error of the node's socket.
+    /// Converts an error of the node's socket.
     pub(crate) fn of(error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::WouldBlock => Error::WouldBlock,

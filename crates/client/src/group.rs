@@ -1,12 +1,12 @@
-//! A socket for groups: one connection to the node sends to and receives from any number of them,
+//! A socket for groups: over one connection to the node it sends to and receives from any number of groups, with
 //! several datagrams in a message.
 //!
 //! ```text
 //!   join(group) ─────▶ node ◀── Sending::push(group, ..) ... send_batch
 //!   recv_batch ◀────── what was sent to (group, port), and by whom
 //! ```
-//! [`DatagramSocket::join`](crate::DatagramSocket::join) does for one who wants some packets of
-//! some group; this is for who carries many.
+//! [`DatagramSocket::join`](crate::DatagramSocket::join) is for programs that want a few packets of one group; this
+//! socket is for programs that carry many.
 
 use crate::range::{Batch, RangeSocket, Sending, Told};
 use crate::socket::Node;
@@ -15,7 +15,7 @@ use base::{NodeAddr, VirtualPort};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-/// An overlay socket for groups. Several threads may use one.
+/// An overlay socket for groups. Several threads may share it.
 #[derive(Debug)]
 pub struct GroupSocket {
     socket: RangeSocket,
@@ -27,69 +27,68 @@ pub struct GroupSocket {
 pub struct Incoming<'a> {
     /// The group.
     pub group: NodeAddr,
-    /// Who has sent it.
+    /// The sender.
     pub source: Target,
-    /// It was lost on some hop of its way and recovered there.
+    /// True if it was lost on some hop and recovered there.
     pub recovered: bool,
-    /// What was left of its deadline when it left the node; none if it had no deadline.
+    /// The rest of its deadline when it left the node; none if it had no deadline.
     pub remaining: Option<Duration>,
-    /// What was sent.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl Node {
-    /// Opens a socket for what is sent to `port` of groups.
+    /// Opens a socket for datagrams to `port` of groups.
     pub fn group_socket(&self, port: u16, options: Options) -> Result<GroupSocket, Error> {
-        // What it sends comes from a port of its own, so that several of a node share the groups'.
+        // It sends from a port of its own, so that several sockets of a node can share the groups' port.
         let socket = self.bind_range(0..=0, options)?;
         Ok(GroupSocket { socket, port })
     }
 }
 
 impl GroupSocket {
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> NodeAddr {
         self.socket.node()
     }
 
-    /// The port of groups for which it is.
+    /// Returns the port of groups for which the socket is.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The longest datagram that can be sent.
+    /// Returns the length of the longest datagram that can be sent.
     pub fn max_payload(&self) -> usize {
         self.socket.max_payload()
     }
 
-    /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
+    /// Sets whether calls fail with [`Error::WouldBlock`] instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
         self.socket.set_nonblocking(on)
     }
 
-    /// Wants what is sent to a group. The node answers later: a join that it refuses is an error of
-    /// a later receive.
+    /// Joins a group. The node answers later: if it refuses, a later receive returns the error.
     pub fn join(&self, group: NodeAddr) -> Result<(), Error> {
         self.socket.join(group, self.port)
     }
 
-    /// Wants it no more.
+    /// Leaves a group.
     pub fn leave(&self, group: NodeAddr) -> Result<(), Error> {
         self.socket.leave(group, self.port)
     }
 
-    /// Wants to be told how the node stands in the overlay, and which group a refused join was for.
+    /// Requests reports about the state of the node in the overlay, and about the group of a refused join.
     pub fn watch(&self) -> Result<(), Error> {
         self.socket.watch()
     }
 
-    /// The next thing that the node has told until the last receive.
+    /// Takes the next report that had arrived by the last receive.
     pub fn take_told(&self) -> Option<Told> {
         self.socket.take_told()
     }
 
-    /// Adds a datagram for a group to those that are sent together; false when there is no room:
-    /// send what is there first.
+    /// Adds a datagram for a group to those that are sent together. Returns false if there is no room: send the
+    /// gathered datagrams first.
     #[must_use]
     pub fn push(&self, sending: &mut Sending, group: NodeAddr, payload: &[u8]) -> bool {
         let port = VirtualPort(self.port);
@@ -100,14 +99,12 @@ impl GroupSocket {
         )
     }
 
-    /// Sends what was gathered, as one message: all of it, or nothing when this fails. It is empty
-    /// afterwards.
+    /// Sends the gathered datagrams as one message: all of them, or none if this fails. `sending` is empty afterwards.
     pub fn send_batch(&self, sending: &mut Sending) -> Result<(), Error> {
         self.socket.send_batch(sending)
     }
 
-    /// Receives what came together, in the place of what was in `batch`; at least one datagram of a
-    /// group.
+    /// Receives the datagrams of one message into `batch`, and replaces its content; at least one is of a group.
     pub fn recv_batch<'a>(
         &self,
         batch: &'a mut Batch,
@@ -125,7 +122,7 @@ impl GroupSocket {
         Ok(came)
     }
 
-    /// The node by which it was opened.
+    /// Returns the node by which it was opened.
     pub fn by(&self) -> &Node {
         self.socket.by()
     }

@@ -1,4 +1,4 @@
-//! The socket-like interface for applications: overlay addresses, real descriptors.
+//! The socket-like interface for applications: overlay addresses, and real descriptors.
 //!
 //! ```no_run
 //! use client::{Node, Options, Target};
@@ -13,12 +13,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One [`DatagramSocket`] is one connection to the node over a Unix socket that keeps message
-//! boundaries: its descriptor works with poll and epoll. Calls block unless the socket is set to
-//! non-blocking; only receiving waits for ever, everything else gives up with [`Error::Timeout`]
-//! when the node hangs. A node that was stopped or killed closes its sockets ([`Error::Closed`]):
-//! bind anew when it is back. Semantics are those of UDP sockets, with a class, a deadline and a delivery
-//! option per socket. [Amir06 §III-A]
+//! One [`DatagramSocket`] is one connection to the node over a Unix socket that keeps message boundaries: its
+//! descriptor works with poll and epoll. Calls block unless the socket is set to non-blocking. Only receiving blocks
+//! for ever; all other calls fail with [`Error::Timeout`] if the node hangs. A node that was stopped or killed closes
+//! its sockets ([`Error::Closed`]): bind again when it is back. The semantics are those of UDP sockets, with a class, a
+//! deadline and a delivery option per socket. [Amir06 §III-A]
 //!
 //! ```no_run
 //! use client::{Node, Options, Target};
@@ -33,12 +32,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Stream`] is a reliable one, in order, with semantics of TCP; a [`Listener`] takes them. A
-//! stream that ends before its time fails with `ConnectionReset` and tells why; a clean end of the
-//! data is told apart from the end of the node.
+//! A [`Stream`] is reliable and in order, with the semantics of TCP; a [`Listener`] accepts streams. If a stream ends
+//! prematurely, calls fail with `ConnectionReset` and give the reason; a clean end of the data differs from the end of
+//! the node.
 //!
-//! A [`RangeSocket`] has a range of ports over one connection: for gateways, which stand for
-//! thousands.
+//! A [`RangeSocket`] has a range of ports over one connection. It is for gateways, which act for thousands of callers.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -1,4 +1,4 @@
-//! Finding the node: by what a program or its environment says, or by what is at hand.
+//! Finds the node: by the name that a program or its environment gives, or by searching for it.
 
 use crate::remote::{Named, Place, shared};
 use crate::{Error, Node};
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 /// The environment variable that names the node.
 pub const NODE_VARIABLE: &str = "SINEW_NODE";
-/// Where nodes that run as services have their sockets.
+/// The directory with the sockets of nodes that run as services.
 pub const SYSTEM: &str = "/run/sinew";
-/// The name of the clients' socket ends so, that of the operator's, beside it, so.
+/// The suffixes of the clients' socket and of the operator's socket, which is beside it.
 const CLIENTS: &str = "sock";
 const OPERATOR: &str = "ctl";
-/// How deep below a directory a socket is looked for: `net/ams/ams.sock` is two.
+/// How deep below a directory sockets are searched: `net/ams/ams.sock` is at depth two.
 const MAX_DEPTH: usize = 4;
-/// How many entries of directories are looked at.
+/// How many directory entries are read at most.
 const MAX_ENTRIES: usize = 20_000;
 
 impl Node {
-    /// The node that `SINEW_NODE` names, or the only one at hand: below the working directory, or in
+    /// Returns the node that `SINEW_NODE` names, or the only one that can be found: below the working directory, or in
     /// `/run/sinew`.
     pub fn from_env() -> Result<Node, Error> {
         match std::env::var(NODE_VARIABLE) {
@@ -31,9 +31,9 @@ impl Node {
         }
     }
 
-    /// The node that `text` names: the directory of a node on this host, or its socket file; the
-    /// file that `sinew net clients` has written for a node on another host, or its content;
-    /// `dns:DOMAIN` for a node that the DNS knows.
+    /// Returns the node that `text` names: the directory of a node on this host, or its socket file; the file that
+    /// `sinew net clients` has written for a node on another host, or its content; `dns:DOMAIN` for a node that the DNS
+    /// knows.
     pub fn find(text: &str) -> Result<Node, Error> {
         if let Some(named) = Named::parse(text) {
             return shared(text, &named?);
@@ -58,20 +58,20 @@ impl Node {
     }
 }
 
-/// The clients' sockets at which nodes answer, in `dir` and below.
+/// Returns the clients' sockets in `dir` and below at which nodes answer.
 fn sockets_in(dir: &Path) -> Vec<PathBuf> {
     let mut found = sockets_below(dir, CLIENTS);
-    // A node that was killed leaves its file.
+    // A killed node leaves its file behind.
     found.retain(|path| net::unix::SeqStream::connect(path).is_ok());
     found
 }
 
-/// All socket files in `dir` and below, some levels deep, whose names end in `.suffix`, in order.
+/// Returns all socket files in `dir` and below, some levels deep, whose names end in `.suffix`, sorted.
 pub fn sockets_below(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let (mut found, mut entries) = (Vec::new(), 0);
     let mut waiting = vec![(dir.to_owned(), 0)];
     while let Some((dir, depth)) = waiting.pop() {
-        // What cannot be entered holds no socket that could be used.
+        // If a directory cannot be read, its sockets could not be used either.
         let Ok(content) = std::fs::read_dir(&dir) else {
             continue;
         };

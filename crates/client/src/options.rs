@@ -1,4 +1,4 @@
-//! What a socket asks of the overlay.
+//! The options that a socket requests from the overlay.
 
 use core::time::Duration;
 pub use wire::Aim;
@@ -11,34 +11,34 @@ pub use wire::ipc::{Delivery, RouteBy, Scheme, StreamControl};
 pub struct Options {
     /// The protocol on each hop.
     pub link: LinkProtocol,
-    /// What routes: a metric, or a scheme by which the node stamps the packets.
+    /// How packets are routed: by a metric, or by a scheme by which the node stamps the packets.
     pub routing: RouteBy,
-    /// 0, the lowest, to 7.
+    /// The priority, from 0, the lowest, to 7.
     pub priority: u8,
-    /// How long after sending a packet is of use.
+    /// How long after sending a packet is useful.
     pub deadline: Option<Duration>,
-    /// In which order packets are handed over.
+    /// The order in which packets are delivered.
     pub delivery: Delivery,
-    /// Hops after which a packet is dropped, 1 to 63.
+    /// Number of hops after which a packet is dropped, 1 to 63.
     pub ttl: u8,
-    /// After how long without a word of the peer a stream ends in an error; none for what the node has
-    /// set, 15 minutes unless its operator has chosen.
+    /// The silence of the peer after which a stream ends in an error; none for the node's setting, which is 15 minutes
+    /// unless its operator has changed it.
     pub give_up: Option<Duration>,
-    /// What decides the window of a stream: CUBIC, as kernels have it, or BBR, which bears random
-    /// losses; none for what the node has set, CUBIC.
+    /// The congestion control of a stream: CUBIC, as in kernels, or BBR, which tolerates random losses; none for the
+    /// node's setting, which is CUBIC by default.
     pub control: Option<StreamControl>,
-    /// Bytes go with the opening of a stream where this node and the peer's have met before: the stream is
-    /// open at once, and what is written may be read before an answer is back. Whether somebody takes
-    /// it is then known later, from reading or writing. What goes with the opening is delivered at most
-    /// once; if the peer's node restarts just then, the stream may end in an error.
+    /// Send data with the opening of a stream, if this node and the peer's have met before: the stream is open at once,
+    /// and written data may be read before an answer is back. Reading or writing shows later whether the peer accepts
+    /// the stream. Data that is sent with the opening is delivered at most once; if the peer's node restarts just then,
+    /// the stream may end in an error.
     pub early: bool,
-    /// What may stay lost of its packets on each link of their way, and how much repair they may get at most; as each node's
-    /// settings say unless it says otherwise. Only of datagrams on real-time links.
+    /// The share of its packets that may stay lost on each link, and the largest amount of repair; each node's settings
+    /// apply unless set. Only for datagrams on real-time links.
     pub aim: Aim,
 }
 
 impl Options {
-    /// Real-time recovery within `deadline`, over the path of the least expected latency.
+    /// Returns options for real-time recovery within `deadline`, over the path of the least expected latency.
     pub fn voice(deadline: Duration) -> Options {
         Options {
             link: LinkProtocol::RealTime,
@@ -54,7 +54,7 @@ impl Options {
         }
     }
 
-    /// Best effort over the path of the least latency: what UDP does, over the overlay.
+    /// Returns options for best effort over the path of the least latency: like UDP, over the overlay.
     pub fn best_effort() -> Options {
         Options {
             link: LinkProtocol::BestEffort,
@@ -65,7 +65,7 @@ impl Options {
         }
     }
 
-    /// Reliable links over the path of the least expected latency, for streams and bulk.
+    /// Returns options for reliable links over the path of the least expected latency, for streams and bulk.
     pub fn stream() -> Options {
         Options {
             link: LinkProtocol::Reliable,
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// As a client tells its node.
+    /// Converts the options to the form that a client sends to its node.
     pub fn to_wire(self) -> wire::ipc::Options {
         wire::ipc::Options {
             class: Class {

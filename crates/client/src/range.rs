@@ -1,5 +1,5 @@
-//! A socket with a range of virtual ports, for who stands for many: one connection to the node
-//! carries the datagrams of thousands of calls, several in a message.
+//! A socket with a range of virtual ports, for programs that act for many: one connection to the node carries the
+//! datagrams of thousands of calls, several in a message.
 //!
 //! ```text
 //!   send_from(port, ..)   one datagram                  recv_from   one datagram, and its port
@@ -25,15 +25,15 @@ use wire::ipc::{
     MESSAGE_BYTES_MAX, OUTGOING_HEADER_BYTES, Ports, Reply, Request, TEXT_BYTES_MAX, kind,
 };
 
-/// Bytes of a message of several datagrams: 64 of voice are 12 KiB. A longer datagram has a message
-/// of its own.
+/// Largest size of a message with several datagrams: 64 of voice are 12 KiB. A longer datagram has a message of its
+/// own.
 const SENDING_BYTES_MAX: usize = 16 << 10;
 
-/// What is told and not asked for yet; beyond that the oldest is forgotten. A watcher that asks after
-/// each receive has less: answers to what it has said meanwhile.
+/// Number of reports that are kept until they are taken; beyond that the oldest is dropped. A program that takes them
+/// after each receive has fewer: only answers to what it has sent meanwhile.
 const TOLD_MAX: usize = 4_096;
 
-/// An overlay socket with a range of virtual ports. Several threads may use one.
+/// An overlay socket with a range of virtual ports. Several threads may share it.
 #[derive(Debug)]
 pub struct RangeSocket {
     stream: SeqStream,
@@ -43,31 +43,31 @@ pub struct RangeSocket {
     by: Node,
     rooms: Rooms,
     told: Mutex<VecDeque<Told>>,
-    /// What came together and was not asked for yet, for [`RangeSocket::recv_from`].
+    /// Datagrams that arrived together and are not taken yet, for [`RangeSocket::recv_from`].
     kept: Mutex<(Batch, usize)>,
 }
 
-/// What the node tells a socket that watches.
+/// The node's reports to a socket that watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The node reaches other nodes, or does not any more.
+    /// Whether the node reaches other nodes.
     Reaches(bool),
-    /// It has places for groups again, after a join was refused for want of one.
+    /// The node has room for groups again, after a join was refused for lack of room.
     HasPlaces,
-    /// It refused a join.
+    /// The node refused a join.
     NotJoined {
         /// The group.
         group: NodeAddr,
-        /// Why, for programs.
+        /// The reason as a code, for programs.
         code: ErrorCode,
-        /// Why, for people.
+        /// The reason as text, for people.
         text: String,
     },
-    /// It takes nothing that is sent to a group, and says so again from time to time.
+    /// The node refuses what the socket sends to a group. It repeats this report from time to time.
     NotSent {
         /// The group.
         group: NodeAddr,
-        /// Why, for people.
+        /// The reason as text, for people.
         text: String,
     },
 }
@@ -79,7 +79,7 @@ pub struct Sending {
     count: usize,
 }
 
-/// Datagrams that came together. Its memory is used again.
+/// Datagrams that arrived together. Its memory is reused.
 #[derive(Debug)]
 pub struct Batch {
     message: Vec<u8>,
@@ -87,7 +87,7 @@ pub struct Batch {
 }
 
 impl Node {
-    /// Opens a socket with all virtual ports of a range; `0..=0` is a range of any one port.
+    /// Opens a socket with all virtual ports of a range; `0..=0` stands for any one port.
     pub fn bind_range(
         &self,
         ports: RangeInclusive<u16>,
@@ -122,44 +122,43 @@ impl Node {
 }
 
 impl RangeSocket {
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> NodeAddr {
         self.node
     }
 
-    /// The ports.
+    /// Returns the ports.
     pub fn ports(&self) -> RangeInclusive<u16> {
         self.ports.clone()
     }
 
-    /// The longest datagram that can be sent.
+    /// Returns the length of the longest datagram that can be sent.
     pub fn max_payload(&self) -> usize {
         self.max_payload
     }
 
-    /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
+    /// Sets whether calls fail with [`Error::WouldBlock`] instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
         Ok(self.stream.set_nonblocking(on)?)
     }
 
-    /// Wants what is sent to a group and port. The node answers later: a join that it refuses is an
-    /// error of a later receive.
+    /// Joins a group at a port. The node answers later: if it refuses, a later receive returns the error.
     pub fn join(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
         self.tell(&Request::Join(destination(group, port)))
     }
 
-    /// Wants it no more.
+    /// Leaves a group at a port.
     pub fn leave(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
         self.tell(&Request::Leave(destination(group, port)))
     }
 
-    /// Wants to be told how the node stands in the overlay, and which group a refused join was for: see
+    /// Requests reports about the state of the node in the overlay, and about the group of a refused join: see
     /// [`RangeSocket::take_told`].
     pub fn watch(&self) -> Result<(), Error> {
         self.tell(&Request::Watch)
     }
 
-    /// The next thing that the node has told until the last receive.
+    /// Takes the next report that had arrived by the last receive.
     pub fn take_told(&self) -> Option<Told> {
         self.told().pop_front()
     }
@@ -168,7 +167,7 @@ impl RangeSocket {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what is told, the newest of it.
+    /// Keeps a report. If there are too many, the oldest is dropped.
     fn hear(&self, what: Told) {
         let mut told = self.told();
         if told.len() >= TOLD_MAX {
@@ -184,9 +183,8 @@ impl RangeSocket {
         self.stream.send_parts(message).map_err(Error::of)
     }
 
-    /// Sends one datagram from `port`. Blocks while the node takes no more, up to the node's
-    /// timeout. A port that is not of the range is refused by the node, as an error of a later
-    /// receive.
+    /// Sends one datagram from `port`. Blocks while the node accepts no more, up to the node's timeout. The node
+    /// refuses a port outside the range, and a later receive returns the error.
     pub fn send_from(&self, port: u16, payload: &[u8], to: Target) -> Result<(), Error> {
         self.check(payload.len())?;
         let header = ports(port, to).header(payload.len());
@@ -198,8 +196,7 @@ impl RangeSocket {
         self.stream.send_parts(&parts).map_err(Error::of)
     }
 
-    /// Sends what was gathered, as one message: all of it, or nothing when this fails. It is empty
-    /// afterwards.
+    /// Sends the gathered datagrams as one message: all of them, or none if this fails. `sending` is empty afterwards.
     pub fn send_batch(&self, sending: &mut Sending) -> Result<(), Error> {
         if sending.is_empty() {
             return Ok(());
@@ -209,8 +206,8 @@ impl RangeSocket {
         sent.map_err(Error::of)
     }
 
-    /// Receives one datagram into `buffer`: its length, the port that it is for, and who sent it. A
-    /// longer one is cut.
+    /// Receives one datagram into `buffer`. Returns its length, the port that it is for, and the sender. A longer
+    /// datagram is truncated.
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, u16, Target, Info), Error> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (batch, taken) = &mut *kept;
@@ -226,7 +223,7 @@ impl RangeSocket {
         }
     }
 
-    /// Receives what came together, in the place of what was in `batch`; at least one datagram.
+    /// Receives the datagrams of one message into `batch`, and replaces its content; there is at least one.
     pub fn recv_batch(&self, batch: &mut Batch) -> Result<(), Error> {
         loop {
             batch.len = 0;
@@ -283,13 +280,13 @@ impl RangeSocket {
         }
     }
 
-    /// True while a link on the way has no room for something that this socket sends to `node`, as far
-    /// as the node has said until the last receive.
+    /// Returns true while a link on the path has no room for something that this socket sends to `node`, according to
+    /// what the node had reported by the last receive.
     pub fn is_refused(&self, node: NodeAddr) -> bool {
         self.rooms.refuse(|_, to| to.node == node)
     }
 
-    /// The node by which it was opened.
+    /// Returns the node by which it was opened.
     pub fn by(&self) -> &Node {
         &self.by
     }
@@ -306,23 +303,23 @@ impl RangeSocket {
 }
 
 impl Sending {
-    /// Nothing to be sent.
+    /// Creates an empty collection.
     pub fn new() -> Sending {
         Sending::default()
     }
 
-    /// How many are in it.
+    /// Returns how many datagrams are in it.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True when there is nothing to be sent.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a datagram from `port`; false when there is no room: send what is there first. An empty
-    /// one takes every datagram that can be sent.
+    /// Adds a datagram from `port`. Returns false if there is no room: send the gathered datagrams first. An empty
+    /// collection accepts every datagram that can be sent.
     #[must_use]
     pub fn push(&mut self, port: u16, to: Target, payload: &[u8]) -> bool {
         let bytes = self.message.len() + OUTGOING_HEADER_BYTES + payload.len();
@@ -339,7 +336,7 @@ impl Sending {
         true
     }
 
-    /// Forgets what is in it.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.message.clear();
         self.count = 0;
@@ -347,7 +344,7 @@ impl Sending {
 }
 
 impl Batch {
-    /// Nothing came yet.
+    /// Creates an empty batch.
     pub fn new() -> Batch {
         Batch {
             message: Vec::new(),
@@ -355,11 +352,11 @@ impl Batch {
         }
     }
 
-    /// The datagrams: the port that each is for, who sent it, what it tells, and its payload.
+    /// Returns the datagrams: the port that each is for, its sender, its properties, and its payload.
     pub fn iter(&self) -> impl Iterator<Item = (u16, Target, Info, &[u8])> {
         let datagrams = match Reply::parse(&self.message[..self.len]) {
             Ok(Reply::Datagrams(datagrams)) => Some(datagrams),
-            // Nothing came.
+            // The batch is empty.
             _ => None,
         };
         let datagrams = datagrams.into_iter();

@@ -6,11 +6,10 @@
 //!                       (a thread here)            (a thread of the gate)
 //! ```
 //!
-//! What a program holds is one end of a pair of Unix sockets, as it is with a node on its own host;
-//! a thread carries what passes between the other end and the gate. So descriptors are real ones,
-//! and nothing above knows the difference. Datagrams go beside TLS, sealed over UDP, where that
-//! works ([`way`]). The gate shows the node's own key (a raw public key, RFC
-//! 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
+//! A program holds one end of a pair of Unix sockets, as with a node on its own host. A thread carries data between the
+//! other end and the gate. Therefore, descriptors are real ones, and the layers above see no difference. Where it
+//! works, datagrams are sent beside TLS, encrypted over UDP ([`way`]). The gate shows the node's own key (a raw public
+//! key, RFC 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
 
 mod abandon;
 mod channel;
@@ -38,9 +37,9 @@ pub use settle::settle;
 
 use core::time::Duration;
 
-/// How long connecting, the handshake and the greeting may take, together.
+/// How long connecting, the handshake and the greeting may take together.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// After how long without anything said an end says that it is there.
+/// The time without sending after which an end sends a ping.
 const PING_AFTER: Duration = Duration::from_secs(15);
-/// After how long without anything heard an end is taken for dead: three pings and a little.
+/// The silence after which an end counts as dead: three pings and a little more.
 const DEAD_AFTER: Duration = Duration::from_secs(50);

@@ -1,4 +1,4 @@
-//! Where the node has said that there is no room for what is sent.
+//! The destinations for which the node has reported that there is no room.
 
 use crate::{Error, Target};
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wire::ipc::{ErrorCode, Room};
 
-/// The node says it again every second: after so long without a word the refusal is over.
+/// The node repeats the report every second: after this time without a report, the refusal is over.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3);
-/// Destinations that are remembered. Who has more of them refused at once learns of some only.
+/// Number of destinations that are remembered. If more are refused at once, the program learns only about some.
 const REFUSED_MAX: usize = 4_096;
 
-/// How often a sender looks for what the node has said.
+/// How often a sender checks for reports of the node.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The destinations for which there is no room, by the own port and where to.
+/// The destinations for which there is no room, by the own port and the target.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
     refused: Mutex<BTreeMap<(u16, Target), Instant>>,
@@ -22,7 +22,7 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// Takes what the node has said.
+    /// Takes a report of the node.
     pub(crate) fn hear(&self, room: &Room) {
         let to = Target {
             node: room.to.node,
@@ -43,7 +43,7 @@ impl Rooms {
         }
     }
 
-    /// It is time to look again.
+    /// Returns true if it is time to check again.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ impl Rooms {
         is_due
     }
 
-    /// Some flow for which `concerns` holds is refused.
+    /// Returns true if a flow for which `concerns` holds is refused.
     pub(crate) fn refuse(&self, concerns: impl Fn(u16, Target) -> bool) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused
@@ -63,7 +63,7 @@ impl Rooms {
     }
 }
 
-/// What a sender is told.
+/// Returns the error for a sender.
 pub(crate) fn no_room(to: Target) -> Error {
     Error::Refused {
         code: ErrorCode::NoRoom,

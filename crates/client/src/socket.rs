@@ -22,18 +22,18 @@ use wire::ipc::{
     TEXT_BYTES_MAX, kind,
 };
 
-/// Datagrams kept while an answer of the node is awaited. They came before it; more are lost, as
+/// Number of datagrams kept while waiting for an answer of the node. They arrived before the answer; more are lost, as
 /// they would be in a full socket buffer.
 const MAX_KEPT: usize = 1_024;
-/// How long a node may take to answer, or to take a datagram. A node answers within a turn of its
-/// loop, microseconds; one whose machine swaps takes seconds.
+/// How long a node may take to answer, or to accept a datagram. A node answers within a turn of its loop, which takes
+/// microseconds; on a machine that swaps, it takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of [`Reply::Room`].
+/// Size of [`Reply::Room`].
 const ROOM_BYTES: usize = 12;
-/// Bytes of a message that is no datagram, at most.
+/// Largest size of a message that is no datagram.
 const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
 
-/// A node of this host, by the file of its socket; or of another one, by its gate.
+/// A node of this host, identified by its socket file; or of another host, identified by its gate.
 #[derive(Clone, Debug)]
 pub struct Node {
     path: PathBuf,
@@ -41,27 +41,27 @@ pub struct Node {
     gate: Option<Gate>,
 }
 
-/// How a node on another host is reached.
+/// How to reach a node on another host.
 #[derive(Clone, Debug)]
 pub(crate) enum Gate {
-    /// By this gate.
+    /// The node is reached by this gate.
     At(Arc<Remote>),
-    /// By the gate of one of the nodes of a domain.
+    /// The node is reached by the gate of one of the nodes of a domain.
     Of(Arc<Domain>),
 }
 
-/// What a received datagram tells beside its payload.
+/// The properties of a received datagram besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// What was left of its deadline when it left the node; none if it had no deadline.
+    /// The rest of its deadline when it left the node; none if it had no deadline.
     pub remaining: Option<Duration>,
-    /// It was lost on some hop of its way and recovered there.
+    /// True if it was lost on some hop and recovered there.
     pub recovered: bool,
-    /// The group that it was sent to, if it was one.
+    /// The group that it was sent to, if it was sent to one.
     pub group: Option<NodeAddr>,
 }
 
-/// An overlay socket for datagrams. Several threads may use one.
+/// An overlay socket for datagrams. Several threads may share it.
 #[derive(Debug)]
 pub struct DatagramSocket {
     stream: SeqStream,
@@ -75,7 +75,7 @@ pub struct DatagramSocket {
 }
 
 impl Node {
-    /// The node whose socket file is `path`.
+    /// Returns the node whose socket file is `path`.
     pub fn at(path: impl AsRef<Path>) -> Node {
         Node {
             path: path.as_ref().to_owned(),
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// The node on another host whose gate is at `place`.
+    /// Returns the node on another host whose gate is at `place`.
     pub fn remote(place: Place) -> Result<Node, Error> {
         let endpoint = place.endpoint.clone();
         let path = PathBuf::from(format!("tls://{endpoint}"));
@@ -99,14 +99,13 @@ impl Node {
         })
     }
 
-    /// A node of `domain`, found by the DNS whenever one is needed: the first that answers, and
-    /// another one when that is gone. The keys of the domain's nodes are those of the user's
-    /// keyring; see [`Keyring::of_user`].
+    /// Returns a node of `domain`, which the DNS finds whenever one is needed: the first that answers, and another one
+    /// when that is gone. The keys of the domain's nodes are those of the user's keyring; see [`Keyring::of_user`].
     pub fn discover(domain: &str) -> Result<Node, Error> {
         Node::find(&format!("dns:{domain}"))
     }
 
-    /// As [`Node::discover`], with a keyring and a way to find nodes of the program's own.
+    /// Does the same as [`Node::discover`], with the program's own keyring and settings for discovery.
     pub fn discover_with(
         discover: &Discover,
         domain: &str,
@@ -120,8 +119,8 @@ impl Node {
         })
     }
 
-    /// Changes how long the node may take to answer, and to take a datagram on a blocking socket,
-    /// before a call fails with [`Error::Timeout`]; 10 s unless changed.
+    /// Changes how long the node may take to answer, and to accept a datagram on a blocking socket, before a call fails
+    /// with [`Error::Timeout`]. The default is 10 s.
     pub fn with_timeout(self, timeout: Duration) -> Node {
         Node { timeout, ..self }
     }
@@ -151,8 +150,8 @@ impl Node {
         Ok(socket)
     }
 
-    /// How the datagrams of the open sockets travel to a node on another host; empty for one on this
-    /// host, and for sockets whose datagrams all go inside TLS because there is no other way.
+    /// Returns how the datagrams of the open sockets travel to a node on another host. The list is empty for a node on
+    /// this host, and for sockets whose datagrams all go inside TLS because there is no other way.
     pub fn ways(&self) -> Vec<WayReport> {
         match &self.gate {
             Some(Gate::At(remote)) => remote.ways().reports(),
@@ -182,8 +181,8 @@ impl Node {
 }
 
 impl DatagramSocket {
-    /// Binds a socket that was only opened to virtual port `port`; 0 takes any free one. Waits for
-    /// the node's word, also on a non-blocking socket.
+    /// Binds a socket that was only opened to virtual port `port`; 0 takes any free one. Waits for the node's answer,
+    /// even on a non-blocking socket.
     pub fn bind(&mut self, port: u16) -> Result<(), Error> {
         let port = VirtualPort(port);
         match self.ask_waiting(&Request::Bind { port }, &mut vec![0; MESSAGE_BYTES_MAX])? {
@@ -195,8 +194,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Takes streams at the port that the socket is bound to, `backlog` of them waiting at most.
-    /// Its descriptor stays the same.
+    /// Accepts streams at the port that the socket is bound to. At most `backlog` of them wait. The descriptor stays
+    /// the same.
     pub fn into_listener(self, backlog: u16) -> Result<Listener, Error> {
         let until = Instant::now() + self.by.timeout;
         let (connection, port) = self.into_connection()?;
@@ -220,9 +219,9 @@ impl DatagramSocket {
         Ok((connection, self.port))
     }
 
-    /// Gives the descriptor up to plain reads and writes: each write is a datagram to `to`, each
-    /// read one from there, and what others send is dropped. A socket that is not bound is bound
-    /// to any port first; tells which it has. Datagrams that came before are lost.
+    /// Turns the descriptor into one for plain reads and writes: each write is a datagram to `to`, each read one from
+    /// there, and datagrams of others are dropped. If the socket is not bound, it is first bound to any port; the port
+    /// is returned. Datagrams that arrived before are lost.
     pub fn into_raw(
         self,
         to: Target,
@@ -247,7 +246,7 @@ impl DatagramSocket {
         }
     }
 
-    /// The socket's own node and port; port 0 for one that is not bound.
+    /// Returns the socket's own node and port; the port is 0 if it is not bound.
     pub fn local(&self) -> Target {
         Target {
             node: self.node,
@@ -255,35 +254,35 @@ impl DatagramSocket {
         }
     }
 
-    /// The longest datagram that the network carries.
+    /// Returns the length of the longest datagram that the network carries.
     pub fn max_payload(&self) -> usize {
         self.max_payload
     }
 
-    /// Changes how packets are carried from now on. Waits for the node's word, also on a
-    /// non-blocking socket. Not while another thread receives.
+    /// Changes how packets are carried from now on. Waits for the node's answer, even on a non-blocking socket. It must
+    /// not be called while another thread receives.
     pub fn set_options(&self, options: Options) -> Result<(), Error> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let request = Request::Options(options.to_wire());
         done(self.ask_waiting(&request, &mut buffer)?, kind::OPTIONS)
     }
 
-    /// Wants what is sent to a group and `port` (a multicast group), or its share of it (an anycast
-    /// group); any port will do. Sending to a group needs no joining.
+    /// Joins a group at `port` to receive what is sent to it (a multicast group), or its share of that (an anycast
+    /// group); any port can be used. Sending to a group needs no joining.
     pub fn join(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let request = Request::Join(destination(group, port));
         done(self.ask_waiting(&request, &mut buffer)?, kind::JOIN)
     }
 
-    /// Wants it no more.
+    /// Leaves a group at `port`.
     pub fn leave(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let request = Request::Leave(destination(group, port));
         done(self.ask_waiting(&request, &mut buffer)?, kind::LEAVE)
     }
 
-    /// Asks, and waits for the answer also on a non-blocking socket.
+    /// Makes a request, and waits for the answer even on a non-blocking socket.
     fn ask_waiting<'b>(
         &self,
         request: &Request<'_>,
@@ -298,19 +297,19 @@ impl DatagramSocket {
         answer
     }
 
-    /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
+    /// Sets whether calls fail with [`Error::WouldBlock`] instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
         self.stream.set_nonblocking(on)?;
         self.nonblocking.store(on, Ordering::Release);
         Ok(())
     }
 
-    /// Sends one datagram. Blocks while the node takes no more, up to the node's timeout.
+    /// Sends one datagram. Blocks while the node accepts no more, up to the node's timeout.
     pub fn send_to(&self, payload: &[u8], to: Target) -> Result<(), Error> {
         self.send_to_how(payload, to, How::default())
     }
 
-    /// The same, in the way that `how` says.
+    /// Does the same as `how` says.
     pub fn send_to_how(&self, payload: &[u8], to: Target, how: How) -> Result<(), Error> {
         if payload.len() > self.max_payload {
             return Err(Error::TooLong {
@@ -333,13 +332,13 @@ impl DatagramSocket {
             )
     }
 
-    /// Receives one datagram into `buffer` and tells its length and who sent it. A longer one is
-    /// cut, as `recvfrom` does.
+    /// Receives one datagram into `buffer`, and returns its length and the sender. A longer datagram is truncated, as
+    /// by `recvfrom`.
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, Target, Info), Error> {
         self.recv_from_how(buffer, How::default())
     }
 
-    /// The same, in the way that `how` says.
+    /// Does the same as `how` says.
     pub fn recv_from_how(
         &self,
         buffer: &mut [u8],
@@ -349,8 +348,8 @@ impl DatagramSocket {
             return parse_datagram(&kept, buffer).unwrap_or(Err(Error::Protocol("datagram")));
         }
         loop {
-            // The payload goes to where the caller wants it. What else the node says is short; it
-            // begins in the caller's buffer all the same.
+            // The payload is received into the caller's buffer. Other messages of the node are short, but also begin in
+            // the caller's buffer.
             let mut header = [0; DATAGRAM_HEADER_BYTES];
             let mut more = [0; OTHER_BYTES];
             let mut parts = [&mut header[..], &mut *buffer, &mut more].map(IoSliceMut::new);
@@ -394,14 +393,14 @@ impl DatagramSocket {
         }
     }
 
-    /// Hears what the node has said of room, as far as no datagram waits before it.
+    /// Takes the node's reports about room, as long as no datagram waits before them.
     fn hear_rooms(&self) {
         let peek = How {
             at_once: true,
             peek: true,
         };
         let mut message = [0; ROOM_BYTES];
-        // Datagrams are left to who receives.
+        // Datagrams are left to the receiving thread.
         while let Ok(Received::Message(ROOM_BYTES)) = self
             .stream
             .recv_parts(&mut [IoSliceMut::new(&mut message)], peek)
@@ -418,15 +417,15 @@ impl DatagramSocket {
                 (Ok(Received::Message(ROOM_BYTES)), Ok(Reply::Room(room))) => {
                     self.rooms.hear(&room)
                 }
-                // Another thread was quicker, and this is another message than the one before.
+                // Another thread was faster, and this is a different message.
                 _ => return,
             }
         }
     }
 
-    /// Whether there is room for what this socket sends to `to`, as far as the node has said: an error
-    /// while a link on the way carries other flows and not this one, whose packets it drops. It is looked
-    /// for every tenth of a second. Go on sending, at less or as before: the node lets in who has room.
+    /// Checks whether there is room for what this socket sends to `to`, according to the node's reports. It returns an
+    /// error while a link on the path carries other flows and not this one, whose packets it drops. It checks every
+    /// tenth of a second. Continue sending, at a lower rate or as before: the node admits the flow when there is room.
     pub fn room_to(&self, to: Target) -> Result<(), Error> {
         if self.rooms.is_due() {
             self.hear_rooms();
@@ -445,8 +444,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Asks and gives the next message of the node that is no datagram; datagrams are kept. The
-    /// stream must be blocking.
+    /// Makes a request, and returns the node's next message that is no datagram; datagrams are kept. The stream must be
+    /// blocking.
     fn ask<'b>(
         &self,
         request: &Request<'_>,
@@ -490,7 +489,7 @@ impl DatagramSocket {
         Ok(self.stream.set_timeouts(Some(left), Some(left))?)
     }
 
-    /// What it means that a blocking call has nothing to do.
+    /// Converts the error of a blocking call that would block into a timeout.
     fn late(&self, error: Error) -> Error {
         match error {
             Error::WouldBlock => self.by.timed_out(),
@@ -514,8 +513,8 @@ impl DatagramSocket {
     }
 }
 
-/// A datagram that was sent to a group: the group has come in front of the payload, where the caller
-/// wants the payload. `len` is that of the message.
+/// Reads a datagram that was sent to a group: the group was received in front of the payload, where the caller wants
+/// the payload. `len` is the length of the message.
 fn group_datagram(
     header: &[u8; DATAGRAM_HEADER_BYTES],
     buffer: &mut [u8],
@@ -531,7 +530,7 @@ fn group_datagram(
     group[here..].copy_from_slice(&more[..GROUP_BYTES - here]);
     let read = parse_datagram(&whole[..len.min(whole.len())], &mut []);
     let (_, from, info) = read.unwrap_or(Err(Error::Protocol("datagram")))?;
-    // The rest moves to the front, and what did not fit the buffer follows.
+    // The rest moves to the front, followed by what did not fit the buffer.
     let kept = buffer.len() - here;
     buffer.copy_within(here.., 0);
     let behind = GROUP_BYTES - here;
@@ -540,7 +539,7 @@ fn group_datagram(
     Ok((payload, from, info))
 }
 
-/// A datagram out of a message; `None` when it is another message.
+/// Reads a datagram from a message; `None` if it is another message.
 fn parse_datagram(
     message: &[u8],
     buffer: &mut [u8],

@@ -1,8 +1,8 @@
-//! Reliable streams, and who takes them.
+//! Reliable streams, and listeners that accept them.
 //!
-//! A [`Stream`] is a descriptor that the node has made: reading and writing are the kernel's, and
-//! it can be handed to anything that wants a descriptor. Beside it a connection to the node tells
-//! how the stream ends, so that a reader knows the end of the data from the end of the node.
+//! A [`Stream`] is a descriptor that the node has created: the kernel does the reading and writing, and it can be
+//! passed to anything that uses a descriptor. A separate connection to the node reports how the stream ends, so that a
+//! reader can distinguish the end of the data from the end of the node.
 
 mod about;
 mod bytes;
@@ -23,25 +23,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
 use wire::ipc::{Destination, Framing, Reply, Request, kind};
 
-/// How long the peer may take to answer: as long as TCP tries by default is too long for anybody
-/// who watches, and a few handshakes of the slowest path are over by then.
+/// How long the peer may take to answer. TCP's default is too long for a person who waits, and this is enough for a few
+/// handshakes on the slowest path.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest message about a stream.
 const NOTICE_BYTES_MAX: usize = 256;
 
-/// A port that takes streams. Its descriptor is readable when one waits.
+/// A port that accepts streams. Its descriptor is readable when one waits.
 #[derive(Debug)]
 pub struct Listener {
     connection: Connection,
     port: VirtualPort,
 }
 
-/// A stream that has come.
+/// A stream that was accepted.
 #[derive(Debug)]
 pub enum Accepted {
-    /// It carries bytes.
+    /// A stream that carries bytes.
     Bytes(Stream),
-    /// It carries messages.
+    /// A stream that carries messages.
     Messages(MessageStream),
 }
 
@@ -62,8 +62,8 @@ impl Node {
         }
     }
 
-    /// Takes streams at virtual port `port`; 0 takes any free one. `options` carry what this end
-    /// of the streams sends.
+    /// Accepts streams at virtual port `port`; 0 takes any free one. `options` are for what this end of the streams
+    /// sends.
     pub fn listen(&self, port: u16, options: Options) -> Result<Listener, Error> {
         let until = Instant::now() + self.timeout();
         let connection = Connection::open(self, options, until)?;
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// Makes a listener of a connection that is bound.
+/// Turns a bound connection into a listener.
 pub(crate) fn listen_on(
     connection: Connection,
     port: VirtualPort,
@@ -104,7 +104,7 @@ pub(crate) fn listen_on(
     Ok(Listener { connection, port })
 }
 
-/// Makes a stream of a connection.
+/// Turns a connection into a stream.
 pub(crate) fn open_on(
     connection: Connection,
     peer: Target,
@@ -118,7 +118,7 @@ pub(crate) fn open_on(
     let until = Instant::now() + CONNECT_TIMEOUT;
     let mut buffer = [0; NOTICE_BYTES_MAX];
     let (reply, [data, _]) = match connection.ask(&request, until, &mut buffer) {
-        // The node has taken the request, so it is the peer that has not answered.
+        // The node has accepted the request, so it is the peer that has not answered.
         Err(Error::Timeout { .. }) => {
             return Err(Error::Reset(wire::ipc::ResetReason::Timeout));
         }
@@ -137,7 +137,7 @@ pub(crate) fn open_on(
 }
 
 impl Listener {
-    /// The node and port at which it takes streams.
+    /// Returns the node and port at which it accepts streams.
     pub fn local(&self) -> Target {
         Target {
             node: self.connection.node,
@@ -145,7 +145,7 @@ impl Listener {
         }
     }
 
-    /// The next stream; waits for it unless the listener is non-blocking.
+    /// Returns the next stream. It waits for the stream unless the listener is non-blocking.
     pub fn accept(&self) -> Result<Accepted, Error> {
         let mut buffer = [0; NOTICE_BYTES_MAX];
         loop {
@@ -168,7 +168,7 @@ impl Listener {
         }
     }
 
-    /// The next stream of bytes. One of messages is refused.
+    /// Returns the next stream of bytes. Streams of messages are refused.
     pub fn accept_bytes(&self) -> Result<Stream, Error> {
         loop {
             match self.accept()? {
@@ -178,12 +178,12 @@ impl Listener {
         }
     }
 
-    /// The streams that come, one after the other, until the node goes.
+    /// Returns the streams that arrive, one after the other, until the node ends.
     pub fn incoming(&self) -> impl Iterator<Item = Result<Accepted, Error>> + '_ {
         core::iter::repeat_with(|| self.accept())
     }
 
-    /// Accepting fails with [`Error::WouldBlock`] instead of waiting.
+    /// Sets whether accepting fails with [`Error::WouldBlock`] instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
         Ok(self.connection.stream.set_nonblocking(on)?)
     }
@@ -202,7 +202,7 @@ impl Listener {
             return Ok(None);
         };
         let [Some(data), Some(notices)] = fds else {
-            // This process is out of descriptors: the kernel has closed what did not fit.
+            // This process is out of descriptors: the kernel has closed those for which there was no room.
             return Err(Error::Descriptors);
         };
         let notices = SeqStream::from(notices);
@@ -226,7 +226,7 @@ impl Accepted {
         }
     }
 
-    /// This end.
+    /// Returns the address of this end.
     pub fn local(&self) -> Target {
         match self {
             Accepted::Bytes(stream) => stream.local(),
@@ -234,7 +234,7 @@ impl Accepted {
         }
     }
 
-    /// The same stream by way of `data`, a descriptor that stands for what the stream's own does.
+    /// Returns the same stream over `data`, a descriptor that replaces the stream's own.
     pub fn rehomed(self, data: OwnedFd) -> Accepted {
         match self {
             Accepted::Bytes(Stream { about, .. }) => Accepted::of(Framing::Bytes, data, about),
@@ -244,14 +244,14 @@ impl Accepted {
         }
     }
 
-    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    /// Returns why the stream has ended prematurely, if it has, according to what the node has reported by now.
     pub fn take_error(&self) -> Option<io::Error> {
         let (Accepted::Bytes(Stream { about, .. })
         | Accepted::Messages(MessageStream { about, .. })) = self;
         about.failed().err()
     }
 
-    /// Whether what the peer writes has ended in order, for who reads the descriptor himself and has
+    /// Checks whether the peer's data has ended in order, for callers that read the descriptor themselves and have
     /// found an end.
     pub fn ended(&self) -> io::Result<()> {
         let (Accepted::Bytes(Stream { about, .. })
@@ -259,8 +259,8 @@ impl Accepted {
         about.ended()
     }
 
-    /// Says that the end of this end's descriptor will be its end in order, for who closes it without
-    /// dropping this: a program that is about to end.
+    /// Announces that the end of this end's descriptor will be an orderly one, for callers that close it without
+    /// dropping this value: programs that are about to end.
     pub fn finish(&self) {
         let (Accepted::Bytes(Stream { about, .. })
         | Accepted::Messages(MessageStream { about, .. })) = self;
@@ -275,7 +275,7 @@ impl Accepted {
         }
     }
 
-    /// Who has connected.
+    /// Returns the peer.
     pub fn peer(&self) -> Target {
         match self {
             Accepted::Bytes(stream) => stream.peer(),

@@ -1,4 +1,4 @@
-//! Where a datagram goes or comes from.
+//! The destination or source of a datagram.
 
 use base::{NodeAddr, VirtualPort};
 use core::fmt;
@@ -19,7 +19,7 @@ pub struct Target {
 pub struct BadTarget;
 
 impl Target {
-    /// From its text form.
+    /// Parses the text form.
     pub fn parse(text: &str) -> Result<Target, BadTarget> {
         let (node, port) = text.rsplit_once(':').ok_or(BadTarget)?;
         Ok(Target {
@@ -28,7 +28,7 @@ impl Target {
         })
     }
 
-    /// From a node's address and a port's number.
+    /// Creates a target from a node's address and a port's number.
     pub const fn new(node: NodeAddr, port: u16) -> Target {
         Target {
             node,
@@ -50,7 +50,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A group and port, as the node is told them.
+/// Returns a group and port in the form for the node.
 pub(crate) fn destination(group: NodeAddr, port: u16) -> wire::ipc::Destination {
     wire::ipc::Destination {
         node: group,

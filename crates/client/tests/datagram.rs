@@ -1,4 +1,4 @@
-//! The datagram socket against a node that answers as each test wants.
+//! Tests the datagram socket against a node that answers as each test wants.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -50,7 +50,7 @@ impl Peer {
         self.say(&Reply::Datagram(header, payload));
     }
 
-    /// What a polite node does until the socket is bound.
+    /// Does what a well-behaved node does until the socket is bound.
     fn greet(&self) {
         assert_eq!(self.hear()[0], kind::HELLO);
         self.say(&Reply::Welcome {
@@ -76,7 +76,7 @@ impl Peer {
     }
 }
 
-/// A node whose only connection is served by `serve` on a thread.
+/// Creates a node whose only connection is served by `serve` on a thread.
 fn node(test: &str, serve: impl FnOnce(Peer) + Send + 'static) -> (Node, JoinHandle<()>) {
     let name = format!("sinew-client-{}-{test}.sock", std::process::id());
     let path: PathBuf = std::env::temp_dir().join(name);
@@ -216,7 +216,7 @@ fn a_non_blocking_socket_says_when_there_is_nothing() {
         Err(Error::WouldBlock)
     ));
     socket.send_to(b"x", PEER).unwrap();
-    // The descriptor tells when it is worth trying again.
+    // The descriptor shows when it is worth trying again.
     let mut poller = Poller::new().unwrap();
     poller.add(&socket, 0, Interest::READ).unwrap();
     poller.wait(None, &mut Vec::new()).unwrap();
@@ -320,14 +320,14 @@ fn no_node_is_told_with_the_remedy_and_one_that_goes_is_closed() {
     thread.join().unwrap();
 }
 
-/// A node that hangs at once, or after it has bound a socket; its client is not patient.
+/// Creates a node that hangs at once, or after it has bound a socket; its client has little patience.
 fn hanging(test: &str, greet: bool) -> (Node, JoinHandle<()>, mpsc::Sender<()>) {
     let (over, wait) = mpsc::channel();
     let (node, thread) = node(test, move |peer| {
         if greet {
             peer.greet();
         }
-        // Until the test drops its end.
+        // It waits until the test drops its end.
         let _ = wait.recv();
     });
     (node.with_timeout(Duration::from_millis(50)), thread, over)
@@ -356,7 +356,7 @@ fn a_node_that_hangs_does_not_hang_its_clients() {
     };
     assert!(is_timeout(full));
     assert!(is_timeout(socket.set_options(Options::best_effort())));
-    // Who does not want to wait at all is told so at once.
+    // A caller that does not want to wait gets the error at once.
     socket.set_nonblocking(true).unwrap();
     assert!(matches!(socket.send_to(b"x", PEER), Err(Error::WouldBlock)));
     drop(over);

@@ -1,4 +1,4 @@
-//! Finding services by domains, from name servers that are good, bad and silent.
+//! Tests finding services by domains, with name servers that are good, bad and silent.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -9,7 +9,7 @@ use dns::{Reply, Server, address, alias, srv};
 use domain::base::Rtype;
 use std::time::Duration;
 
-/// Questions to `server` alone.
+/// Creates a discovery that only asks `server`.
 fn discover(server: &Server) -> Discover {
     with(server, &[])
 }
@@ -19,7 +19,7 @@ fn with(server: &Server, statics: &[&str]) -> Discover {
     Discover::new(Settings {
         server: Some(server.at),
         statics: statics.collect(),
-        // No test waits for an answer so long unless a machine stands still.
+        // No test waits this long for an answer unless the machine hangs.
         patience: Duration::from_secs(30),
     })
     .unwrap()
@@ -31,7 +31,7 @@ fn hosts(found: &Found) -> Vec<String> {
         .collect()
 }
 
-/// A zone with everything in it.
+/// A zone with records of every kind.
 fn zone(name: &str, kind: Rtype) -> Reply {
     let records = match (name, kind) {
         ("_sinew._udp.example.org", Rtype::SRV) => vec![
@@ -91,7 +91,7 @@ fn records_say_where_and_in_which_order() {
     let addresses: Vec<String> = found.addresses().map(|(_, at)| at.to_string()).collect();
     assert_eq!(addresses[2..], ["[2001:db8::1]:7444", "192.0.2.3:7443"]);
 
-    // The one without an address is left out.
+    // The server without an address is left out.
     let both = discover.sip("example.org", None).unwrap();
     let expected = [
         "_sip._udp proxy.example.org:5070",
@@ -118,7 +118,7 @@ fn without_records_the_domain_itself_is_the_host() {
         7_443
     );
 
-    // A port, or an address, leaves nothing to look for.
+    // With a port, or an address, there is nothing to look for.
     let found = sip("example.org:5080");
     assert_eq!(found, Err(Error::NotFound("example.org".into())));
     let found = sip("plain.test:5080").unwrap();
@@ -166,7 +166,7 @@ fn configuration_is_asked_first() {
     );
     let found = discover.sip("example.org", Some(Transport::Tcp)).unwrap();
     assert_eq!(hosts(&found), ["_sip._tcp 192.0.2.8:1"]);
-    // Only the address of the host with a name was asked for: A and AAAA.
+    // Only the address of the host with a name was requested: A and AAAA.
     assert_eq!(server.asked(), 2);
 }
 
@@ -188,7 +188,7 @@ fn answers_are_kept_also_that_there_is_none() {
 #[test]
 fn hostile_answers_are_survived() {
     let server = Server::start(|name, kind| match (name, kind) {
-        // Aliases that never end: of themselves, of each other, without end.
+        // Aliases that never end: to themselves, to each other, without end.
         ("_sip._udp.self.test" | "self.test", _) => Reply::Records(vec![alias(name, name)]),
         ("a.loop.test", _) => Reply::Records(vec![alias(name, "b.loop.test.")]),
         (name, _) if name.ends_with("loop.test") => {
@@ -201,7 +201,7 @@ fn hostile_answers_are_survived() {
             );
             Reply::Records(vec![alias(name, &next)])
         }
-        // As many as a message takes.
+        // The reply has as many records as fit into a message.
         ("_sip._udp.many.test", _) => Reply::Records(
             (0..1_500)
                 .map(|n| srv(name, 60, [n, 0, 1 + n], "h."))
@@ -221,7 +221,7 @@ fn hostile_answers_are_survived() {
         ("_sip._udp.garbage.test", _) => Reply::Bytes(vec![0xff; 400], false),
         ("_sip._udp.short.test", _) => Reply::Bytes(b"\x81".to_vec(), true),
         ("_sip._udp.failure.test", _) => Reply::Failure,
-        // Names that no host has, no port, addresses of everybody and of nobody.
+        // Impossible host names, no port, and broadcast and unspecified addresses.
         ("_sip._udp.strange.test", _) => Reply::Records(vec![
             srv(name, 60, [0, 0, 5_060], "a b.test."),
             srv(name, 60, [0, 0, 0], "h."),
@@ -278,7 +278,7 @@ fn silence_is_waited_for_as_long_as_was_said() {
 fn any_runtime_can_ask() {
     let server = Server::start(zone);
     let discover = discover(&server);
-    // Two runtimes one after the other: the first takes nothing with it.
+    // Two runtimes one after the other: the end of the first one does not affect the thread.
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

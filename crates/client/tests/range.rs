@@ -1,4 +1,4 @@
-//! The socket with a range of ports, against a node that answers as each test wants.
+//! Tests the socket with a range of ports against a node that answers as each test wants.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -29,7 +29,7 @@ fn say(stream: &SeqStream, reply: &Reply<'_>) {
     stream.send_parts(&[IoSlice::new(&bytes[..len])]).unwrap();
 }
 
-/// What has come for each port, in one message.
+/// Sends what has arrived for each port, in one message.
 fn datagrams(stream: &SeqStream, came: &[(u16, &[u8])]) {
     let header = Datagram {
         source: PEER.node,
@@ -46,7 +46,7 @@ fn datagrams(stream: &SeqStream, came: &[(u16, &[u8])]) {
     stream.send_parts(&[IoSlice::new(&message)]).unwrap();
 }
 
-/// The datagrams of one message of the client.
+/// Returns the datagrams of one message of the client.
 fn sent(message: &[u8]) -> Vec<(Ports, Vec<u8>)> {
     let Ok(Request::SendFrom(batch)) = Request::parse(message) else {
         panic!("{message:?}")
@@ -57,7 +57,7 @@ fn sent(message: &[u8]) -> Vec<(Ports, Vec<u8>)> {
     owned.collect()
 }
 
-/// A node whose only connection is served by `serve` once its range is bound, or refused.
+/// Creates a node whose only connection is served by `serve` once its range is bound, or refused.
 fn bind(
     test: &str,
     answer: Reply<'static>,

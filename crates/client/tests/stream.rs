@@ -1,4 +1,4 @@
-//! Streams and listeners against a node that answers as each test wants.
+//! Tests streams and listeners against a node that answers as each test wants.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -35,7 +35,7 @@ impl Peer {
         self.0.send_with_fds(&message, fds).unwrap();
     }
 
-    /// What a polite node does until the client asks for something.
+    /// Does what a well-behaved node does until the client makes a request.
     fn greet(&self) {
         assert_eq!(self.hear()[0], kind::HELLO);
         self.say(&Reply::welcome(NODE, 1_392), &[]);
@@ -44,7 +44,7 @@ impl Peer {
         self.say(&Reply::Done { request }, &[]);
     }
 
-    /// Opens the stream that the client asks for, and gives the node's end of it, blocking.
+    /// Opens the stream that the client requests, and returns the node's end of it, blocking.
     fn open(&self) -> ByteStream {
         self.greet();
         let message = self.hear();
@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-/// A node whose only connection is served by `serve` on a thread.
+/// Creates a node whose only connection is served by `serve` on a thread.
 fn node(test: &str, serve: impl FnOnce(Peer) + Send + 'static) -> (Node, JoinHandle<()>) {
     let name = format!("sinew-stream-{}-{test}.sock", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -105,7 +105,7 @@ fn bytes_go_both_ways_and_both_directions_end() {
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(answer, b"answer");
     thread.join().unwrap();
-    // The end stays the end when the node has forgotten the stream.
+    // The end stays the end after the node has forgotten the stream.
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     assert_eq!(
         stream.write(b"x").unwrap_err().kind(),
@@ -125,7 +125,7 @@ fn the_end_of_the_node_is_not_the_end_of_the_data() {
 
 #[test]
 fn an_end_of_the_descriptor_alone_is_no_end_of_the_data() {
-    // The kernel closes the descriptors of a node that was killed one after the other.
+    // The kernel closes the descriptors of a killed node one after the other.
     let (told, waits) = std::sync::mpsc::channel::<()>();
     let (node, thread) = node("half-killed", move |peer| {
         peer.open().send(b"a part").unwrap();
@@ -136,7 +136,7 @@ fn an_end_of_the_descriptor_alone_is_no_end_of_the_data() {
     let error = stream.read_to_end(&mut part).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     assert_eq!(part, b"a part");
-    // An end that this one has made is one.
+    // An end that this end has caused counts as an end.
     stream.shutdown(Shutdown::Both).unwrap();
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     drop(told);
@@ -190,7 +190,7 @@ fn a_stream_is_reset_before_it_is_closed() {
     let (node, thread) = node("abort", |peer| {
         let stream = peer.open();
         assert_eq!(peer.hear(), [kind::RESET_STREAM]);
-        // The client waits until the node has let go of it.
+        // The client waits until the node has released the stream.
         let (poller, mut ready) = (Poller::new().unwrap(), Vec::new());
         poller.add(&stream, 0, Interest::READ).unwrap();
         let mut poller = poller;
@@ -228,7 +228,7 @@ fn refusals_and_resets_of_a_connect_are_told() {
     let error = node_.connect(PEER, Options::stream()).unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     thread.join().unwrap();
-    // Connected without a descriptor.
+    // The node answers Connected without a descriptor.
     let lie = &Reply::Connected {
         framing: Framing::Bytes,
         port: VirtualPort(9),
@@ -269,7 +269,7 @@ fn a_listener_gives_streams_of_bytes_and_of_messages() {
         for message in [b"one".as_slice(), b"three"] {
             messages.send_parts(&[IoSlice::new(message)]).unwrap();
         }
-        // An end that is told, and one that is not.
+        // One end is announced, and one is not.
         Peer(notices[1].0.as_fd().try_clone_to_owned().unwrap().into()).say(&Reply::Finished, &[]);
     });
     let listener = node.listen(0, Options::stream()).unwrap();

@@ -1,4 +1,4 @@
-//! Against a name server that others have written.
+//! Tests discovery against a name server of others, unbound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to start. Only a failure waits so long.
+/// How long the server may take to start. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Unbound {
@@ -19,7 +19,7 @@ struct Unbound {
 }
 
 impl Unbound {
-    /// Starts one that knows `records`; `None`, loudly, where it is not installed.
+    /// Starts a server that knows `records`. If it is not installed, reports this clearly and returns `None`.
     fn start(records: &[&str]) -> Option<Unbound> {
         let places = ["/usr/sbin/unbound", "/usr/local/sbin/unbound"];
         let Some(program) = places.into_iter().find(|path| Path::new(path).exists()) else {
@@ -29,7 +29,7 @@ impl Unbound {
         let dir = std::env::temp_dir().join(format!("client-unbound-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
-        // A port that was free a moment ago; one that was taken since ends in another attempt.
+        // The port was free a moment ago; if it has been taken since, another attempt follows.
         for _ in 0..10 {
             let at = UdpSocket::bind("127.0.0.1:0")
                 .unwrap()
@@ -64,9 +64,9 @@ impl Unbound {
         panic!("unbound does not start: see {}", dir.display());
     }
 
-    /// False if it has ended instead.
+    /// Waits until the server answers. Returns false if it has ended instead.
     fn answers(&mut self) -> bool {
-        // A question for the address of test., by hand.
+        // A question for the address of test., encoded by hand.
         let question = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x04test\0\0\x01\0\x01";
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket

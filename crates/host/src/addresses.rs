@@ -1,9 +1,11 @@
-//! Where the node listens by this host's own interfaces: looked at on a thread of its own, told to the node.
+//! Finds the addresses of this host's own interfaces at which the node listens. A thread of its own does this, and
+//! passes them to the node.
 //!
 //! ```text
 //!   interfaces ── every 30 s ──▶ addresses ── without loopback, containers, tunnels ──▶ Operation::Hosts ──▶ loop
 //! ```
-//! Nodes behind the same router reach the node there, and others by a family of addresses by which no neighbour sees it.
+//! Nodes behind the same router reach the node at these addresses. Other nodes use them if they are of an address
+//! family in which no neighbour sees the node.
 
 use crate::command::Commander;
 use net::interface::Address;
@@ -15,27 +17,27 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use wire::Endpoint;
 
-/// How often the interfaces are looked at. Choice: as often as the router is looked for.
+/// How often the interfaces are read. Choice: as often as the node looks for the router.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Addresses of each family that the node is told. It tells others fewer.
+/// Number of addresses of each family that the node gets. It tells other nodes fewer.
 const MOST: usize = 4;
-/// What interfaces are called that lead to containers and virtual machines of this host, or into this network itself.
+/// Name prefixes of interfaces that lead to containers and virtual machines of this host, or into this network itself.
 const INSIDE: [&str; 12] = [
     "cali", "cni", "docker", "flannel", "kube", "lxcbr", "lxdbr", "podman", "sinew", "veth",
     "virbr", "vnet",
 ];
 
-/// The running thread. Dropping it lets it go.
+/// The running thread. Dropping this value ends it.
 #[derive(Debug)]
 pub struct Looker {
     _alive: SyncSender<()>,
 }
 
 impl Looker {
-    /// Looks for a node that listens on `listen`.
+    /// Looks for addresses of a node that listens on `listen`.
     ///
     /// # Errors
-    /// What the system says when there can be no thread.
+    /// Returns the system's error if it cannot start a thread.
     pub fn start(listen: Vec<SocketAddr>, commander: Commander) -> io::Result<Looker> {
         let (alive, ended) = sync_channel(0);
         let mut told = Vec::new();
@@ -43,7 +45,7 @@ impl Looker {
             let mut wait = Duration::ZERO;
             while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = LOOK_EVERY;
-                // The next look may be luckier.
+                // The next look may succeed.
                 let Ok(found) = net::interface::addresses() else {
                     continue;
                 };
@@ -60,13 +62,14 @@ impl Looker {
     }
 }
 
-/// A socket that is bound to `::` speaks IPv4 as well, where none of the others has its port there.
+/// Returns true for a socket bound to `::` that also accepts IPv4, which is so if no IPv4 socket has the same port.
 pub fn is_of_both(at: SocketAddr, listen: &[SocketAddr]) -> bool {
     let has_ipv4 = |other: &SocketAddr| other.is_ipv4() && other.port() == at.port();
     at.is_ipv6() && at.ip().is_unspecified() && !listen.iter().any(has_ipv4)
 }
 
-/// The sockets that this host can have: without those at `::` where it knows no IPv6 at all, unless there would be none.
+/// Returns the sockets that this host can have: without those at `::` if it has no IPv6 at all, unless none would be
+/// left.
 pub fn possible(listen: &[SocketAddr], has_ipv6: bool) -> Vec<SocketAddr> {
     let is_any_v6 = |at: &SocketAddr| at.is_ipv6() && at.ip().is_unspecified();
     let is_possible = |at: &&SocketAddr| has_ipv6 || !is_any_v6(at);
@@ -77,8 +80,8 @@ pub fn possible(listen: &[SocketAddr], has_ipv6: bool) -> Vec<SocketAddr> {
     }
 }
 
-/// Where others of the same network, or of another family, may reach a node that listens on `listen`, the best first: the
-/// address towards the router, a public one of IPv6, and the rest in turn.
+/// Returns the addresses at which nodes of the same local network, or of another address family, may reach a node that
+/// listens on `listen`, the best first: the address towards the router, a public IPv6 address, and the rest in turn.
 fn choose(
     listen: &[SocketAddr],
     found: &[Address],
@@ -123,8 +126,8 @@ fn choose(
     hosts
 }
 
-/// It leads to containers, virtual machines or this network. A bridge of Docker is named by 12 hexadecimal digits; other
-/// bridges may be the local network, as `br-lan` is.
+/// Returns true if the interface leads to containers, virtual machines or this network. The name of a Docker bridge
+/// ends in 12 hexadecimal digits; other bridges, such as `br-lan`, may be the local network.
 fn is_inside(interface: &str) -> bool {
     let id = interface.strip_prefix("br-").unwrap_or_default();
     let is_docker = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -192,9 +195,9 @@ mod tests {
         ];
         assert_eq!(chosen(&["0.0.0.0:7700", "[::]:7700"]), both);
         assert_eq!(chosen(&["0.0.0.0:7700"]), [both[0], both[2]]);
-        // One socket for both families.
+        // One socket serves both families.
         assert_eq!(chosen(&["[::]:7700"]), both);
-        // What was chosen is told, and nothing else.
+        // Only the configured address is used.
         assert_eq!(chosen(&["172.17.0.1:1"]), ["[172.17.0.1]:1"]);
         let none: [&str; 0] = [];
         assert_eq!(chosen(&["127.0.0.1:7700"]), none);

@@ -1,15 +1,14 @@
-//! Hosts become nodes here: the issuer's books, and what it answers to who shows an invitation.
+//! Hosts become nodes here: the issuer's books, and its answers to hosts that show an invitation.
 //!
 //! ```text
 //!   sinew invite ──▶ invitations/HASH.json        sinew join TOKEN ═ TLS ═▶ relay's door ─▶ Admission
 //!                         │ read                                                            │
 //!                         └──────────────────────────────────────────────▶ members.json ◀───┘
 //! ```
-//! Of an invitation only the hash of its secret is kept, so whoever reads the books cannot join. The
-//! command writes invitations and the node reads them; members are written by the node alone, before
-//! it answers: a serial and an address are given once, whatever comes between. Whoever asks again
-//! with the same key gets the same certificate, so an answer that was lost costs nothing, and a token
-//! that is stolen after its last use opens nothing.
+//! The books contain only the hash of an invitation's secret, so a reader of the books cannot join. The command writes
+//! invitations and the node reads them. Only the node writes members, and it does so before it answers: a serial and an
+//! address are assigned once, even if the node is interrupted in between. A host that asks again with the same key gets
+//! the same certificate, so a lost answer costs nothing, and a token that is stolen after its last use is worthless.
 
 mod books;
 mod others;
@@ -31,44 +30,44 @@ use wire::bytes::{Reader, Writer};
 use wire::certificate::{GroupRange, KEY_BYTES, is_like_address};
 use wire::relay::join::{Issuers, Join, Joined, Neighbors};
 
-/// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
-/// failure of any two of them leaves it connected.
+/// Number of nodes that a newcomer is told about, in addition to the issuer. Choice: with the issuer it makes four
+/// links, so that the failure of any two of them leaves it connected.
 const INTRODUCED: usize = 3;
-/// What the nodes that a newcomer is told need on the wire, at most: four with eight endpoints each.
+/// Size limit for these nodes in the answer: four with eight endpoints each.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
-/// Members in the books. Choice: the addresses of a /22, more than one network of link state has.
+/// Number of members in the books. Choice: the addresses of a /22, which is more than one link-state network has.
 const MEMBERS_MAX: usize = 1_024;
 
-/// Who becomes a node by this one.
+/// The admission of new nodes by this node.
 #[derive(Debug)]
 pub struct Admission {
     issuer: Issuer,
-    /// Where this node is reached.
+    /// The endpoints of this node.
     endpoints: Vec<String>,
     books: Mutex<Books>,
-    /// One for each other issuer whose members this one renews.
+    /// One entry for each other issuer whose members this one renews.
     others: Vec<Admission>,
-    /// Issuers that may renew the members of this one. Members of others were told of theirs by their own issuer.
+    /// Issuers that may renew the members of this one. Members of other issuers know theirs from their own issuer.
     renewed_by: Vec<Place>,
 }
 
-/// What a newcomer is given.
+/// The answer to an admitted newcomer.
 #[derive(Clone, Debug)]
 pub struct Admitted {
     /// Its certificate.
     pub certificate: Certificate,
-    /// Nodes that it can dial, this one first: address, name, endpoints.
+    /// Nodes that it can dial, beginning with this one: address, name, endpoints.
     pub neighbors: Vec<(NodeAddr, String, Vec<String>)>,
     /// Other issuers that may renew the certificate.
     pub tells_of: Vec<Place>,
-    /// It was given before, and is only told again.
+    /// True if it was issued before and is only sent again.
     pub is_repeated: bool,
 }
 
-/// Why somebody is not admitted, and whose turn it is.
+/// Why a host is not admitted, and who has to act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Whose turn it is.
+    /// The kind of failure, which says who has to act.
     pub kind: FailureKind,
     /// Why, and what to do.
     pub text: String,
@@ -82,7 +81,8 @@ impl Refused {
         }
     }
 
-    /// This issuer cannot do it, and another one may: a node that is answered so asks others.
+    /// Creates a refusal that says that this issuer cannot do it, and another one may: the node then asks other
+    /// issuers.
     pub(crate) fn unable(text: impl Into<String>) -> Refused {
         Refused {
             kind: FailureKind::Unusable,
@@ -100,17 +100,17 @@ impl From<BooksError> for Refused {
     }
 }
 
-/// What the node knows of its network beside the issuer's books.
+/// The node's knowledge of its network, in addition to the issuer's books.
 pub trait Known {
-    /// Another node is called so.
+    /// Returns true if another node has this name.
     fn has_name(&self, name: &str) -> bool;
-    /// Another node has this address.
+    /// Returns true if another node has this address.
     fn has_address(&self, address: NodeAddr) -> bool;
-    /// The certificate was revoked.
+    /// Returns true if the certificate was revoked.
     fn has_revoked(&self, certificate: &Certificate) -> bool;
 }
 
-/// Refuses a member of whose certificates one was revoked.
+/// Refuses a member if one of its certificates was revoked.
 fn check_standing(member: &Member, known: &impl Known) -> Result<(), Refused> {
     let is_out = |text: &String| {
         Certificate::from_text(text).is_ok_and(|certificate| known.has_revoked(&certificate))
@@ -123,8 +123,8 @@ fn check_standing(member: &Member, known: &impl Known) -> Result<(), Refused> {
     }
 }
 
-/// The last second in which an issuer may certify by this delegation: it ends with the time of the root key that signed
-/// it, if that was replaced.
+/// Returns the last second in which an issuer may certify by this delegation. If the root key that signed it was
+/// replaced, it ends with the time of that key.
 pub fn ends_s(delegation: &Delegation, network: &Network) -> u64 {
     let root = network.root_of_delegation(delegation);
     let until_s = root.and_then(|root| network.counts_until_s(root));
@@ -133,7 +133,7 @@ pub fn ends_s(delegation: &Delegation, network: &Network) -> u64 {
 }
 
 impl Admission {
-    /// Admits what the issuer may sign, by these books; others reach this node at `endpoints`.
+    /// Admits what the issuer may sign, by these books. Other nodes reach this node at `endpoints`.
     pub fn new(issuer: Issuer, endpoints: Vec<String>, books: Books) -> Admission {
         Admission {
             issuer,
@@ -144,31 +144,31 @@ impl Admission {
         }
     }
 
-    /// The same, which tells its members of these other issuers.
+    /// Returns the same admission, which also tells its members about these other issuers.
     #[must_use]
     pub fn renewed_by(self, renewed_by: Vec<Place>) -> Admission {
         Admission { renewed_by, ..self }
     }
 
-    /// What it may certify.
+    /// Returns the delegation, which says what it may certify.
     pub fn delegation(&self) -> &Delegation {
         self.issuer.delegation()
     }
 
-    /// The same, and those by which it renews members of other issuers.
+    /// Returns the same delegation, and those by which it renews members of other issuers.
     pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
         core::iter::once(self)
             .chain(&self.others)
             .map(Admission::delegation)
     }
 
-    /// The address of this node.
+    /// Returns the address of this node.
     pub fn own(&self) -> NodeAddr {
         self.issuer.identity().address()
     }
 
-    /// Somebody who has proved to have `key` shows an invitation. `known` knows names and addresses
-    /// of nodes that the books do not have, and what was revoked.
+    /// Handles an invitation from a host that has proved to have `key`. `known` knows names and addresses of nodes that
+    /// are not in the books, and revocations.
     pub fn join(
         &self,
         now_s: u64,
@@ -203,7 +203,7 @@ impl Admission {
             ));
         }
         let (name, address) = match &earlier {
-            // It has lost its certificate, or that has ended: it stays who it was.
+            // The node has lost its certificate, or it has expired: the node keeps its name and address.
             Some(member) => {
                 check_standing(member, known)?;
                 (member.name.clone(), member.address)
@@ -213,7 +213,8 @@ impl Admission {
                 (name.to_owned(), self.place(&mut books, now_s, name, known)?)
             }
         };
-        // What was promised is given or refused; a renewal gives what the issuer still may.
+        // At joining, the node gets all that was promised or a refusal. At a renewal, it gets what the issuer may still
+        // give.
         let delegation = self.issuer.delegation().fields();
         if let Some(tag) = invited.tags.iter().find(|tag| !delegation.permits_tag(tag)) {
             return Err(Refused::forbidden(format!(
@@ -231,7 +232,7 @@ impl Admission {
             tags: invited.tags,
             endpoints: endpoints.map(str::to_owned).collect(),
             invitation,
-            // These are set where it is certified.
+            // These fields are set when it is certified.
             serial: 0,
             not_after_s: 0,
             certificate: String::new(),
@@ -241,9 +242,10 @@ impl Admission {
         Ok(self.admitted(&books, &member, false))
     }
 
-    /// A node that was admitted here asks for its next certificate; who it is was proved. One that has more
-    /// than half of its present one left, or would get one that ends no later, is told that again, so that nobody can gather
-    /// certificates, unless this issuer has got a delegation of a newer root since.
+    /// Renews the certificate of a node that was admitted here and has proved its identity. If more than half of the
+    /// lifetime of its present certificate is left, or the next one would expire no later, the node gets the present
+    /// one again, so that nobody can accumulate certificates. This does not hold if the issuer has since received a
+    /// delegation of a newer root.
     pub fn renew(
         &self,
         now_s: u64,
@@ -264,8 +266,8 @@ impl Admission {
         self.certify_again(&mut books, now_s, member)
     }
 
-    /// Its certificate has more than half of its time left, or ends no earlier than the next one would, because the delegation
-    /// ends.
+    /// Returns true if more than half of the lifetime of its certificate is left, or if the certificate expires no
+    /// earlier than the next one would, because the delegation ends.
     fn has_enough(&self, member: &Member, now_s: u64) -> bool {
         let lifetime_s = u64::from(self.delegation().fields().lifetime_s);
         let next_s = self.issuer.validity(now_s).not_after_s;
@@ -273,7 +275,7 @@ impl Admission {
         member.not_after_s > now_s + lifetime_s / 2 || gains_nothing
     }
 
-    /// Its certificate is of an older root than this issuer's delegation.
+    /// Returns true if its certificate is of an older root than this issuer's delegation.
     fn is_outdated(&self, member: &Member) -> bool {
         let present = Certificate::from_text(&member.certificate);
         present.is_ok_and(|present| self.issuer.outdates(&present))
@@ -293,7 +295,7 @@ impl Admission {
         Ok(self.admitted(books, &member, false))
     }
 
-    /// An address for a newcomer of this name.
+    /// Assigns an address to a newcomer of this name.
     fn place(
         &self,
         books: &mut Books,
@@ -313,7 +315,7 @@ impl Admission {
                 text: format!("this issuer has {MEMBERS_MAX} members, as many as it keeps"),
             });
         }
-        // Names that differ in capitals alone are one to the DNS and to people.
+        // Names that differ only in capitals are the same name for the DNS and for people.
         let is_same = |other: &str| other.eq_ignore_ascii_case(name);
         if books.members().iter().any(|member| is_same(&member.name))
             || is_same(self.issuer.identity().name())
@@ -339,7 +341,7 @@ impl Admission {
         })
     }
 
-    /// Signs, and writes it down before anybody is told.
+    /// Signs a certificate, and stores it before it is sent to anybody.
     fn certify(
         &self,
         books: &mut Books,
@@ -348,7 +350,7 @@ impl Admission {
     ) -> Result<Member, Refused> {
         let serial = books.next_serial();
         let domains: Vec<&str> = member.domains.iter().map(String::as_str).collect();
-        // A delegation that was made anew may let it give less.
+        // A new delegation may permit it to give less.
         let delegation = self.issuer.delegation().fields();
         let bound = delegation.bound();
         let is_given = |range: &GroupRange| bound.as_ref().is_none_or(|it| it.covers(*range));
@@ -382,7 +384,7 @@ impl Admission {
     fn admitted(&self, books: &Books, member: &Member, is_repeated: bool) -> Admitted {
         let own = self.issuer.identity();
         let mut neighbors = vec![(own.address(), own.name().to_owned(), self.endpoints.clone())];
-        // Others than for the newcomer before, so that not all dial the same ones.
+        // Choose other neighbours than for the newcomer before, so that newcomers do not all dial the same ones.
         let others: Vec<&Member> = books
             .members()
             .iter()
@@ -408,8 +410,8 @@ impl Admission {
     }
 }
 
-/// What may stand in configurations, in the DNS and in the names of files: a newcomer's name is told to
-/// others, and where nodes are named it must not be taken for an address.
+/// Returns true if a name may appear in configurations, in the DNS and in file names. Other nodes get a newcomer's
+/// name, and it must not look like an address where nodes are named.
 fn is_host_name(name: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -417,13 +419,13 @@ fn is_host_name(name: &str) -> bool {
         && !is_like_address(name)
 }
 
-/// Host and port, as far as others need not look at it: they do where they dial.
+/// Returns true if the text looks like a host and port. The nodes that dial it check it completely.
 pub(crate) fn is_endpoint(text: &str) -> bool {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]%".contains(&b);
     text.contains(':') && text.bytes().all(is_part)
 }
 
-/// Gives `send` what its members are told of other issuers.
+/// Passes to `send` what the issuer's members are told about other issuers.
 pub(crate) fn tell_of(
     issuers: &[Place],
     send: impl FnOnce(Issuers<'_>) -> io::Result<()>,
@@ -440,7 +442,7 @@ pub(crate) fn tell_of(
     send(issuers.map_err(io::Error::other)?)
 }
 
-/// Gives `send` the answer for one who was admitted, with what the issuer believes.
+/// Passes to `send` the answer for an admitted host, with the roots that the issuer trusts.
 pub(crate) fn answer(
     admitted: &Admitted,
     (trust, is_renewal): (&Network, bool),
@@ -455,8 +457,8 @@ pub(crate) fn answer(
     let mut w = Writer::new(&mut room);
     Neighbors::emit(&nodes, &mut w).map_err(too_long)?;
     let neighbors = Neighbors::parse(&mut Reader::new(w.written()));
-    // A token names the first root, so whoever joins needs the others to judge what he gets. A node that is renewed knows
-    // them, or gets them with a certificate of a newer root; one of before could not read them.
+    // A token names the first root, so a node that joins needs the later roots to check what it gets. A node that
+    // renews knows them, or gets them with a certificate of a newer root. Older versions could not parse them.
     let is_of_first = trust.root_of(&admitted.certificate) == Some(0);
     let chain = match is_renewal && is_of_first {
         true => Vec::new(),

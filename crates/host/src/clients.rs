@@ -3,14 +3,13 @@
 //! ```text
 //!   connected --Hello--> greeted --Bind/Options/Connect/SendTo--> ... --Raw--> raw payload only
 //! ```
-//! A client that does not read loses datagrams, counted; a client that breaks the protocol is told
-//! and disconnected; one that connects and says nothing goes when its place is needed; nobody else
-//! is affected by any of them. Data is read into packet buffers with the headroom that the way out
-//! needs, so nothing is copied inside the node. When there is no buffer, messages stay in the
-//! clients' sockets, and the clients wait.
+//! A client that does not read loses datagrams, and they are counted. A client that violates the protocol gets an error
+//! and is disconnected. A client that connects and sends nothing is removed when its place is needed. None of them
+//! affects other clients. Data is read into packet buffers with the headroom that sending needs, so nothing is copied
+//! inside the node. If there is no buffer, messages stay in the clients' sockets, and the clients wait.
 //!
-//! A client that has opened a stream, or stands for one that a listener has been given, has a
-//! second descriptor, the stream's: see `stream` and `serve`.
+//! A client that has opened a stream, or that represents a stream given to a listener, has a second descriptor, the
+//! stream's: see `stream` and `serve`.
 
 mod client;
 mod serve;
@@ -35,16 +34,16 @@ use wire::{SEALED_HEADROOM, TAG_BYTES};
 pub const READS_PER_TURN: usize = 32;
 /// Connections accepted per turn.
 pub const ACCEPTS_PER_TURN: usize = 64;
-/// Clients of one node: as many as it has sockets.
+/// Largest number of clients of one node: as many as it has sockets.
 pub const MAX_CLIENTS: usize = overlay::sockets::MAX_SOCKETS;
 
-/// Bytes of a small buffer between the headroom and the tag of a packet.
+/// Number of bytes in a small buffer between the headroom and the tag of a packet.
 const SMALL_ROOM: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_BYTES;
-/// Bytes of the longest message beyond that: a datagram of 65 507 bytes and its header fill a large
-/// buffer but for 22.
+/// Number of bytes of the longest message beyond that: a datagram of 65 507 bytes and its header fill a large buffer
+/// except for 22 bytes.
 const LONG_BYTES: usize = base::pool::LARGE_BYTES - SMALL_ROOM;
 
-/// The client is gone or has been sent away.
+/// The client is gone or was disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -55,57 +54,58 @@ pub struct Clients {
     max: usize,
     clients: Map<ClientId, Client>,
     last_id: u32,
-    /// In the order of their coming; those that are greeted or gone leave late.
+    /// Clients that have not sent Hello, in the order of connecting. Clients that have greeted or gone are removed
+    /// later.
     ungreeted: VecDeque<ClientId>,
-    /// Held back until there are buffers again.
+    /// Clients that are held back until there are buffers again.
     held: Vec<ClientId>,
-    /// Those that may want to be woken for something else than before.
+    /// Clients whose descriptors may have to be watched for something else than before.
     changed: Vec<ClientId>,
-    /// What the clients' streams ask of the engine beside what the clients say.
+    /// Requests of the clients' streams to the engine, in addition to those that the clients send.
     asks: VecDeque<(ClientId, Request)>,
-    /// Those whose applications have taken bytes that the engine has not been told about.
+    /// Clients whose applications have taken bytes that the engine does not know about yet.
     consuming: Vec<ClientId>,
-    /// Where the end of a message lands that is longer than a small buffer.
+    /// Receives the end of a message that is longer than a small buffer.
     long: Box<[u8]>,
-    /// Those whose streams are to be read though no descriptor will say so.
+    /// Clients whose streams have to be read although no descriptor will be reported as ready.
     resumed: Vec<ClientId>,
-    /// Those to whom datagrams are handed over at the end of the turn.
+    /// Clients that get datagrams at the end of the turn.
     gathering: Vec<ClientId>,
-    /// One has begun to watch, and is to be told how the node stands.
+    /// A client has begun to watch, and is to get the state of the node.
     untold: bool,
 }
 
-/// Which descriptor of a client.
+/// Selects a descriptor of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The connection over which it asks and is told.
+    /// The connection for requests and replies.
     Connection,
-    /// Its stream.
+    /// The client's stream.
     Stream,
 }
 
-/// What a descriptor is to be watched for from now on.
+/// A change of what a descriptor is watched for.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// Whose it is.
+    /// The client.
     pub client: ClientId,
-    /// Which of his.
+    /// Which of its descriptors.
     pub which: Which,
     /// The descriptor.
     pub fd: BorrowedFd<'a>,
-    /// What it was watched for; `None` for nothing at all.
+    /// The events that it was watched for so far; `None` for none.
     pub was: Option<Interest>,
-    /// What it is to be watched for.
+    /// The events that it is to be watched for from now on; `None` for none.
     pub is: Option<Interest>,
 }
 
 impl Clients {
-    /// No clients of the node with address `node`.
+    /// Creates an empty set for the node with address `node`.
     pub fn new(node: NodeAddr) -> Clients {
         Clients::bounded(node, MAX_CLIENTS)
     }
 
-    /// The same, with room for at most `max`.
+    /// Creates the same with room for at most `max` clients.
     pub fn bounded(node: NodeAddr, max: usize) -> Clients {
         Clients {
             node,
@@ -124,18 +124,18 @@ impl Clients {
         }
     }
 
-    /// How many are connected.
+    /// Returns the number of connected clients.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// True when nobody is connected.
+    /// Returns true if no client is connected.
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// An id for one more client, or `None` when there are too many. The one that has said nothing
-    /// for the longest time makes room.
+    /// Returns an id for one more client, or `None` if there are too many. The client that has been silent since it
+    /// connected for the longest time makes room.
     pub fn next_id(&mut self) -> Option<ClientId> {
         if self.clients.len() >= self.max && !self.evict_ungreeted() {
             return None;
@@ -154,7 +154,7 @@ impl Clients {
         let client = Client::new(stream);
         self.clients.insert(id, client);
         if self.ungreeted.len() >= 2 * self.max {
-            // At least half of them are gone or greeted, so this is rare enough to cost nothing.
+            // At least half of them have gone or greeted, so this is rare enough to cost almost nothing.
             let clients = &self.clients;
             self.ungreeted
                 .retain(|id| clients.get(id).is_some_and(|c| !c.greeted));
@@ -165,7 +165,7 @@ impl Clients {
     fn evict_ungreeted(&mut self) -> bool {
         while let Some(id) = self.ungreeted.pop_front() {
             if self.clients.get(&id).is_some_and(|client| !client.greeted) {
-                // The engine has never heard of it.
+                // The engine does not know this client.
                 self.clients.remove(&id);
                 return true;
             }
@@ -173,7 +173,7 @@ impl Clients {
         false
     }
 
-    /// Tells one for whom there is no room.
+    /// Sends a refusal to a client for which there is no room.
     pub fn refuse(stream: &SeqStream) {
         let text = "the node has as many clients as it serves: close some";
         let mut bytes = [0; ipc::TEXT_BYTES_MAX + 16];
@@ -182,7 +182,7 @@ impl Clients {
             text,
         };
         if let Ok(len) = reply.emit(&mut bytes) {
-            // It sees the end of the connection anyway.
+            // If this fails, the client still sees the end of the connection.
             let _ = stream.send_parts(&[IoSlice::new(&bytes[..len])]);
         }
     }
@@ -192,7 +192,7 @@ impl Clients {
         self.clients.remove(&id);
     }
 
-    /// The next request of a client, if it has one for the engine.
+    /// Returns the next request of a client to the engine, if there is one.
     pub fn read(&mut self, id: ClientId, pool: &Pool) -> Result<Option<Request>, Gone> {
         let node = self.node;
         let client = self.clients.get_mut(&id).ok_or(Gone)?;
@@ -217,7 +217,7 @@ impl Clients {
             burst.reserve_front(SEALED_HEADROOM);
             let room = SMALL_ROOM;
             let before = client.waiting.len();
-            // Nearly all messages fit a small buffer; the rest of one that does not is caught behind.
+            // Nearly all messages fit a small buffer. The rest of a longer one is received into `long`.
             let mut parts = [
                 IoSliceMut::new(&mut burst.spare_mut()[..room]),
                 IoSliceMut::new(&mut self.long),
@@ -243,7 +243,7 @@ impl Clients {
                 }
                 Ok(Received::Empty) => return Ok(None),
                 Ok(Received::Closed) | Err(_) if client.end().is_some() => {
-                    // It keeps the stream and does not want to know how it ends.
+                    // The client keeps the stream and does not want to know how it ends.
                     client.deaf = true;
                     self.changed.push(id);
                     return Ok(None);
@@ -260,13 +260,14 @@ impl Clients {
         }
     }
 
-    /// A client has datagrams to be taken that its socket does not tell of.
+    /// Returns true if a client has sent datagrams that are already received but not taken. Its socket does not show
+    /// them.
     pub fn has_sent(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_some_and(Client::has_sent)
     }
 
-    /// Hands over what has come in this turn for sockets with ranges; how many datagrams were lost
-    /// because their clients read too slowly, and because they are gone.
+    /// Delivers what has arrived in this turn for sockets with ranges. Returns how many datagrams were lost because
+    /// their clients read too slowly, and how many because the clients are gone.
     pub fn end_turn(&mut self) -> (u32, u32) {
         let (mut slow, mut gone) = (0, 0);
         for id in self.gathering.drain(..) {
@@ -277,8 +278,8 @@ impl Clients {
         (slow, gone)
     }
 
-    /// Tells those who watch whether the node reaches others, if they do not know, and that it has places
-    /// for groups again.
+    /// Informs the watching clients whether the node reaches other nodes, if they do not know it yet, and that it has
+    /// room for groups again.
     pub fn tell_state(&mut self, reaches: bool, has_places: bool) {
         for (id, client) in &mut self.clients {
             if !client.watches || (!has_places && client.told_reaches == Some(reaches)) {
@@ -296,12 +297,12 @@ impl Clients {
         }
     }
 
-    /// A socket has begun to watch and was not told yet.
+    /// Returns true if a client has begun to watch and was not informed yet.
     pub fn has_untold(&mut self) -> bool {
         core::mem::take(&mut self.untold)
     }
 
-    /// Sends a client what waits for it, now that its socket may take more.
+    /// Sends a client what waits for it, because its socket may have room again.
     pub fn write(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.send_waiting();
@@ -311,7 +312,7 @@ impl Clients {
         }
     }
 
-    /// Lets the clients go on that were held back, if there are buffers again.
+    /// Releases the clients that were held back, if there are buffers again.
     pub fn release_held(&mut self, pool: &Pool) {
         if self.held.is_empty() || pool.small().is_none() {
             return;
@@ -330,12 +331,12 @@ impl Clients {
         }
     }
 
-    /// True if the client is held back: what it still has to say cannot be taken.
+    /// Returns true if the client is held back: its remaining messages cannot be taken yet.
     pub fn is_held(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_some_and(|client| client.held)
     }
 
-    /// Calls `watch` for each descriptor that is to be watched for something else than before.
+    /// Calls `watch` for each descriptor that has to be watched for something else than before.
     pub fn take_changed(&mut self, mut watch: impl FnMut(Change<'_>)) {
         for client_id in self.changed.drain(..) {
             let Some(client) = self.clients.get_mut(&client_id) else {
@@ -369,7 +370,7 @@ impl Clients {
         }
     }
 
-    /// Tells all clients that the node is stopping, and disconnects them.
+    /// Informs all clients that the node is stopping, and disconnects them.
     pub fn stop(&mut self) {
         for client in self.clients.values_mut() {
             client.error(ErrorCode::Stopping, "the node is stopping");
@@ -377,7 +378,7 @@ impl Clients {
         self.clients.clear();
     }
 
-    /// Hands a reply to a client; the reason when it is lost.
+    /// Delivers a reply to a client. The error is the reason for which the reply is lost.
     pub fn deliver(&mut self, id: ClientId, reply: Reply) -> Result<(), Drop> {
         let client = self.clients.get_mut(&id).ok_or(Drop::NoSocket)?;
         let before = client.waiting.len();
@@ -458,7 +459,7 @@ impl Clients {
     }
 }
 
-/// A message in one buffer. It is cut inside the node and needs no headroom.
+/// Joins a message in one buffer. It is fragmented inside the node and needs no headroom.
 fn long_message(pool: &Pool, front: &Burst, rest: &[u8]) -> Option<Burst> {
     let mut message = pool.large()?;
     let len = front.len() + rest.len();

@@ -18,31 +18,31 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::groups::Setting;
 
-/// Commands that may wait for the loop. Choice: a handful of operators and scrapers; the next one
-/// is refused instead of queued without end.
+/// Number of commands that may wait for the loop. Choice: enough for a handful of operators and scrapers. The next
+/// command is refused, so that the queue cannot grow without end.
 const MAX_WAITING: usize = 64;
-/// How long an answer is waited for. The loop answers within milliseconds; one that does not has
-/// ended, or is in trouble that a status page shall not wait for.
+/// How long a caller waits for an answer. The loop answers within milliseconds. If it does not, it has ended, or has a
+/// problem for which a status page must not wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the loop is asked to do.
+/// A request to the loop.
 #[derive(Debug)]
 pub enum Command {
-    /// Tell everything about the node.
+    /// Report everything about the node.
     Status(Sender<Box<Status>>),
-    /// Tell the network as the node knows it.
+    /// Report the network as the node knows it.
     Network(Sender<Box<NetworkSnapshot>>),
-    /// Tell the groups, or all about one.
+    /// Report the groups, or all about one.
     Groups(Option<NodeAddr>, Sender<Vec<GroupStatus>>),
-    /// Judge how a group is to be carried.
+    /// Decide whether a group's traffic fits into the network.
     Admission(Setting, Sender<Admission>),
-    /// Tell what the node believes: the roots of its network, and what they have revoked.
+    /// Report the trusted roots of the network and their revocations.
     Trust(Sender<Box<Network>>),
-    /// Watch the paths to a neighbour closely, and tell how they fare.
+    /// Watch the paths to a neighbour closely, and report their state.
     WatchPaths(NodeAddr, Sender<Vec<PathHealth>>),
-    /// A byte stream is there that carries a link.
+    /// Use a byte stream that carries a link.
     Tunnel(Box<Offer>),
-    /// An operator's request to the engine, and where its answer goes.
+    /// Pass an operator's request to the engine, and return its answer.
     Operate(Operation, Sender<Result<(), RequestError>>),
     /// End the loop.
     Stop,
@@ -59,19 +59,19 @@ pub struct Commander {
     issuer: Arc<OnceLock<Vec<Delegation>>>,
 }
 
-/// Who knows of the clients on other hosts.
+/// A part of the program that reports about the clients on other hosts.
 pub trait Gatekeeper: Debug + Send + Sync {
-    /// How they are served.
+    /// Returns how these clients are served.
     fn status(&self) -> GateStatus;
 }
 
-/// The loop is gone or does not keep up.
+/// The loop has ended or cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node is stopping or overloaded: try again")]
 pub struct Unavailable;
 
 impl Commander {
-    /// A commander and the loop's end of the channel.
+    /// Creates a commander and the loop's end of the channel.
     pub(crate) fn new(waker: Waker) -> (Commander, Receiver<Command>) {
         let (queue, commands) = sync_channel(MAX_WAITING);
         let commander = Commander {
@@ -85,49 +85,49 @@ impl Commander {
         (commander, commands)
     }
 
-    /// Has the status tell of the node's relay service. It is asked on the thread that wants to know:
-    /// the loop waits for nobody's lock.
+    /// Adds the node's relay service to the status. The service is queried on the thread that requests the status,
+    /// because the loop never waits for a lock.
     pub(crate) fn tell_of(&self, bulk: &Arc<Ledger>) {
         self.bulk.get_or_init(|| Arc::clone(bulk));
     }
 
-    /// Has the status tell of the clients on other hosts, in the same way.
+    /// Adds the clients on other hosts to the status, in the same way.
     pub fn tell_of_gate(&self, gate: Arc<dyn Gatekeeper>) {
         self.gate.get_or_init(|| gate);
     }
 
-    /// Has the status tell of the port that the router leads to the node.
+    /// Adds the router's port mapping for the node to the status.
     pub(crate) fn tell_of_mapping(&self, mapping: &Arc<mapping::Shared>) {
         self.mapping.get_or_init(|| Arc::clone(mapping));
     }
 
-    /// Has the status tell until when the node may certify, by its delegation, and by those for members of other issuers
-    /// behind it.
+    /// Adds to the status until when the node may issue certificates, by its own delegation, and by the delegations
+    /// behind it, for members of other issuers.
     pub(crate) fn tell_of_issuer(&self, delegations: Vec<Delegation>) {
         self.issuer.get_or_init(|| delegations);
     }
 
-    /// Ends a transfer of bulk data in which the node has a part; `beginning` is that of its name in the status.
+    /// Cancels a bulk transfer in which the node takes part; `beginning` is the beginning of its name in the status.
     pub(crate) fn cancel(&self, beginning: &str) -> Result<(), NotOne> {
         self.bulk
             .get()
             .map_or(Err(NotOne::None), |bulk| bulk.cancel(beginning))
     }
 
-    /// Has the relay service begin transfers by these limits; false if there is no service.
+    /// Sets the limits within which the relay service begins transfers. Returns false if there is no service.
     pub fn limit_bulk(&self, limits: Limits) -> bool {
         let bulk = self.bulk.get();
         bulk.map(|bulk| bulk.set_limits(limits)).is_some()
     }
 
-    /// Gives a command to the loop.
+    /// Sends a command to the loop.
     pub fn send(&self, command: Command) -> Result<(), Unavailable> {
         self.queue.try_send(command).map_err(|_| Unavailable)?;
         self.waker.wake();
         Ok(())
     }
 
-    /// The node as it is now.
+    /// Returns the present state of the node.
     pub fn status(&self) -> Result<Box<Status>, Unavailable> {
         let mut status = self.ask(Command::Status)?;
         status.bulk = self.bulk.get().map(|bulk| bulk.status());
@@ -140,32 +140,33 @@ impl Commander {
         Ok(status)
     }
 
-    /// The network as the node knows it now.
+    /// Returns the network as the node knows it now.
     pub fn network(&self) -> Result<Box<NetworkSnapshot>, Unavailable> {
         self.ask(Command::Network)
     }
 
-    /// The groups that the node knows of, or all about one.
+    /// Returns the groups that the node knows, or all about one.
     pub fn groups(&self, only: Option<NodeAddr>) -> Result<Vec<GroupStatus>, Unavailable> {
         self.ask(|answer| Command::Groups(only, answer))
     }
 
-    /// Whether what a setting asks for fits.
+    /// Returns whether the traffic that a setting describes fits.
     pub fn admission(&self, setting: Setting) -> Result<Admission, Unavailable> {
         self.ask(|answer| Command::Admission(setting, answer))
     }
 
-    /// The roots of the network and the newest list of revocations, as the node knows them now.
+    /// Returns the roots of the network and the newest list of revocations, as the node knows them now.
     pub fn trust(&self) -> Result<Box<Network>, Unavailable> {
         self.ask(Command::Trust)
     }
 
-    /// How the paths to a neighbour fare, which are watched closely for the next second; none to another node.
+    /// Returns the state of the paths to a neighbour. The node watches them closely for the next second. For a node
+    /// that is no neighbour, the list is empty.
     pub fn watch_paths(&self, neighbor: NodeAddr) -> Result<Vec<PathHealth>, Unavailable> {
         self.ask(|answer| Command::WatchPaths(neighbor, answer))
     }
 
-    /// Asks the engine as its operator.
+    /// Passes a request of the operator to the engine.
     pub fn operate(&self, operation: Operation) -> Result<Result<(), RequestError>, Unavailable> {
         self.ask(|answer| Command::Operate(operation, answer))
     }

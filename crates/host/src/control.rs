@@ -19,10 +19,10 @@
 //!   anything else                                         {"error":"what, and what to do"}
 //! ```
 //!
-//! One thread serves all connections; it asks the loop by [`crate::Commander`] and never touches
-//! the engine. The file has mode 0600 from its first moment: whoever can connect is the operator.
-//! Requests, connections and idle times are bounded; an answer is sent before the next request is
-//! read, so that an operator who does not read holds nobody up and costs one answer.
+//! One thread serves all connections; it queries the loop by [`crate::Commander`] and never touches the engine. The
+//! file has mode 0600 from its first moment: anybody who can connect is the operator. Requests, connections and idle
+//! times are bounded. An answer is sent before the next request is read, so that an operator who does not read delays
+//! nobody and costs one answer.
 
 mod connection;
 pub(crate) mod listener;
@@ -48,20 +48,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections at once: a few operators with `--watch`, and the tools beside them.
+/// Largest number of connections: enough for a few operators with `--watch`, and other tools.
 pub const MAX_CONNECTIONS: usize = 16;
-/// A connection that asks nothing for so long is closed; those who watch ask once per second.
+/// A connection that sends no request for this time is closed. Watching tools send one per second.
 const IDLE: Duration = Duration::from_secs(60);
-/// A connection that asked nothing for so long makes room for another one when all are taken.
+/// A connection that has sent no request for this time makes room for another one if all places are taken.
 const MAKES_ROOM: Duration = Duration::from_secs(2);
-/// How often idle connections are looked for.
+/// How often the server looks for idle connections.
 const SWEEP: base::Duration = base::Duration::from_secs(5);
 
 const TOKEN_LISTENER: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_CONNECTIONS: u64 = 2;
 
-/// The running socket. Dropping it ends the thread and removes the file.
+/// The running socket. Dropping this value ends the thread and removes the file.
 #[derive(Debug)]
 pub struct Control {
     thread: Option<JoinHandle<()>>,
@@ -70,8 +70,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path` and answers by `operator`. A file that a killed node left is replaced; a
-    /// live node is not disturbed.
+    /// Listens at `path`, and answers requests by `operator`. The file of a killed node is replaced; a running node is
+    /// not disturbed.
     pub fn start(path: &Path, operator: Operator, lines: Lines) -> Result<Control, ControlError> {
         let listener = Listener::bind(path)?;
         let io = |error| ControlError::Io {
@@ -112,7 +112,7 @@ impl Drop for Control {
         self.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
@@ -126,7 +126,7 @@ struct Server {
     lines: Lines,
     stopping: Arc<AtomicBool>,
     rest: Rest,
-    /// The listener is out of the poller while it rests.
+    /// The poller does not watch the listener while it rests.
     is_deaf: bool,
 }
 
@@ -166,7 +166,7 @@ impl Server {
                 let operator = &mut self.operator;
                 match connection.advance(|line, rights| operator.answer(line, rights)) {
                     Ok(interest) if self.poller.modify(&*connection, token, interest).is_ok() => {}
-                    // Closing the descriptor takes it out of the poller.
+                    // Closing the descriptor removes it from the poller.
                     _ => self.connections[i] = None,
                 }
             }
@@ -182,7 +182,7 @@ impl Server {
                     let text = format!("operators are turned away: {error} ({more} times more)");
                     self.lines.warn(&text);
                 }
-                // A connection that waits would wake the loop at once.
+                // A waiting connection would wake the loop at once.
                 self.is_deaf = self.poller.remove(&self.listener).is_ok();
                 return;
             }
@@ -198,19 +198,20 @@ impl Server {
         }
     }
 
-    /// Hears again who comes.
+    /// Watches the listener again.
     fn listen(&mut self) {
         let added = self
             .poller
             .add(&self.listener, TOKEN_LISTENER, Interest::READ);
         self.is_deaf = added.is_err();
         if self.is_deaf {
-            // For want of memory: another moment.
+            // The kernel has no memory: the listener rests again.
             let _ = self.rest.begin(Instant::now());
         }
     }
 
-    /// A free place; the longest idle connection makes room, if it is not at work right now.
+    /// Returns a free place. If there is none, the connection that has been idle for the longest time makes room, if it
+    /// was idle long enough.
     fn place(&mut self) -> Option<usize> {
         if let Some(free) = self.connections.iter().position(Option::is_none) {
             return Some(free);
@@ -237,12 +238,12 @@ impl Server {
     }
 }
 
-/// An error as an answer.
+/// Returns an error as an answer.
 pub(crate) fn error_line(text: &str) -> String {
     serde_json::json!({ "error": text }).to_string()
 }
 
-/// Nothing can be read or written now.
+/// Returns true if nothing can be read or written now.
 pub(crate) fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

@@ -1,4 +1,4 @@
-//! The node's counters, derived from its events and from nothing else.
+//! The node's counters. They are derived from its events and from nothing else.
 
 use overlay::event::{Drop, Event};
 use serde::Serialize;
@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 /// Totals since the node started.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counters {
-    /// Packets sent on for others.
+    /// Packets forwarded for other nodes.
     pub forwarded_packets: u64,
-    /// Their bytes, all headers of the overlay included.
+    /// Their bytes, including all headers of the overlay.
     pub forwarded_bytes: u64,
     /// Packets of this node's clients sent to neighbours.
     pub originated_packets: u64,
-    /// Their bytes, all headers of the overlay included.
+    /// Their bytes, including all headers of the overlay.
     pub originated_bytes: u64,
-    /// Packets of this node's clients that were to be stamped and went by table.
+    /// Packets of this node's clients that should have been stamped with a path but were forwarded by table.
     pub unstamped_packets: u64,
     /// Packets handed to clients.
     pub delivered_packets: u64,
     /// Their payload bytes.
     pub delivered_bytes: u64,
-    /// Packets of the real-time lane asked for again.
+    /// Packets of the real-time lane that were requested again.
     pub requested_packets: u64,
-    /// Packets of the real-time lane sent again.
+    /// Packets of the real-time lane that were retransmitted.
     pub retransmitted_packets: u64,
     /// Their bytes.
     pub retransmitted_bytes: u64,
@@ -31,7 +31,7 @@ pub struct Counters {
     pub repair_packets: u64,
     /// Their bytes.
     pub repair_bytes: u64,
-    /// Lost packets that came after all.
+    /// Lost packets that were recovered.
     pub recovered_packets: u64,
     /// Control datagrams sent.
     pub control_packets: u64,
@@ -45,24 +45,24 @@ pub struct Counters {
     pub links_up: u64,
     /// Links that went down.
     pub links_down: u64,
-    /// Neighbours whose address below changed.
+    /// Neighbours whose underlay address changed.
     pub moved: u64,
-    /// Records taken into the database.
+    /// Records accepted into the database.
     pub records_accepted: u64,
     /// Records refused.
     pub records_refused: u64,
-    /// Records of these that would have made another root key than the one that is known.
+    /// Refused records that would have introduced another root key than the known one.
     pub roots_refused: u64,
-    /// Nodes that have begun to set groups without the right to.
+    /// Nodes that have begun to set groups without being allowed to.
     #[serde(default)]
     pub groups_ignored: u64,
-    /// Times the routes were computed anew.
+    /// Number of route computations.
     pub route_computations: u64,
-    /// Drops by their reason.
+    /// Dropped packets by reason.
     pub drops: Drops,
 }
 
-/// Drops by the position of their reason in [`Drop::ALL`].
+/// Dropped packets, indexed by the position of their reason in [`Drop::ALL`].
 #[derive(Clone, Debug)]
 pub struct Drops([u64; Drop::ALL.len()]);
 
@@ -115,14 +115,14 @@ impl Counters {
             Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
             Event::LinkUp { .. } => self.links_up += 1,
             Event::LinkDown { .. } => self.links_down += 1,
-            // The reason of a link that is down tells of it.
+            // The reason for a link that is down shows it.
             Event::EndRefused { .. }
             | Event::Unanswered { .. }
             | Event::NoDatagrams { .. }
             | Event::Way { .. } => {}
-            // The link's counts have it.
+            // The link's counters contain it.
             Event::PathChanged { .. } => {}
-            // The snapshot has what is suspect.
+            // The snapshot contains what is suspect.
             Event::PathBad { .. }
             | Event::Suspected { .. }
             | Event::Unsuspected { .. }
@@ -132,7 +132,7 @@ impl Counters {
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::RootRefused { .. } => self.roots_refused += 1,
-            // The snapshot has its number.
+            // The snapshot contains the root's number.
             Event::RootSucceeded { .. } => {}
             Event::GroupsIgnored { .. } => self.groups_ignored += 1,
             Event::Unstamped => self.unstamped_packets += 1,
@@ -142,7 +142,7 @@ impl Counters {
         }
     }
 
-    /// Drops for one reason.
+    /// Returns the number of drops for one reason.
     pub fn dropped(&self, reason: Drop) -> u64 {
         self.drops.0[reason as usize]
     }

@@ -1,31 +1,31 @@
-//! Days, moments and spans of time for people.
+//! Formats days, points in time and time spans for people.
 
-/// The day of a time in seconds since 1970, in UTC: `2026-11-21`.
+/// Returns the date of a time in seconds since 1970, in UTC: `2026-11-21`.
 pub fn day(unix_s: u64) -> String {
     let (year, month, day) = civil(unix_s / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The time of a day in seconds since 1970, in UTC: `13:05:09`.
+/// Returns the time of day of a time in seconds since 1970, in UTC: `13:05:09`.
 pub fn clock(unix_s: u64) -> String {
     let s = unix_s % 86_400;
     format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
-/// A second since 1970 at which something ends, in UTC: `2026-11-21 08:40:05 UTC`.
+/// Returns the date and time, in UTC, at which something ends, given in seconds since 1970: `2026-11-21 08:40:05 UTC`.
 pub fn until(unix_s: u64) -> String {
     format!("{} {} UTC", day(unix_s), clock(unix_s))
 }
 
-/// A moment in milliseconds since 1970, in UTC, as ISO 8601 has it: `2026-11-21T08:40:05.123Z`.
+/// Returns a time in milliseconds since 1970, in UTC, in ISO 8601 format: `2026-11-21T08:40:05.123Z`.
 pub fn moment(unix_ms: u64) -> String {
     let (s, ms) = (unix_ms / 1_000, unix_ms % 1_000);
     let (hours, minutes, seconds) = (s / 3_600 % 24, s / 60 % 60, s % 60);
     format!("{}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z", day(s))
 }
 
-/// The date of a day since 1970-01-01, in the Gregorian calendar. Years begin with March here, so
-/// that the leap day is the last of its year.
+/// Returns the date of a day, given in days since 1970-01-01, in the Gregorian calendar. Years begin with March in this
+/// computation, so that the leap day is the last day of its year.
 fn civil(days: u64) -> (u64, u64, u64) {
     // The year 0 began, with March, 719468 days before 1970.
     let days = days + 719_468;
@@ -43,7 +43,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + later, month, day)
 }
 
-/// A span: `3d 4h`, `2m 10s`, `5s`.
+/// Formats a time span: `3d 4h`, `2m 10s`, `5s`.
 pub fn span(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;
     match s {

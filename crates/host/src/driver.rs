@@ -1,4 +1,4 @@
-//! The loop itself.
+//! The event loop itself.
 //!
 //! ```text
 //!   wait (ns timeout of the engine) -> take what is ready, bounded -> handle ... -> send
@@ -34,8 +34,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Messages taken from one UDP socket per turn. With GRO each may hold 64 datagrams, so a turn
-/// handles at most 2048: at 1.5 µs each about 3 ms, the longest that a timer waits.
+/// Messages taken from one UDP socket per turn. With GRO each may hold 64 datagrams, so a turn handles at most 2048: at
+/// 1.5 µs each this takes about 3 ms, which is the longest that a timer waits.
 const MESSAGES_PER_TURN: usize = 32;
 
 const TOKEN_WAKER: u64 = 1;
@@ -46,52 +46,52 @@ const TOKEN_RESIDENTS: u64 = 64;
 const TOKEN_TUNNELS: u64 = 1 << 34;
 const TOKEN_CLIENTS: u64 = 1 << 32;
 const TOKEN_STREAMS: u64 = 1 << 33;
-/// How often one turn asks the engine again because of what it has just said: Accept, Consumed
-/// and what they lead to. What is left has its turn at once.
+/// How often one turn passes requests to the engine that result from what the engine has just output: Accept, Consumed
+/// and what follows from them. The rest is handled in the next turn, which begins at once.
 const ASKS_PER_TURN: usize = 4;
 
-/// What a loop needs beside its engine.
+/// Everything that a loop needs in addition to its engine.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where its log goes.
+    /// Where the node writes its log.
     pub log: Lines,
-    /// Where to listen on the network below, one socket each, at most 16.
+    /// The addresses to listen on in the underlay, one socket each, at most 16.
     pub listen: Vec<SocketAddr>,
     /// The clients' socket file and its permissions.
     pub client_socket: Option<(PathBuf, u32)>,
-    /// Receive and send bursts whole, where the kernel can.
+    /// Receive and send whole bursts in one system call, where the kernel can.
     pub offload: bool,
-    /// Tell routers the class of packets (DSCP).
+    /// Mark packets with their class (DSCP) for routers.
     pub dscp: bool,
-    /// The scheduling that the loop's thread has got, for the status.
+    /// The scheduling class of the loop's thread, for the status.
     pub scheduling: String,
 }
 
-/// What routers are told of each mark: of no class, of the priorities 0 to 7, of control. Voice and
-/// whatever is as urgent is expedited forwarding, control is network control; between them are low
-/// latency data and video. [RFC 4594]
+/// The DSCP value for each mark: for packets without a class, for the priorities 0 to 7, and for control. Voice and
+/// equally urgent packets are marked as expedited forwarding, control as network control. Between them are low latency
+/// data and video. [RFC 4594]
 const DSCP: [u8; 10] = [0, 0, 0, 18, 34, 46, 46, 46, 46, 48];
 
-/// Why a loop could not start or go on.
+/// Why a loop could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A UDP socket could not be opened.
     #[error("cannot listen on {addr}: {}", refused(.addr, .error))]
     Listen {
-        /// The address wanted.
+        /// The address to listen on.
         addr: SocketAddr,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
     /// The clients' socket could not be opened.
     #[error(transparent)]
     ClientSocket(#[from] BindError),
-    /// The kernel refused something else.
+    /// The kernel refused another operation.
     #[error("the event loop failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Why an address could not be had, and what to do.
+/// Explains why the address cannot be used, and what to do.
 fn refused(addr: &SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => format!(
@@ -121,18 +121,18 @@ pub struct Driver {
     waker: Waker,
     termination: Option<Termination>,
     received: Vec<(UnderlayAddr, Burst)>,
-    /// The engine has been told something after its flush: it has another turn at once.
+    /// The engine got an input after its flush: the next turn begins at once.
     again: bool,
     lodgers: Vec<residents::Lodger>,
-    /// Since when each node can be reached without a break; this one since its start.
+    /// Since when each node has been reachable without a break. The entry of this node itself counts from its start.
     reachable_since: BTreeMap<NodeAddr, Time>,
-    /// Clients and residents know how the node stands.
+    /// Clients and residents know the present state of the node.
     state_is_told: bool,
-    /// Some have asked to know.
+    /// Some clients or residents have asked to be informed of the state.
     reach_is_watched: bool,
     wakeups: u64,
     scheduling: String,
-    /// When tunnels are looked at next.
+    /// When the loop checks the tunnels next.
     tunnels_at: Time,
     watchdog: Option<Watchdog>,
 }
@@ -141,7 +141,7 @@ pub struct Driver {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Driver {
-    /// Opens the sockets. The engine's times are those of `clock`.
+    /// Opens the sockets. The times that the engine gets are those of `clock`.
     pub fn open(
         setup: &Setup,
         clock: Clock,
@@ -223,13 +223,13 @@ impl Driver {
         })
     }
 
-    /// For other threads to ask and command the loop.
+    /// Returns a handle with which other threads query and command the loop.
     pub fn commander(&self) -> Commander {
         self.commander.clone()
     }
 
-    /// The neighbours whose links come up or go to another address, from now on. One thread may ask, and
-    /// as many as the node has links may wait for it; who comes to a full queue is not told.
+    /// Returns a queue of the neighbours whose links come up or change their address, from now on. One thread may ask.
+    /// The queue has room for as many as the node has links; a neighbour that does not fit is not reported.
     pub fn links_up(&mut self) -> Receiver<NodeAddr> {
         let (queue, links_up) = sync_channel(MAX_LINKS);
         self.io.links_up = Some(queue);
@@ -241,12 +241,12 @@ impl Driver {
         self.watchdog = watchdog;
     }
 
-    /// The addresses that the UDP sockets are bound to.
+    /// Returns the addresses that the UDP sockets are bound to.
     pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(Socket::local_addr).collect()
     }
 
-    /// Runs until told to stop, by command or by signal.
+    /// Runs until a command or a signal stops it.
     pub fn run(&mut self) -> Result<(), HostError> {
         let mut ready: Vec<Ready> = Vec::new();
         let mut going = true;
@@ -271,10 +271,10 @@ impl Driver {
         self.stop()
     }
 
-    /// Tells neighbours and clients that it is over, and sends what is still to be sent.
+    /// Informs neighbours and clients that the node stops, and sends what is still to be sent.
     fn stop(&mut self) -> Result<(), HostError> {
         self.io.now = self.clock.now();
-        // It is never refused, and a neighbour that is not told finds out by silence.
+        // The engine never refuses it. A neighbour that misses the farewell notices the silence.
         self.leave_residents();
         let _ = self.operate(Operation::Farewell);
         self.station.flush(self.io.now, &mut self.io);
@@ -284,7 +284,7 @@ impl Driver {
         Ok(())
     }
 
-    /// One batch: inputs, timers, flush, outputs.
+    /// Runs one turn: inputs, timers, flush, outputs.
     fn turn(&mut self, ready: &[Ready], going: &mut bool) -> Result<(), HostError> {
         self.io.now = self.clock.now();
         for event in ready {
@@ -317,7 +317,7 @@ impl Driver {
                 }
             }
         }
-        // What is only on its way does not wait for what the node has to say itself.
+        // Forwarded packets do not wait for what the node itself has to send.
         self.send()?;
         self.hand_over();
         if self.serve_residents()? {
@@ -352,7 +352,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells clients and residents how the node stands in the overlay, if that has changed.
+    /// Reports the state of the node in the overlay to clients and residents, if it has changed.
     fn tell_state(&mut self) {
         let has_places = self.station.take_has_places();
         let has_untold = self.io.clients.has_untold();
@@ -361,10 +361,10 @@ impl Driver {
         }
         if !self.reach_is_watched && (has_untold || !self.io.desks.is_empty()) {
             self.reach_is_watched = true;
-            // It is never refused.
+            // The engine never refuses it.
             let _ = self.operate(Operation::WatchReach);
         }
-        // The node itself is among them.
+        // The node itself is one of them.
         let reaches = self.reachable_since.len() > 1;
         self.io.clients.tell_state(reaches, has_places);
         for desk in &mut self.io.desks {
@@ -373,7 +373,7 @@ impl Driver {
         self.again |= self.io.desks.iter().any(Desk::has_received);
     }
 
-    /// Notes which nodes can be reached from now on, and forgets those that cannot.
+    /// Notes which nodes have become reachable, and forgets those that are no longer reachable.
     fn note_reachable(&mut self) {
         let node = self.station.node();
         let before = core::mem::take(&mut self.reachable_since);
@@ -386,7 +386,7 @@ impl Driver {
         let Some(socket) = self.sockets.get_mut(i) else {
             return;
         };
-        // Errors of a datagram socket concern single packets; the socket goes on.
+        // Errors of a datagram socket concern single packets; the socket stays usable.
         let _ = socket.recv_batch(&self.io.pool, &mut self.received, MESSAGES_PER_TURN);
         for (from, burst) in self.received.drain(..) {
             self.station
@@ -434,12 +434,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Handles what other threads want; false when the loop is to end.
+    /// Handles commands of other threads. Returns false if the loop has to end.
     fn take_commands(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => return false,
-                // Whoever asked may have gone.
+                // The thread that asked may have ended.
                 Command::Status(answer) => drop(answer.send(Box::new(self.status()))),
                 Command::Network(answer) => {
                     let snapshot = self.station.node().network_snapshot(self.clock.now());
@@ -456,7 +456,7 @@ impl Driver {
                     let _ = answer.send(Box::new(self.station.node().network().clone()));
                 }
                 Command::WatchPaths(neighbor, answer) => {
-                    // A node that is no neighbour has no paths to be told of.
+                    // A node that is no neighbour has no paths to report.
                     let _ = self.operate(Operation::WatchPaths(neighbor));
                     let healths = self.station.node().path_healths(self.io.now, neighbor);
                     let _ = answer.send(healths);
@@ -470,7 +470,7 @@ impl Driver {
         true
     }
 
-    /// Asks the engine as its operator.
+    /// Sends the engine a request of its operator.
     pub fn operate(&mut self, operation: Operation) -> Result<(), RequestError> {
         let request = Request::Operate(operation);
         let input = Input::Request {
@@ -484,7 +484,7 @@ impl Driver {
         }
     }
 
-    /// Everything about the node as it is now, but for its relay service, of which [`Commander`] knows.
+    /// Returns everything about the present state of the node, except its relay service, which [`Commander`] adds.
     pub fn status(&self) -> Status {
         let mut udp = UdpStatus::default();
         for (socket, queue) in self.sockets.iter().zip(&self.io.queues) {
@@ -536,18 +536,18 @@ impl Driver {
         }
     }
 
-    /// How often the loop woke up, for benchmarks.
+    /// Returns how often the loop woke up, for benchmarks.
     pub fn wakeups(&self) -> u64 {
         self.wakeups
     }
 
-    /// Counters of the UDP sockets.
+    /// Returns the counters of the UDP sockets.
     pub fn socket_counters(&self) -> impl Iterator<Item = &net::udp::Counters> {
         self.sockets.iter().map(Socket::counters)
     }
 }
 
-/// Says so when the kernel holds little for a node that is not scheduled for a moment.
+/// Warns if the kernel buffers too little for a node that is not scheduled for a moment.
 fn warn_of_small_buffer(socket: &Socket, lines: &Lines) {
     if let Ok((receive, _)) = socket.kernel_buffers()
         && receive < SMALL_BUFFER_BYTES

@@ -1,4 +1,4 @@
-//! Files that a node keeps: written whole or not at all, never more open than they shall be.
+//! Writes files that a node keeps: completely or not at all, and never with wider permissions than intended.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Writes a file with the permissions `mode`, so that a reader sees the old content or the new.
 pub fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let fresh = beside(path);
-    // A left-over of an interrupted run may have other permissions.
+    // A file left behind by an interrupted run may have other permissions.
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -23,7 +23,7 @@ pub fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         .and_then(|()| file.sync_all());
     let done = written.and_then(|()| fs::rename(&fresh, path));
     if done.is_err() {
-        // A full disk must not keep half a file.
+        // A full disk must not leave half a file behind.
         let _ = fs::remove_file(&fresh);
     }
     done
@@ -35,7 +35,7 @@ fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// An empty directory for one test.
+/// Creates an empty directory for one test.
 #[cfg(test)]
 pub(crate) fn test_directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("sinew-{}-{name}", std::process::id()));

@@ -1,13 +1,13 @@
-//! How many physical links lead to each neighbour: probed on a thread of its own, told to the node.
+//! Counts the physical links to each neighbour. A thread of its own probes them, and passes the numbers to the node.
 //!
 //! ```text
 //!   loop ── link up, neighbour moved ──▶ bounded queue ──▶ Schedule ── one at a time ──▶ net::hops::probe
 //!   loop ◀── Operation::Hops ─── Findings ◀─────────────────────────────────────────────────┘
 //! ```
 //!
-//! A neighbour is probed when its link comes up or its address changes, and every ten minutes while the
-//! link stays up, and a minute later where the loop could not be told; one neighbour at a time, since a probe waits for up to three seconds. A neighbour whose
-//! number is configured is not probed. The thread ends with the loop.
+//! A neighbour is probed when its link comes up or its address changes, every ten minutes while the link stays up, and
+//! a minute later if the loop did not take the result. Neighbours are probed one at a time, because a probe takes up to
+//! three seconds. A neighbour whose number is configured is not probed. The thread ends with the loop.
 
 use crate::command::Commander;
 use crate::driver::Driver;
@@ -24,19 +24,19 @@ use std::num::NonZeroU8;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often a neighbour whose link stays up is probed again. Choice: routes of the Internet stay for
-/// hours, and some twenty datagrams in ten minutes disturb nobody.
+/// How often a neighbour whose link stays up is probed again. Choice: routes of the Internet stay the same for hours,
+/// and some twenty datagrams in ten minutes are no burden.
 const AGAIN: Duration = Duration::from_secs(600);
-/// The least time between two probes of one neighbour, however often its link comes up.
+/// The least time between two probes of one neighbour, regardless of how often its link comes up.
 const REST: Duration = Duration::from_secs(60);
-/// How soon a loop that was too busy to answer is asked again.
+/// How soon the thread asks a loop again that was too busy to answer.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Probes the neighbours of a node that listens on `listen`, all but those of `configured`, for as long
-/// as its loop is there. To be called before the loop runs.
+/// Probes the neighbours of a node that listens on `listen`, except those in `configured`, until its loop ends. It has
+/// to be called before the loop runs.
 ///
 /// # Errors
-/// What the system says when there can be no thread.
+/// Returns the system's error if it cannot start a thread.
 pub fn start(
     driver: &mut Driver,
     listen: Vec<SocketAddr>,
@@ -74,7 +74,7 @@ impl Prober {
         }
     }
 
-    /// Probes the neighbour whose turn it is, at the address that it has now.
+    /// Probes the neighbour that is due, at its present address.
     fn probe_next(&mut self) {
         let Ok(status) = self.commander.status() else {
             return self.schedule.put_off(Instant::now());
@@ -96,14 +96,14 @@ impl Prober {
         }
     }
 
-    /// From the address that the node's own packets to there have, if it was chosen for them.
+    /// Probes from the source address of the node's own packets to this neighbour, if the operator has configured one.
     fn probe(&self, at: SocketAddr) -> Result<Option<NonZeroU8>, HopsError> {
         let socket = socket_for(at, &self.listen).map(|i| self.listen[usize::from(i)].ip());
         probe(at.ip(), socket.filter(|ip| !ip.is_unspecified()))
     }
 }
 
-/// Where the neighbours are whose links are up.
+/// Returns the addresses of the neighbours whose links are up.
 fn addresses(status: &Status) -> BTreeMap<NodeAddr, SocketAddr> {
     let up = status
         .snapshot
@@ -117,7 +117,7 @@ fn addresses(status: &Status) -> BTreeMap<NodeAddr, SocketAddr> {
     known.collect()
 }
 
-/// Who is probed when. As many neighbours as a node has links.
+/// When each neighbour is probed. There are at most as many neighbours as a node has links.
 #[derive(Debug)]
 struct Schedule {
     configured: BTreeSet<NodeAddr>,
@@ -134,7 +134,7 @@ impl Schedule {
         }
     }
 
-    /// The link to a neighbour has come up, or goes to another address.
+    /// Schedules a probe, because the link to a neighbour has come up or has changed its address.
     fn ask(&mut self, now: Instant, neighbor: NodeAddr) {
         if !self.configured.contains(&neighbor) {
             let rested = self.last.get(&neighbor).map(|last| *last + REST);
@@ -144,8 +144,8 @@ impl Schedule {
         }
     }
 
-    /// These are the neighbours whose links are up. Those whose coming was not told, since the queue was
-    /// full, are new here.
+    /// Keeps the schedule to the neighbours whose links are up. A neighbour that was not reported because the queue was
+    /// full is added here.
     fn keep_to(&mut self, now: Instant, up: impl Iterator<Item = NodeAddr>) {
         let up: BTreeSet<NodeAddr> = up.collect();
         self.due.retain(|neighbor, _| up.contains(neighbor));
@@ -156,13 +156,13 @@ impl Schedule {
         }
     }
 
-    /// How long there is nothing to do.
+    /// Returns how long there is nothing to do.
     fn wait(&self, now: Instant) -> Duration {
         let next = self.due.values().min();
         next.map_or(AGAIN, |due| due.saturating_duration_since(now))
     }
 
-    /// The neighbour that is due for the longest.
+    /// Takes the neighbour that has been due for the longest time.
     fn take_due(&mut self, now: Instant) -> Option<NodeAddr> {
         let (neighbor, due) = self.due.iter().min_by_key(|(_, due)| **due)?;
         let neighbor = (*due <= now).then_some(*neighbor)?;
@@ -175,7 +175,7 @@ impl Schedule {
         self.due.insert(neighbor, now + AGAIN);
     }
 
-    /// Nothing can be done now.
+    /// Postpones all probes, because the loop cannot answer now.
     fn put_off(&mut self, now: Instant) {
         for due in self.due.values_mut() {
             *due = (*due).max(now + BUSY);
@@ -183,21 +183,22 @@ impl Schedule {
     }
 }
 
-/// What probes have found, and what is to be said of it.
+/// The results of probes, and what was reported of them.
 #[derive(Debug, Default)]
 struct Findings {
-    /// The number at an address, as the node was told it.
+    /// The address and the number that the node got last, for each neighbour.
     told: BTreeMap<NodeAddr, (IpAddr, NonZeroU8)>,
-    /// Neighbours of which it was told nothing after all: it is told again, whatever is found.
+    /// Neighbours for which the last report did not reach the node: the next result is reported even if it is
+    /// unchanged.
     untold: BTreeSet<NodeAddr>,
     problems: BTreeMap<NodeAddr, String>,
 }
 
 impl Findings {
-    /// What the node is to be told, and what the operator.
+    /// Returns what to report to the node, and what to the operator.
     ///
-    /// Choice: a number stays when a later probe of the same address gets no answer. Routers answer when
-    /// they have time, and paths seldom become longer or shorter.
+    /// Choice: a number is kept if a later probe of the same address gets no answer. Routers answer only when they have
+    /// time, and paths seldom become longer or shorter.
     fn on_probe(
         &mut self,
         neighbor: NodeAddr,
@@ -221,12 +222,12 @@ impl Findings {
         (operation, self.new_problem(neighbor, problem))
     }
 
-    /// The node does not know what it was to be told.
+    /// Notes that a report did not reach the node.
     fn on_untold(&mut self, neighbor: NodeAddr) {
         self.untold.insert(neighbor);
     }
 
-    /// A problem is told once, until it changes.
+    /// Returns a problem only if it differs from the last one, so that it is reported once.
     fn new_problem(&mut self, neighbor: NodeAddr, problem: Option<String>) -> Option<String> {
         let Some(problem) = problem else {
             self.problems.remove(&neighbor);
@@ -267,7 +268,7 @@ mod tests {
         );
         schedule.on_probed(now, FRA);
         assert_eq!(schedule.wait(now), AGAIN);
-        // Up and down and up again: once in a minute.
+        // The link goes up, down and up again: it is probed once in a minute.
         schedule.ask(now + SECOND, FRA);
         assert_eq!(schedule.wait(now), REST);
         assert_eq!(schedule.take_due(now + REST - SECOND), None);
@@ -284,7 +285,7 @@ mod tests {
         schedule.ask(now, FRA);
         schedule.put_off(now);
         assert_eq!(schedule.wait(now), BUSY);
-        // One that is down is not probed; one that was missed is.
+        // A neighbour whose link is down is not probed. A neighbour that was missed is.
         schedule.keep_to(now, [AMS, LON].into_iter());
         assert_eq!(schedule.take_due(now + BUSY), Some(AMS));
         assert_eq!(schedule.take_due(now + BUSY), None);

@@ -1,8 +1,9 @@
-//! What a running node keeps and reminds of: root keys and the list of revocations that were flooded to it
-//! are stored, so that a restart does not forget them; a certificate, or a delegation, that ends soon is said once a day.
+//! Stores what a running node has learnt, and reminds of expiry. Root keys and the list of revocations that were
+//! flooded to the node are stored, so that a restart does not forget them. If a certificate or a delegation expires
+//! soon, the log says so once a day.
 //!
-//! Roots go into the network file itself, which then has what `sinew net rotate` writes there: whatever reads that file
-//! knows them without being told where else to look.
+//! Root keys go into the network file itself, which then has the content that `sinew net rotate` writes: every program
+//! that reads that file finds them there.
 
 use crate::command::Commander;
 use crate::files::write_whole;
@@ -15,12 +16,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the node is looked at.
+/// How often the keeper checks the node.
 const PACE: Duration = Duration::from_secs(5);
-/// How often the end of the certificate, or of the delegation, is said.
+/// How often the log mentions that the certificate, or the delegation, expires soon.
 const REMINDER: Duration = Duration::from_secs(86_400);
 
-/// The running thread. Dropping it ends it.
+/// The running thread. Dropping this value ends it.
 #[derive(Debug)]
 pub struct Keeper {
     alive: Option<SyncSender<()>>,
@@ -28,8 +29,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the roots in the file `network`, and the list of revocations in `revocations`. `started` is what the node has
-    /// begun with: the list of that file, and maybe a root that its own certificate has proved and the file has not.
+    /// Keeps the roots in the file `network`, and the list of revocations in `revocations`. `started` is what the node
+    /// started with: the content of that file, and maybe a root that its own certificate has proved and the file does
+    /// not have.
     pub fn start(
         network: PathBuf,
         revocations: Option<PathBuf>,
@@ -52,7 +54,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
@@ -65,7 +67,7 @@ struct Watch {
     revocations: Option<PathBuf>,
     /// The root that signed the list in the file, and its version.
     stored: (u8, u32),
-    /// The newest root and the list of which it was said whether they are kept.
+    /// The newest root and the list for which the log already says whether they are kept.
     said: Option<(u8, (u8, u32))>,
     reminded: Option<Instant>,
     reminded_of_delegation: Option<Instant>,
@@ -82,7 +84,7 @@ impl Watch {
         commander: Commander,
         lines: Lines,
     ) -> Watch {
-        // A file that cannot be read is told of when something is to be written into it.
+        // If the file cannot be read, this is reported when something has to be written to it.
         let file = read_network(&network);
         Watch {
             kept_root: file.map_or(0, |file| file.root_number()),
@@ -137,10 +139,10 @@ impl Watch {
             return;
         };
         let news = (trust.root_number(), trust.revocations_edition());
-        // What fails is tried again and said once: whoever mends the file need not start the node again.
+        // A failure is tried again, but reported once: after somebody repairs the file, the node need not be restarted.
         let is_said = self.said.replace(news) == Some(news);
         let mut complain = Vec::new();
-        // First, because a start refuses a list of which it does not know the root.
+        // The roots come first, because a node does not start with a list whose root it does not know.
         if trust.root_number() > self.kept_root {
             complain.extend(self.store_roots(&trust).err());
         }
@@ -154,7 +156,8 @@ impl Watch {
         }
     }
 
-    /// A file that says otherwise was put there by somebody: it stays, and he is told.
+    /// Adds the new roots to the network file. If the file contradicts them, somebody has put it there: it stays, and
+    /// the log says so.
     fn store_roots(&mut self, trust: &Network) -> Result<(), String> {
         let (path, root) = (self.network.display(), trust.root_number());
         let known = read_network(&self.network).and_then(|mut stored| {
@@ -164,7 +167,7 @@ impl Watch {
         let written = known.and_then(|known| match known {
             Some(known) => write_whole(&self.network, &known.to_text(), 0o644)
                 .map_err(|error| format!("cannot write: {error}")),
-            // It was there already: the operator has brought it.
+            // The file already has it: the operator has put it there.
             None => Ok(()),
         });
         written.map_err(|why| format!("{path}: {why}; a restart forgets root key {root}"))?;
@@ -179,7 +182,7 @@ impl Watch {
         };
         let (version, path_text) = (list.fields().version, path.display());
         let (root, _) = trust.revocations_edition();
-        // Choice: the list before stays. With this one, the node could not start.
+        // Choice: the older list stays. With this one, the node could not start.
         if root > self.kept_root {
             return Err(format!(
                 "{path_text}: revocations, version {version}, are of root key {root}, which is not kept, so they are not \
@@ -272,7 +275,7 @@ mod tests {
     use overlay::request::Operation;
     use secure::Revocations;
 
-    /// What looks after `node`, whose files are in its directory.
+    /// Creates the watch of `node`, whose files are in its directory.
     fn watch(node: &TestNode, started: &Network) -> Watch {
         let (network, list) = (node.dir.join("network.pub"), node.dir.join("revocations"));
         let lines = Lines::new("ams", Clock::new(), true).1;
@@ -296,14 +299,14 @@ mod tests {
         );
         let list = node.authority.revocations(now_s);
         operate(&node, Operation::Revoke(list.as_bytes().to_vec()));
-        // There is no network file: nothing can be added to it.
+        // There is no network file, so nothing can be added to it.
         let files = (watch.network.clone(), node.dir.join("revocations"));
         std::fs::write(&files.1, before.to_text()).unwrap();
         watch.look();
         let kept = || Revocations::from_text(&std::fs::read_to_string(&files.1).unwrap()).unwrap();
         assert_eq!(kept().as_bytes(), before.as_bytes());
 
-        // Whoever mends it finds both there, without another word.
+        // After the file is repaired, both are stored without another message.
         std::fs::write(&files.0, old.to_text()).unwrap();
         watch.look();
         let mut started = read_network(&files.0).unwrap();

@@ -8,13 +8,12 @@
 //!              control socket (JSON), metrics (HTTP): threads of their own
 //! ```
 //!
-//! One thread owns the engine outright: no lock, no async, no channel per packet. Each turn of the
-//! loop takes a bounded number of inputs, gives them to the engine as one batch, flushes, and
-//! sends what the engine put into the outbox, so that timers of the real-time lane never starve.
-//! Bulk data has threads and sockets of its own ([`crate::relay`]), and never passes through the loop.
-//! Everything else that a node does (the operator's socket, metrics, name resolution, files, the
-//! writing of its log) happens on other threads, which ask the loop for a snapshot and never touch
-//! the engine.
+//! One thread owns the engine outright: no lock, no async, no channel per packet. Each turn of the loop takes a bounded
+//! number of inputs, gives them to the engine as one batch, flushes, and sends what the engine put into the outbox, so
+//! that timers of the real-time lane never starve. Bulk data has threads and sockets of its own ([`crate::relay`]), and
+//! never passes through the loop. Everything else that a node does (the operator's socket, metrics, name resolution,
+//! files, the writing of its log) happens on other threads. They ask the loop for a snapshot, and never touch the
+//! engine.
 #![forbid(unsafe_code)]
 
 pub mod addresses;

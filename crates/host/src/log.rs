@@ -4,10 +4,10 @@
 //!   engine's thread --event--> Log --line--.
 //!   other threads -------------line--------+--> [`Lines`]: bounded queue --> a thread that writes
 //! ```
-//! Packets are never logged. A line that others can provoke (by handshakes that are refused) is
-//! said once for each address and reason, then once a minute with the number of those left out, and
-//! all of them together are limited in rate. A standard error that does not take what is written (a
-//! stopped terminal, a full pipe) holds nobody up: lines are lost then, and their number is told.
+//! Packets are never logged. A line that others can provoke (by handshakes that are refused) is logged once for each
+//! address and reason, then once a minute with the number of suppressed lines. All such lines together are limited in
+//! rate. If standard error does not accept output (a stopped terminal, a full pipe), nothing waits for it: lines are
+//! lost then, and their number is logged later.
 
 mod fields;
 mod journal;
@@ -21,12 +21,12 @@ use base::{NodeAddr, Time, UnderlayAddr};
 use overlay::event::Event;
 use std::collections::BTreeMap;
 
-/// Lines per second about what others can provoke, and how many may come at once.
+/// Lines per second that others can provoke, and how many may come at once.
 const PROVOKED_PER_S: f64 = 1.0;
 const PROVOKED_AT_ONCE: f64 = 10.0;
-/// A line of one kind about one address is said again after so long.
+/// A line of one kind about one address is repeated at most at this interval.
 const REPEATED: base::Duration = base::Duration::from_secs(60);
-/// Addresses and kinds that are told apart: 64 of some 100 bytes. The oldest makes room.
+/// Number of pairs of address and kind that are distinguished: 64 of some 100 bytes. The oldest one makes room.
 const MAX_KINDS: usize = 64;
 /// The log of the loop.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ pub struct Log {
     lines: Lines,
     provoked: TokenBucket,
     left_out: BTreeMap<&'static str, u64>,
-    /// What was said of whom, by address and kind.
+    /// The lines that were logged last, by address and kind.
     said: BTreeMap<([u8; 16], &'static str), Said>,
-    /// Sessions that were told and have not become a link since: a neighbour that answers and then
-    /// refuses is dialled for ever.
+    /// Sessions that were logged and have not become a link since: a neighbour that answers and then refuses is dialled
+    /// for ever.
     sessions: BTreeMap<NodeAddr, Said>,
 }
 
-/// A line that others have provoked: when it was said, and how often it was left out since.
+/// A line that others have provoked: when it was logged, and how often it was suppressed since.
 #[derive(Debug)]
 struct Said {
     at: Time,
@@ -49,7 +49,7 @@ struct Said {
 }
 
 impl Log {
-    /// A log that writes `lines`.
+    /// Creates a log that writes to `lines`.
     pub fn new(lines: Lines) -> Log {
         let provoked = TokenBucket::new(PROVOKED_PER_S, PROVOKED_AT_ONCE, Time::ZERO);
         Log {
@@ -61,14 +61,14 @@ impl Log {
         }
     }
 
-    /// Where the lines go.
+    /// Returns the lines that the log writes to.
     pub fn lines(&self) -> &Lines {
         &self.lines
     }
 
     /// Logs an event, if it is one that an operator wants to read.
     pub fn event(&mut self, now: Time, event: &Event) {
-        // Most events are of packets, and have none.
+        // Most events concern packets, and have no fields.
         let fields = || Fields::of(event);
         match *event {
             Event::Established { peer, at } => self.session(now, (peer, at), fields),
@@ -193,8 +193,8 @@ impl Log {
         self.lines.say(text);
     }
 
-    /// Writes a line that others can provoke, or counts it under `label` when there are too many.
-    /// True if it was written.
+    /// Writes a line that others can provoke, or counts it under `label` if there are too many. Returns true if it was
+    /// written.
     pub fn limited(
         &mut self,
         now: Time,
@@ -215,7 +215,8 @@ impl Log {
         true
     }
 
-    /// A session that comes to nothing begins again every few seconds: it is said once a minute.
+    /// Logs a session. A session that does not become a link begins again every few seconds: it is logged once a
+    /// minute.
     fn session(
         &mut self,
         now: Time,
@@ -244,7 +245,7 @@ impl Log {
         self.lines.tell(Level::Info, &text, fields);
     }
 
-    /// The same for a line about an address that may repeat what was said of it: once a minute.
+    /// Logs a line about an address that may repeat itself: once a minute.
     fn about(
         &mut self,
         now: Time,
@@ -298,12 +299,12 @@ mod tests {
             from: net::addr::underlay(format!("192.0.2.{host}:7700").parse().unwrap(), 0),
             why: secure::Refusal::Mac,
         };
-        // One that dials again and again is named once, and later again with the number.
+        // A node that dials again and again is logged once, and later again with the number.
         for _ in 0..100 {
             log.event(Time::ZERO, &refused(1));
         }
         log.event(Time::ZERO + REPEATED, &refused(1));
-        // Very many are not named each.
+        // Very many nodes are not logged individually.
         for host in 2..102 {
             log.event(Time::ZERO + REPEATED, &refused(host));
         }
@@ -331,13 +332,13 @@ mod tests {
             peer: NodeAddr(peer),
             at: net::addr::underlay("192.0.2.1:7700".parse().unwrap(), 0),
         };
-        // A node that was revoked dials two others for ever: both answer, and then say nothing.
+        // A revoked node keeps dialling two other nodes: both answer, and are then silent.
         for seconds in 0..=60 {
             let now = Time::ZERO + base::Duration::from_secs(seconds);
             log.event(now, &session(1));
             log.event(now, &session(2));
         }
-        // A neighbour that was restarted: both sessions become links, both are news.
+        // A neighbour was restarted: both sessions become links, and both are logged.
         let peer = NodeAddr(3);
         for _ in 0..2 {
             log.event(Time::ZERO, &session(peer.0));

@@ -1,12 +1,13 @@
-//! Port mapping: a node behind a home router asks it to lead a port outside to the node, on a thread beside the loop.
+//! Port mapping: a node behind a home router asks the router to lead an external port to the node. This runs on a
+//! thread beside the loop.
 //!
 //! ```text
 //!   default route, own addresses ── every 30 s ──▶ place ──▶ Mapper ──▶ UDP to the router's port 5351 (PCP, NAT-PMP)
 //!   loop ◀── Operation::Mapped ─── state ◀────────────────────┘ ◀────── answers; restarts, announced at port 5350
 //!                                                               ──────▶ UDP to 239.255.255.250:1900, TCP to the router (UPnP)
 //! ```
-//! What is mapped becomes one of the endpoints that the node announces, so others can dial it through any NAT of their
-//! own. The mapping is given back when the thread ends. A router that answers nothing is asked again rarely.
+//! The mapped address becomes one of the endpoints that the node announces, so other nodes can dial it through any NAT
+//! of their own. The mapping is released when the thread ends. A router that does not answer is asked again rarely.
 
 mod exchange;
 mod judge;
@@ -33,13 +34,13 @@ use voice::Voice;
 use wire::mapping::upnp::ssdp;
 use wire::mapping::{ANNOUNCEMENT_PORT, MESSAGE_MAX, PORT};
 
-/// How often routes and addresses are looked at. Choice: a laptop that has moved finds its new router within it, and reading
-/// them costs less than a hello.
+/// How often routes and addresses are read. Choice: a laptop that has moved finds its new router within this time, and
+/// reading costs less than a hello.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Datagrams that are read in one turn.
+/// Number of datagrams that are read in one turn.
 const BATCH: usize = 16;
 
-/// Why nothing is asked for at the start.
+/// The reason for which nothing is requested at the start.
 const NOT_YET: &str = "no router was looked for yet";
 
 const TOKEN_WAKER: u64 = 0;
@@ -51,12 +52,12 @@ const TOKEN_EXCHANGE: u64 = 4;
 /// Whether a port is to be mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wish {
-    /// If the host has no public address, and others may make links to the node.
+    /// A port is mapped if the host has no public address, and other nodes may make links to the node.
     #[default]
     Auto,
-    /// Never.
+    /// No port is mapped.
     No,
-    /// Wherever there is a router.
+    /// A port is mapped wherever there is a router.
     Yes,
 }
 
@@ -70,7 +71,7 @@ impl Wish {
     }
 }
 
-/// The running thread. Dropping it gives the mapping back and ends it.
+/// The running thread. Dropping this value releases the mapping and ends the thread.
 #[derive(Debug)]
 pub struct Mapping {
     shared: Arc<Shared>,
@@ -78,7 +79,7 @@ pub struct Mapping {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What others tell the thread, and it them.
+/// The state that the thread shares with others.
 #[derive(Debug)]
 pub(crate) struct Shared {
     wish: Mutex<Wish>,
@@ -97,10 +98,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mapping {
-    /// Maps a port for a node that listens on `listen`. Others make links to it if `makes_links`.
+    /// Maps a port for a node that listens on `listen`. `makes_links` says whether other nodes make links to it.
     ///
     /// # Errors
-    /// What the system says when there can be no thread.
+    /// Returns the system's error if it cannot start a thread.
     pub fn start(
         wish: Wish,
         listen: Vec<SocketAddr>,
@@ -141,7 +142,7 @@ impl Mapping {
         })
     }
 
-    /// By which others say what is wanted.
+    /// Returns a handle by which others set the wish.
     pub fn wishes(&self) -> Wishes {
         Wishes {
             shared: Arc::clone(&self.shared),
@@ -150,7 +151,7 @@ impl Mapping {
     }
 }
 
-/// Says what is wanted, while the thread runs.
+/// A handle to set the wish, while the thread runs.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     shared: Arc<Shared>,
@@ -158,7 +159,7 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// What is wanted from now on.
+    /// Sets the wish from now on.
     pub fn set(&self, wish: Wish) {
         *lock(&self.shared.wish) = wish;
         self.waker.wake();
@@ -170,20 +171,20 @@ impl Drop for Mapping {
         self.shared.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
 }
 
-/// The sockets by which a router is asked.
+/// The sockets to a router.
 #[derive(Debug)]
 struct Line {
     place: Place,
     asks: UdpSocket,
-    /// What searches by UPnP, and gets the answers.
+    /// The socket that sends UPnP searches, and receives the answers.
     searches: UdpSocket,
-    /// Where announcements come; none while another program has the port for itself.
+    /// The socket for announcements; none while another program uses the port exclusively.
     hears: Option<UdpSocket>,
 }
 
@@ -191,10 +192,10 @@ impl Line {
     fn open(place: Place, poller: &Poller) -> io::Result<Line> {
         let asks = UdpSocket::bind((*place.own.ip(), 0))?;
         asks.set_nonblocking(true)?;
-        // The kernel tells then when nobody listens there.
+        // On a connected socket, the kernel reports if nobody listens there.
         asks.connect((place.gateway, PORT))?;
         poller.add(&asks, TOKEN_ASKS, Interest::READ)?;
-        // What a socket with an address of its own sends to a group leaves by the network of that address.
+        // If a socket is bound to an address, what it sends to a group leaves by the network of that address.
         let searches = UdpSocket::bind((*place.own.ip(), 0))?;
         searches.set_nonblocking(true)?;
         poller.add(&searches, TOKEN_SEARCHES, Interest::READ)?;
@@ -208,7 +209,8 @@ impl Line {
         Ok(line)
     }
 
-    /// Listens for announcements, if it does not yet and can. All hosts are in the group to which they are sent, 224.0.0.1.
+    /// Listens for announcements, if it does not yet and can. They are sent to the group 224.0.0.1, in which all hosts
+    /// are.
     fn hear(&mut self, poller: &Poller) {
         if self.hears.is_none() {
             let at = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, ANNOUNCEMENT_PORT);
@@ -224,9 +226,9 @@ struct Asker {
     listen: Vec<SocketAddr>,
     makes_links: bool,
     line: Option<Line>,
-    /// One at a time.
+    /// The present exchange. There is one at a time.
     exchange: Option<Exchange>,
-    /// Why nothing is asked for.
+    /// The reason for which nothing is requested.
     off: &'static str,
     voice: Voice,
     shared: Arc<Shared>,
@@ -268,7 +270,7 @@ impl Asker {
         self.leave(self.clock.now());
     }
 
-    /// Looks where the node is; true if that may change.
+    /// Finds the router and the node's address. Returns true if these may change later.
     fn look(&mut self, now: Time, poller: &Poller) -> bool {
         let wish = *lock(&self.shared.wish);
         let never = place::never(wish, &self.listen, self.makes_links);
@@ -286,7 +288,7 @@ impl Asker {
                 _ => {
                     self.leave(now);
                     self.off = "the router's network cannot be used now";
-                    // Without a line the next look tries again.
+                    // Without a line, the next look tries again.
                     if let Some(nonce) = nonce()
                         && let Ok(line) = Line::open(place, poller)
                     {
@@ -299,7 +301,7 @@ impl Asker {
         never.is_none()
     }
 
-    /// Gives back what is mapped, where that is possible still, and asks nobody.
+    /// Releases the mapping as far as possible, and stops requesting.
     fn leave(&mut self, now: Time) {
         self.mapper.release();
         self.send(now);
@@ -315,7 +317,7 @@ impl Asker {
     fn send(&mut self, now: Time) {
         while let Some(datagram) = self.mapper.next_datagram() {
             let sent = self.line.as_ref().map(|line| line.asks.send(&datagram));
-            // Other errors are losses.
+            // Other errors count as losses.
             if let Some(Err(error)) = sent
                 && error.kind() == io::ErrorKind::ConnectionRefused
             {
@@ -324,12 +326,12 @@ impl Asker {
         }
         while let Some(search) = self.mapper.next_search() {
             let sent = self.line.as_ref().map(|line| &line.searches);
-            // It is repeated.
+            // The search is repeated anyway.
             let _ = sent.map(|socket| socket.send_to(&search, ssdp::GROUP));
         }
     }
 
-    /// Makes the exchanges that are wanted, one after the other, until one has to be waited for.
+    /// Makes the wanted exchanges one after the other, until the thread has to wait for one.
     fn converse(&mut self, now: Time, poller: &Poller) {
         loop {
             if let Some(exchange) = &mut self.exchange {
@@ -362,7 +364,7 @@ impl Asker {
             return;
         };
         let now = self.clock.now();
-        // One byte more shows what is too long.
+        // One more byte shows that a datagram is too long.
         let mut buffer = [0; MESSAGE_MAX + 1];
         for socket in [Some(&line.asks), line.hears.as_ref()]
             .into_iter()
@@ -388,7 +390,7 @@ impl Asker {
     }
 }
 
-/// Who does not know it cannot change the mapping.
+/// Creates a random number. A program that does not know it cannot change the mapping.
 fn nonce() -> Option<[u8; wire::mapping::pcp::NONCE_BYTES]> {
     net::sched::entropy().ok()?.first_chunk().copied()
 }

@@ -1,14 +1,14 @@
-//! Metrics and status by HTTP, for Prometheus and for people with a browser.
+//! Serves metrics and the status by HTTP, for Prometheus and for people with a browser.
 //!
 //! ```text
 //!   GET /metrics   Prometheus text format
 //!   GET /status    the node as JSON, the same as the operator's `snapshot`
 //! ```
 //!
-//! A thread of its own answers requests, HTTP/1.0, each over a connection that it then closes
-//! (`server`). It only reads, and asks the loop by [`crate::Commander`]. Nobody is asked who he is: it
-//! belongs on a local address, and answers under its own names only ([`Hosts`]). Requests are bounded
-//! in bytes, time and number, and one that dawdles delays no other.
+//! A thread of its own answers requests in HTTP/1.0, and closes each connection after the answer (`server`). It only
+//! reads, and queries the loop by [`crate::Commander`]. There is no authentication, so the server belongs on a local
+//! address. It answers only requests to its own names ([`Hosts`]). Requests are bounded in bytes, time and number, and
+//! a slow one does not delay others.
 
 mod bulk;
 mod gate;
@@ -35,24 +35,24 @@ use std::time::Duration;
 
 /// The longest request, headers included: browsers send about one kilobyte.
 pub const MAX_REQUEST_BYTES: usize = 8_192;
-/// How long a request, and then its answer, may take.
+/// The time limit of a request, and then that of its answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why metrics could not be served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve metrics on {addr}: {error}; choose another `metrics` address or port")]
 pub struct MetricsError {
-    /// The address wanted.
+    /// The address to listen on.
     pub addr: SocketAddr,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
-/// What is served. An error says why there is nothing now.
+/// The source of the answers. An error says why there is no answer now.
 pub trait Source: Send + 'static {
-    /// All numbers, in the text format of Prometheus.
+    /// Returns all metrics, in the text format of Prometheus.
     fn metrics(&self) -> Result<String, String>;
-    /// Everything, as JSON.
+    /// Returns the whole status, as JSON.
     fn status(&self) -> Result<String, String>;
 }
 
@@ -68,7 +68,7 @@ impl Source for Commander {
     }
 }
 
-/// The running server. Dropping it ends the thread.
+/// The running server. Dropping this value ends the thread.
 #[derive(Debug)]
 pub struct Metrics {
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Serves on `addr`, to those who ask by one of the names `hosts`.
+    /// Serves on `addr`. It answers only requests to one of the names `hosts`.
     pub fn start(
         addr: SocketAddr,
         hosts: Hosts,
@@ -120,7 +120,7 @@ impl Metrics {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
@@ -131,7 +131,7 @@ impl Drop for Metrics {
         self.stopping.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
@@ -144,7 +144,7 @@ struct Answer {
     body: String,
 }
 
-/// The answer to a request, as it is written.
+/// Returns the bytes of the answer to a request.
 fn answer(head: &str, hosts: &Hosts, source: &impl Source) -> Vec<u8> {
     let mut words = head.lines().next().unwrap_or_default().split_whitespace();
     let (method, target) = (
@@ -163,7 +163,7 @@ fn answer(head: &str, hosts: &Hosts, source: &impl Source) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The name that the server is asked by. Browsers always say it.
+/// Returns the host name in the request. Browsers always send it.
 fn host(head: &str) -> Option<&str> {
     head.lines().skip(1).find_map(|line| {
         let (name, value) = line.split_once(':')?;

@@ -1,12 +1,12 @@
-//! What the service manager is told, as sd_notify(3) has it: one datagram with lines to the socket
-//! that it names. Nothing happens where none does.
+//! Notifies the service manager, as defined by sd_notify(3): one datagram with lines to the socket that the environment
+//! names. Without such a socket, nothing happens.
 //!
 //! ```text
 //!   Notify     ready, reloading, status, stopping      any thread
 //!   Watchdog   "the loop has done a turn"              the loop alone: it has the only value
 //! ```
-//! A manager with a watchdog ends a process that it has not heard of for `WATCHDOG_USEC`. A thread with a timer would
-//! report even if the loop hangs, so the loop reports itself, after a turn.
+//! A manager with a watchdog ends a process from which it gets no report for `WATCHDOG_USEC`. A thread with a timer
+//! would report even if the loop hangs, so the loop reports itself, after a turn.
 
 use base::{Duration, Time};
 use net::clock::Clock;
@@ -16,9 +16,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The variable with the socket's name.
+/// The environment variable with the socket's name.
 const VARIABLE: &str = "NOTIFY_SOCKET";
-/// How long the manager waits for a report, in microseconds; and whose report, if it is not that of a child.
+/// The environment variables with the time that the manager waits for a report, in microseconds, and with the process
+/// that has to report.
 const PATIENCE: &str = "WATCHDOG_USEC";
 const PROCESS: &str = "WATCHDOG_PID";
 
@@ -27,7 +28,7 @@ const PROCESS: &str = "WATCHDOG_PID";
 pub struct Notify(Option<(UnixDatagram, SocketAddr)>);
 
 impl Notify {
-    /// The one that has started this process, if it wants to be told.
+    /// Returns the manager that has started this process, if it wants to be notified.
     pub fn from_environment() -> Notify {
         let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         Notify::to(name).unwrap_or_default()
@@ -37,7 +38,7 @@ impl Notify {
         let Some(name) = name else {
             return Ok(Notify(None));
         };
-        // A name that begins with @ is no file.
+        // A name that begins with @ is not a file.
         let addr = match name.as_bytes().split_first() {
             Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
             _ => SocketAddr::from_pathname(&name)?,
@@ -45,37 +46,37 @@ impl Notify {
         Ok(Notify(Some((UnixDatagram::unbound()?, addr))))
     }
 
-    /// The node works: its sockets are open.
+    /// Reports that the node works: its sockets are open.
     pub fn ready(&self, status: &str) {
         self.say(&format!("READY=1\nSTATUS={status}\n"));
     }
 
-    /// Its files are read again; [`Notify::ready`] follows.
+    /// Reports that the node reads its files again; [`Notify::ready`] follows.
     pub fn reloading(&self) {
         let now_us = Clock::monotonic_us();
         self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
     }
 
-    /// How it goes, for people.
+    /// Reports the state of the node, for people.
     pub fn status(&self, status: &str) {
         self.say(&format!("STATUS={status}\n"));
     }
 
-    /// The end has begun.
+    /// Reports that the node has begun to stop.
     pub fn stopping(&self) {
         self.say("STOPPING=1\n");
     }
 
-    /// True if it was sent, or nobody is to be told.
+    /// Returns true if the lines were sent, or nobody wants them.
     fn say(&self, lines: &str) -> bool {
         self.0.as_ref().is_none_or(|(socket, addr)| {
-            // A manager that has gone is told nothing.
+            // If the manager has gone, the report is lost.
             socket.send_to_addr(lines.as_bytes(), addr).is_ok()
         })
     }
 }
 
-/// A manager that ends this process if the loop stands still. It is not to be copied: the loop has it.
+/// A service manager that ends this process if the loop hangs. This value cannot be copied: only the loop has it.
 #[derive(Debug)]
 pub struct Watchdog {
     notify: Notify,
@@ -84,7 +85,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// The one of the manager that has started this process, if it has one.
+    /// Returns the watchdog of the manager that has started this process, if it has one.
     pub fn from_environment() -> Option<Watchdog> {
         let read = |name| std::env::var(name).ok();
         let (patience, process) = (read(PATIENCE), read(PROCESS));
@@ -92,10 +93,11 @@ impl Watchdog {
         Some(Watchdog::new(Notify::from_environment(), every))
     }
 
-    /// Tells `notify` of progress, once in `every` at most. The first time is at once.
+    /// Reports progress to `notify`, at most once in `every`. The first report comes at once.
     pub(crate) fn new(notify: Notify, every: Duration) -> Watchdog {
         if let Some((socket, _)) = &notify.0 {
-            // The loop waits for no manager that does not read. Where this fails, it waits as other threads do.
+            // The loop must not wait for a manager that does not read. If this call fails, it waits as other threads
+            // do.
             let _ = socket.set_nonblocking(true);
         }
         Watchdog {
@@ -105,15 +107,15 @@ impl Watchdog {
         }
     }
 
-    /// How long the loop may wait: it has to come by even if there is nothing to do.
+    /// Returns how long the loop may wait: it has to report even if there is nothing to do.
     pub(crate) fn wait(&self, now: Time) -> Duration {
         self.next.since(now)
     }
 
-    /// The loop has done a turn.
+    /// Notes that the loop has done a turn.
     pub(crate) fn on_turn(&mut self, now: Time) {
         if now >= self.next {
-            // A report that the manager could not take is made again soon.
+            // A report that the manager could not take is repeated soon.
             let is_sent = self.notify.say("WATCHDOG=1\n");
             self.next = now
                 + if is_sent {
@@ -125,7 +127,7 @@ impl Watchdog {
     }
 }
 
-/// How often to report, as sd_watchdog_enabled(3) advises: at half of the time that the manager waits.
+/// Returns how often to report: at half of the time that the manager waits, as sd_watchdog_enabled(3) advises.
 fn every(patience: Option<&str>, process: Option<&str>, own: u32) -> Option<Duration> {
     if process.is_some_and(|process| process.parse() != Ok(own)) {
         return None;
@@ -143,7 +145,7 @@ mod tests {
         let half = |us| Some(Duration::from_micros(us));
         assert_eq!(every(Some("20000000"), None, 7), half(10_000_000));
         assert_eq!(every(Some("20000000"), Some("7"), 7), half(10_000_000));
-        // Meant for another process, off, and nonsense.
+        // Settings for another process, a watchdog that is off, and nonsense.
         assert_eq!(every(Some("20000000"), Some("8"), 7), None);
         for patience in [None, Some("0"), Some(""), Some("-1")] {
             assert_eq!(every(patience, None, 7), None);
@@ -173,7 +175,7 @@ mod tests {
         }
         assert_eq!(watchdog.wait(at(12)), Duration::from_secs(1));
         assert_eq!(heard(), None);
-        // A loop that stood still reports late, and once.
+        // A loop that hung reports late, and once.
         assert_eq!(watchdog.wait(at(60)), Duration::ZERO);
         watchdog.on_turn(at(60));
         assert!(heard().is_some() && heard().is_none());
@@ -204,7 +206,7 @@ mod tests {
             notify.reloading();
             assert!(heard().starts_with("RELOADING=1\nMONOTONIC_USEC="));
         }
-        // Nobody listens any more, or ever did.
+        // Nobody listens any longer, or nobody ever did.
         Notify::to(Some(path.into())).unwrap().stopping();
         Notify::to(None).unwrap().stopping();
         std::fs::remove_dir_all(dir).unwrap();

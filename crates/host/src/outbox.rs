@@ -1,4 +1,4 @@
-//! Where the engine's wishes go in a running node: send queues, client sockets, counters, log.
+//! Handles the engine's output in a running node: send queues, client sockets, counters, log.
 
 use crate::clients::Clients;
 use crate::counters::Counters;
@@ -13,7 +13,7 @@ use overlay::event::{Drop, Event};
 use overlay::request::{Reply, RequestError};
 use std::sync::mpsc::SyncSender;
 
-/// The client that stands for the operator: his requests come over the control socket.
+/// The client id that stands for the operator, whose requests come through the control socket.
 pub const OPERATOR: ClientId = crate::station::OPERATOR;
 
 /// The outbox of the loop.
@@ -21,7 +21,7 @@ pub const OPERATOR: ClientId = crate::station::OPERATOR;
 pub struct Io {
     /// The time of the present batch.
     pub now: Time,
-    /// Buffers.
+    /// The packet buffers.
     pub pool: Pool,
     /// One queue per UDP socket.
     pub queues: Vec<SendQueue>,
@@ -29,17 +29,17 @@ pub struct Io {
     pub clients: Clients,
     /// Byte streams that carry links.
     pub tunnels: Tunnels,
-    /// Who opens more of them. What does not fit is told again.
+    /// The queue to the thread that opens tunnels. A request that does not fit is reported again.
     pub tunnels_wanted: Option<SyncSender<Wanted>>,
-    /// Totals.
+    /// Totals since the start.
     pub counters: Counters,
-    /// Lines for people.
+    /// The log.
     pub log: Log,
-    /// What is between the loop's residents and their node.
+    /// The desk of each resident, between the resident and the node.
     pub desks: Vec<Desk>,
-    /// Who wants to know when a link comes up, or goes to another address. What does not fit is lost.
+    /// The queue for links that come up or change their address. A link that does not fit is lost.
     pub links_up: Option<SyncSender<NodeAddr>>,
-    /// The routes have been computed anew in this turn.
+    /// The routes were recomputed in this turn.
     pub routes_changed: bool,
     /// The answer to the operator's request, until the loop passes it on.
     pub operator_reply: Option<Reply>,

@@ -5,15 +5,14 @@
 //!   (Origin: seals)         (Service: stage)      (stage)               (stage with a sink: opens)
 //! ```
 //!
-//! Nothing here touches the engine or its thread. A transfer has a thread for each connection, which
-//! waits where its connection waits; how many transfers there are is bounded, and so is what each
-//! holds (`relay`). Between nodes runs kernel TCP, at the port whose number the node has for UDP.
-//! Control runs over TLS 1.3, by which nodes prove who they are. Data is sealed from end to end,
-//! so that relays move it in the kernel; nothing of it is sealed with `--plain`.
+//! Nothing here touches the engine or its thread. A transfer has a thread for each connection, and this thread waits
+//! where its connection waits. The number of transfers is bounded, and so is the memory of each (`relay`). Between
+//! nodes it uses kernel TCP, at the port with the same number as the node's UDP port. Control messages use TLS 1.3, by
+//! which nodes prove their identity. Data is encrypted from end to end, so that relays move it in the kernel; with
+//! `--plain`, data is not encrypted.
 //!
-//! Life of a transfer at a node: accept, handshake, Open, Attach; the stripes; the same towards the
-//! nodes behind; bytes and messages until all sinks are done, or until the first failure, which is
-//! told to all and shuts everything.
+//! Life of a transfer at a node: accept, handshake, Open, Attach; the stripes; the same towards the nodes behind; bytes
+//! and messages until all sinks are done, or until the first failure, which is reported to all and closes everything.
 
 mod account;
 mod allow;
@@ -60,5 +59,5 @@ pub use service::{Passes, ServeError, Service, Settings};
 pub use tree::Tree;
 pub use willing::decline;
 
-/// The local socket of a node's relay service stands beside its control socket, and ends so.
+/// The suffix of the local socket of a node's relay service, which is beside its control socket.
 pub const SUFFIX: &str = "relay";

@@ -1,17 +1,18 @@
-//! A node that was certified by an issuer asks it for the next certificate before the present one
-//! ends, and takes it while it runs.
+//! A node that an issuer has certified asks this issuer for the next certificate before the present one expires, and
+//! uses it without a restart.
 //!
 //! ```text
 //!   |<------------------ lifetime ------------------>|
 //!   issued                        due: a third is left      ends
 //!                                  └ ask, again and again ──▶ the engine, node.cert
 //! ```
-//! A third leaves the issuer time to be away: ten days of the thirty that are the default. When two thirds of that have
-//! passed and it still cannot be reached, or gives nothing that ends later, other issuers are asked, too.
+//! The last third of the lifetime leaves time in which the issuer may be unreachable: ten of the default thirty days.
+//! If two thirds of that time have passed and the issuer still cannot be reached, or gives no certificate that expires
+//! later, the node also asks other issuers.
 //!
-//! When the root key of the network is replaced, the certificate ends with the time of the old one. Then the node does not
-//! wait for its last third: it asks soon, at a moment of its own so that not all nodes do at once, and goes on asking
-//! until the issuer has a delegation by the new root.
+//! When the root key of the network is replaced, the certificate expires together with the old root. Then the node does
+//! not wait for the last third. It asks soon, at a time of its own, so that not all nodes ask at once. It repeats this
+//! until the issuer has a delegation of the new root.
 
 #[cfg(test)]
 mod tests;
@@ -34,43 +35,44 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::certificate::Delegation;
 
-/// How long the thread sleeps at most: another root, or a clock that was set, is noticed within it.
+/// How long the thread sleeps at most. Within this time it notices another root, or a clock that was set.
 const LOOK_EVERY_S: u64 = 5;
-/// After a failure it tries again when this part of the lifetime, or of what is left of it under an old root, has passed,
-/// [`AGAIN_S`] at least and [`AGAIN_S_MAX`] at most.
+/// The pause after a failure, as a part of the lifetime, or of the time that is left under an old root. The pause is at
+/// least [`AGAIN_S`] and at most [`AGAIN_S_MAX`].
 const AGAIN_PART: u64 = 100;
-/// Before the end of the certificate it does not let more than this part of what is left pass: an issuer may have shorter
-/// lifetimes to give than the present one, and gives the next certificate only when that would end later.
+/// Before the certificate expires, a pause is at most this part of the time that is left. For an issuer may give
+/// shorter lifetimes than the present certificate's, and its certificate is accepted only if it expires later.
 const AGAIN_PART_LEFT: u64 = 10;
 /// The longest pause between two attempts.
 const AGAIN_S_MAX: u64 = 3_600;
-/// The nodes of a network ask for certificates of a new root within this part of the time that the old one has left.
+/// Within this part of the time that the old root has left, the nodes of a network ask for certificates of a new root.
 const SPREAD_PART: u64 = 10;
-/// Within so many seconds at least, because the issuer takes one at a time, and at most.
+/// The least and the longest such time, in seconds. The least one is needed because an issuer serves one node at a
+/// time.
 const SPREAD_S: (u64, u64) = (10, 3_600);
 /// The shortest pause between two attempts. Choice: a refusal costs the issuer a handshake.
 const AGAIN_S: u64 = 1;
-/// Under an old root, all members of an issuer may wait for it at once, for as long as it has no new delegation: then the
-/// shortest pause grows from the one to the other, and half of it is another one for each node.
+/// Under an old root, all members of an issuer may wait for it at once, as long as it has no new delegation. Then the
+/// shortest pause grows from the first number to the second, and half of it differs from node to node.
 const CROWD_AGAIN_S: (u64, u64) = (10, 60);
 
-/// Other issuers are asked when this part is left of the time in which the own one is asked. Choice: an issuer that is away for
-/// some days stays the only one with books of its members; and of the ten days of the default the last three are enough for an
-/// operator who has to help.
+/// Other issuers are asked when this part is left of the time in which the node asks its own issuer. Choice: if an
+/// issuer is away for some days, no other issuer keeps books of its members. With the default, the last three of ten
+/// days are enough for an operator to help.
 const OTHERS_PART: u64 = 3;
 
-/// Where the next certificate is to be had, and where it goes.
+/// The issuers of the next certificate, and the file that stores it.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The node's own issuer, then others that may renew its certificate.
+    /// The node's own issuer, followed by others that may renew its certificate.
     pub issuers: Vec<Place>,
-    /// The file of the node's certificate. Beside it is what issuers have told of others.
+    /// The file of the node's certificate. A file beside it lists the other issuers that the node was told about.
     pub file: PathBuf,
 }
 
 impl Source {
-    /// Whom to ask for the certificate after this one, in order: first whoever has signed it, be it another issuer than the
-    /// one by which the node came, because serials must not fall.
+    /// Returns the issuers in the order in which to ask them. The first one is the signer of the present certificate,
+    /// even if the node joined through another issuer, because serials must not decrease.
     fn in_order(&self, present: &Certificate) -> Vec<Place> {
         let delegation = present.fields().options.delegation();
         let delegation = delegation.and_then(|bytes| Delegation::parse(bytes).ok());
@@ -86,7 +88,7 @@ impl Source {
     }
 }
 
-/// The running thread. Dropping it ends it.
+/// The running thread. Dropping this value ends it.
 #[derive(Debug)]
 pub struct Renewal {
     alive: Option<SyncSender<()>>,
@@ -97,7 +99,7 @@ impl Renewal {
     /// Renews the certificate of `identity` in time.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// Returns an error if no thread can be started.
     pub fn start(
         source: Source,
         identity: Identity,
@@ -118,7 +120,7 @@ impl Drop for Renewal {
     fn drop(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
@@ -129,19 +131,19 @@ struct Renewer {
     identity: Identity,
     commander: Commander,
     lines: Lines,
-    /// Under which newer root the certificate is to be renewed.
+    /// Set if the certificate has to be renewed under a newer root.
     outdated: Option<Outdated>,
-    /// How many attempts have failed, one after the other, and what was said of it last.
+    /// How many attempts have failed in a row, and the last warning about it.
     failures: u32,
     warned: Option<String>,
 }
 
-/// The certificate is of an old root.
+/// The certificate was issued under an old root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outdated {
     /// The number of the newest root.
     newest: u8,
-    /// The last second in which the certificate counts.
+    /// The last second in which the certificate is valid.
     until_s: u64,
     /// When it is this node's turn to ask.
     due_s: u64,
@@ -173,7 +175,7 @@ impl Renewer {
             if now_s < due_s {
                 continue;
             }
-            // What an operator has brought meanwhile may be as good.
+            // An operator may have replaced the file meanwhile.
             self.look_at_file();
             if now_s < self.due_s(now_s) {
                 continue;
@@ -182,7 +184,7 @@ impl Renewer {
             if let Err(why) = self.renew(now_s) {
                 not_before_s = now_s + self.pause_s(now_s);
                 self.failures += 1;
-                // Once for each cause: it may last for days.
+                // Each cause is logged once, because it may last for days.
                 if self.warned.as_ref() != Some(&why) {
                     let text = format!("the certificate was not renewed: {why}");
                     self.lines.warn(&text);
@@ -192,11 +194,11 @@ impl Renewer {
         }
     }
 
-    /// When the next certificate is to be asked for: when a third of the lifetime is left, or the root has changed.
+    /// Returns when to ask for the next certificate: when a third of the lifetime is left, or the root has changed.
     fn due_s(&mut self, now_s: u64) -> u64 {
         let fields = self.identity.certificate().fields();
         let last_third_s = fields.not_after_s - self.lifetime_s() / 3;
-        // A loop that does not answer now does next time.
+        // If the loop does not answer now, it will answer next time.
         if let Ok(trust) = self.commander.trust() {
             self.outdated = self.outdated(&trust, now_s);
         }
@@ -208,7 +210,7 @@ impl Renewer {
         let root = trust.root_of(self.identity.certificate())?;
         let newest = trust.root_number();
         let until_s = trust.counts_until_s(root)?;
-        // The turn was given when the root was noticed.
+        // The turn was assigned when the new root was noticed.
         let noticed = self.outdated.filter(|it| it.newest == newest);
         Some(noticed.unwrap_or_else(|| Outdated {
             newest,
@@ -222,7 +224,7 @@ impl Renewer {
         fields.not_after_s - fields.not_before_s
     }
 
-    /// Until the next attempt after a failure.
+    /// Returns the pause after a failure.
     fn pause_s(&self, now_s: u64) -> u64 {
         let Some(outdated) = self.outdated else {
             let longest_s = self.lifetime_s() / AGAIN_PART;
@@ -239,7 +241,8 @@ impl Renewer {
         (span_s / AGAIN_PART).clamp(shortest_s, AGAIN_S_MAX)
     }
 
-    /// From when on others are asked, too, if the own issuer cannot be reached or cannot renew the certificate.
+    /// Returns from when on other issuers are asked, too, if the own issuer cannot be reached or cannot renew the
+    /// certificate.
     fn others_from_s(&mut self, now_s: u64) -> u64 {
         let due_s = self.due_s(now_s);
         let not_after_s = self.identity.certificate().fields().not_after_s;
@@ -265,8 +268,8 @@ impl Renewer {
         Ok(())
     }
 
-    /// Asks by `ask` whoever is to be asked at this second, until one gives a certificate; true if the own issuer has failed,
-    /// and another one has given it.
+    /// Calls `ask` for each issuer that may be asked at this second, until one gives a certificate. Also returns true
+    /// if the own issuer has failed, and another one has given it.
     fn find(
         &mut self,
         now_s: u64,
@@ -286,7 +289,7 @@ impl Renewer {
                 Err(why) => (why.to_string(), why.is_forbidden()),
             };
             failed.push(why);
-            // Whoever may not be renewed by its own issuer does not look for one that knows less.
+            // If a node's own issuer refuses the renewal, the node does not ask issuers that know less about it.
             if at == 0 && (is_own && is_forbidden || now_s < others_from_s) {
                 break;
             }
@@ -297,8 +300,8 @@ impl Renewer {
         })
     }
 
-    /// Why what an issuer has given does not help, if it does not. As long as others are not asked, whatever is another
-    /// certificate is taken.
+    /// Returns why the certificate of an issuer does not help, if it does not. As long as other issuers are not asked,
+    /// any different certificate is accepted.
     fn gains_nothing(
         &self,
         given: &Given,
@@ -320,8 +323,8 @@ impl Renewer {
         )
     }
 
-    /// Takes the certificate in the file, which an operator may have renewed meanwhile, for the present one: if the engine
-    /// does, or has done so already.
+    /// Uses the certificate in the file, which an operator may have renewed meanwhile, if the engine accepts it or has
+    /// already accepted it.
     fn look_at_file(&mut self) {
         let stored = std::fs::read_to_string(&self.source.file);
         let stored = stored
@@ -348,7 +351,7 @@ impl Renewer {
         }
     }
 
-    /// The engine has this one now.
+    /// Notes that the engine uses this identity now.
     fn hold(&mut self, identity: Identity) {
         self.identity = identity;
         self.outdated = None;
@@ -369,7 +372,8 @@ impl Renewer {
         let identity = Identity::new(keys, given.certificate).map_err(|why| why.to_string())?;
         self.operate(Operation::Renew(Box::new(identity.clone())))?;
         self.hold(identity);
-        // Without the file there are fewer to ask when the own issuer is lost, and the certificate counts all the same.
+        // Without the file there are fewer issuers to ask if the own one is lost. The certificate is valid all the
+        // same.
         let is_told = told::write(&self.source.file, &others);
         if let Err(error) = is_told {
             self.lines
@@ -387,21 +391,21 @@ impl Renewer {
     }
 }
 
-/// After how many seconds it is this node's turn to ask for a certificate of a new root, when the old one counts for
-/// `left_s` more. Addresses that follow each other are far apart.
+/// Returns after how many seconds it is this node's turn to ask for a certificate of a new root, if the old one is
+/// valid for `left_s` more. Nodes with consecutive addresses get turns that are far apart.
 fn turn_s(address: NodeAddr, left_s: u64) -> u64 {
     let (shortest, longest) = SPREAD_S;
     share_s(address, (left_s / SPREAD_PART).clamp(shortest, longest))
 }
 
-/// The shortest pause of a node under an old root after so many failures.
+/// Returns the shortest pause of a node under an old root after this many failures.
 fn crowd_pause_s(address: NodeAddr, failures: u32) -> u64 {
     let (shortest, longest) = CROWD_AGAIN_S;
     let reach_s = (shortest << failures.min(8)).min(longest);
     (reach_s / 2 + share_s(address, reach_s / 2 + 1)).max(shortest)
 }
 
-/// This node's own part of `spread_s`, less than all of it.
+/// Returns this node's own share of `spread_s`, which is less than all of it.
 fn share_s(address: NodeAddr, spread_s: u64) -> u64 {
     let mixed = address.0.wrapping_mul(0x9e37_79b9);
     (u64::from(mixed) * spread_s) >> 32

@@ -1,4 +1,4 @@
-//! Host names of neighbours: resolved on a thread of their own, told to the node.
+//! Resolves host names of neighbours on a thread of its own, and passes the addresses to the node.
 //!
 //! ```text
 //!   start: each name --lookup--> addresses --choose family, socket--> Locate to the engine
@@ -6,8 +6,8 @@
 //!          a link that is down: 2 s, doubled up to 60 s; each time the next of its addresses
 //! ```
 //!
-//! A lookup can take half a minute when the name server is silent, which is why it happens here.
-//! Neighbours that are given by number are not our business: the node knows them from the start.
+//! A lookup can take half a minute if the name server does not answer, so it runs on a thread of its own. Neighbours
+//! that are configured by address are not looked up: the node knows them from the start.
 
 use crate::command::Commander;
 use crate::log::Lines;
@@ -19,17 +19,17 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often the name of a neighbour whose link is up is looked up. Choice: the usual lifetime of
-/// a name that moves.
+/// How often the name of a neighbour whose link is up is looked up. Choice: the usual lifetime of a DNS record that
+/// changes.
 const SETTLED: Duration = Duration::from_secs(300);
-/// How soon it is looked up again while the link is down.
+/// The first pause between lookups while the link is down.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 /// The longest such pause.
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// How often links are looked at.
+/// How often the links are checked.
 const PACE: Duration = Duration::from_secs(1);
 
-/// A neighbour that is given by name.
+/// A neighbour that is configured by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Its overlay address.
@@ -38,7 +38,7 @@ pub struct Named {
     pub endpoints: Vec<String>,
 }
 
-/// The running thread. Dropping it lets it go; a lookup that is under way is not waited for.
+/// The running thread. Dropping this value ends it, without waiting for a running lookup.
 #[derive(Debug)]
 pub struct Resolver {
     _alive: SyncSender<()>,
@@ -58,7 +58,7 @@ impl Resolver {
             .map(|named| Lookup::new(named, Instant::now()))
             .collect();
         let work = move || {
-            // The first lookup does not wait: nobody likes a start that takes a second longer.
+            // The first lookup does not wait, because it would delay the start by a second.
             let mut wait = Duration::ZERO;
             while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = PACE;
@@ -86,7 +86,8 @@ impl Resolver {
     }
 }
 
-/// The socket of the host by which `to` is reached: one of its family; else one that speaks both.
+/// Returns the socket of the host by which `to` can be reached: one of its address family, or else one that supports
+/// both.
 pub fn socket_for(to: SocketAddr, listen: &[SocketAddr]) -> Option<u8> {
     let same = |l: &&SocketAddr| l.is_ipv4() == to.is_ipv4();
     let loopback = |l: &&SocketAddr| l.ip().is_loopback() == to.ip().is_loopback();
@@ -95,7 +96,7 @@ pub fn socket_for(to: SocketAddr, listen: &[SocketAddr]) -> Option<u8> {
         &|l| same(l) && loopback(l) && !any(l),
         &|l| same(l) && any(l),
         &|l| same(l),
-        // A socket bound to `::` speaks IPv4 as well.
+        // A socket bound to `::` supports IPv4 as well.
         &|l| to.is_ipv4() && l.ip() == IpAddr::from([0u16; 8]),
     ];
     let found = fits
@@ -104,7 +105,7 @@ pub fn socket_for(to: SocketAddr, listen: &[SocketAddr]) -> Option<u8> {
     found.and_then(|i| u8::try_from(i).ok())
 }
 
-/// All addresses of all names; an error when there is none.
+/// Looks up all addresses of all names. Returns an error if there is none.
 fn look_up(endpoints: &[String]) -> io::Result<Vec<SocketAddr>> {
     let (mut all, mut failed) = (Vec::new(), None);
     for endpoint in endpoints {
@@ -119,26 +120,26 @@ fn look_up(endpoints: &[String]) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// One neighbour's names and what has been found of them.
+/// The names of one neighbour, and what the lookups have found.
 #[derive(Debug)]
 struct Lookup {
     named: Named,
     due: Instant,
     pause: Duration,
-    /// Which of the addresses is tried.
+    /// Index of the address that is being tried.
     turn: usize,
     told: Option<UnderlayAddr>,
     last_problem: Option<String>,
 }
 
-/// What comes of a lookup.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing new.
+    /// Nothing has changed.
     Keep,
-    /// The node is to dial here, and at the other addresses.
+    /// The node is to dial the first address, and may use the others.
     Locate(UnderlayAddr, Vec<UnderlayAddr>),
-    /// To be told to the operator, once.
+    /// A problem to report to the operator, once.
     Problem(String),
 }
 
@@ -180,7 +181,7 @@ impl Lookup {
             ));
         }
         self.last_problem = None;
-        // While the link is up, its address stays as long as the name still has it.
+        // While the link is up, its address is kept as long as the name still resolves to it.
         let stays = self
             .told
             .is_some_and(|told| up && reachable.contains(&told));
@@ -213,7 +214,7 @@ impl Lookup {
                 match commander.operate(Operation::Locate { neighbor, at, more }) {
                     Ok(Err(why)) => lines.warn(&format!("{neighbor} at {at}: {why}")),
                     Ok(Ok(())) => {}
-                    // The loop is busy: tell it again next time.
+                    // The loop is busy: report the address again next time.
                     Err(_) => self.told = None,
                 }
             }
@@ -283,10 +284,10 @@ mod tests {
             now = lookup.due;
         }
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
-        // Once it is up it stays where it is, and haste is over.
+        // After the link has come up, the address stays, and the short pauses end.
         assert_eq!(lookup.step(now, true, found(), &listen), Step::Keep);
         assert_eq!(lookup.due.duration_since(now), SETTLED);
-        // The name has moved.
+        // The name resolves to another address.
         let moved = Ok(addrs(&["192.0.2.9:7700"]));
         let there = underlay("192.0.2.9:7700".parse().unwrap(), 0);
         assert_eq!(

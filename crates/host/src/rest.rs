@@ -1,14 +1,13 @@
-//! A listener that the system gives nothing to: no descriptor, no memory.
+//! Handles a listener that cannot accept because the system has no descriptor or no memory left.
 //!
-//! Who waits to be accepted keeps the listener readable, so a loop that goes on asking would spin,
-//! and say so each time. It rests instead, by the timeout of its poll: what is served already goes
-//! on.
+//! A connection that waits to be accepted keeps the listener readable, so a loop that keeps trying would spin, and log
+//! each failure. Instead, the listener rests, by the timeout of its poll. Connections that are already served continue.
 
 use std::time::{Duration, Instant};
 
-/// How long a listener is not asked.
+/// How long a listener rests.
 const REST: Duration = Duration::from_millis(100);
-/// How often this is said.
+/// How often this is logged at most.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Whether a listener rests.
@@ -20,7 +19,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// It rests from now on. Whether this is to be said, and how many times it was not.
+    /// Begins a rest. If this is to be logged, returns how many times it was not logged before.
     pub(crate) fn begin(&mut self, now: Instant) -> Option<u64> {
         self.until = Some(now + REST);
         let lately = |at: Instant| now.saturating_duration_since(at) < SAID_EVERY;
@@ -32,7 +31,7 @@ impl Rest {
         Some(core::mem::take(&mut self.unsaid))
     }
 
-    /// For how long it still rests.
+    /// Returns for how long it still rests.
     pub(crate) fn left(&mut self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
         if left.is_zero() {

@@ -1,5 +1,5 @@
-//! A node with all that runs in it: the overlay's engine, and Scribe where groups want it. One
-//! engine for whoever drives it; the laboratory drives the same.
+//! A node with all engines that run in it: the overlay's engine, and Scribe if groups need it. It is one engine for its
+//! driver; the laboratory drives the same one.
 //!
 //! ```text
 //!   input ──▶ Node ── errand: join, leave, locate ──▶ Scribe ── edges, roots ──▶ Node
@@ -8,9 +8,9 @@
 //!              └──── message to another node ◀──────────┘
 //! ```
 //!
-//! Scribe begins when the first setting of the network says that it builds a group's tree, and ends
-//! with the last: a network without such groups has no ring, and no traffic of one. Its messages are
-//! datagrams of the real-time class, so links repair them.
+//! Scribe starts when the first setting of the network says that Scribe builds a group's tree, and ends with the last
+//! such setting: a network without such groups has no ring and no ring traffic. Scribe's messages are datagrams of the
+//! real-time class, so links repair them.
 
 use crate::status::{GroupsStatus, ScribeStatus};
 use base::{
@@ -27,31 +27,31 @@ use scribe::{Outlet, Scribe};
 use std::collections::{BTreeSet, VecDeque};
 use wire::SEALED_HEADROOM;
 
-/// The virtual port at which Scribe is reached, of those that belong to the node.
+/// The virtual port of Scribe. It is one of those reserved for the node.
 pub const SCRIBE_PORT: VirtualPort = VirtualPort(6);
-/// The client that stands for Scribe at its node.
+/// The client id that stands for Scribe at its node.
 pub const SCRIBE: ClientId = ClientId(u32::MAX);
-/// The client that stands for the operator.
+/// The client id that stands for the operator.
 pub const OPERATOR: ClientId = ClientId(0);
-/// A message that could not be repaired within so long is asked for again by Scribe itself.
+/// Deadline of a message. If it cannot be repaired in this time, Scribe itself asks for it again.
 const MESSAGE_DEADLINE: Duration = Duration::from_millis(1_000);
 
-/// A node and what runs in it.
+/// A node and the engines that run in it.
 #[derive(Debug)]
 pub struct Station {
     node: Node,
     scribe: Option<Scribe>,
     seed: u64,
-    /// The nodes that Scribe knows to be in reach.
+    /// The nodes that Scribe knows to be reachable.
     seen: BTreeSet<NodeAddr>,
-    /// Routes have changed since Scribe was told of who is in reach.
+    /// Routes have changed since Scribe last got the reachable nodes.
     routes_changed: bool,
-    /// Messages for Scribe that have come in this call.
+    /// Messages for Scribe that have arrived in this call.
     came: VecDeque<(NodeAddr, Burst)>,
 }
 
 impl Station {
-    /// A node that has said nothing yet. `seed` is for Scribe's own choices.
+    /// Creates a station whose node has not sent anything yet. `seed` is for Scribe's own random choices.
     pub fn new(node: Node, seed: u64) -> Station {
         Station {
             node,
@@ -63,17 +63,17 @@ impl Station {
         }
     }
 
-    /// The overlay's engine.
+    /// Returns the overlay's engine.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Places for groups have become free since a client's join was refused for want of one.
+    /// Returns true once if there is room for groups again after a client's join was refused for lack of room.
     pub fn take_has_places(&mut self) -> bool {
         self.node.take_has_places()
     }
 
-    /// The groups that the node knows of, as [`Node::group_statuses`] tells, and what Scribe knows.
+    /// Returns the groups that the node knows, as [`Node::group_statuses`] does, with what Scribe knows about them.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
         let mut groups = self.node.group_statuses(now, only);
         for status in &mut groups {
@@ -90,7 +90,7 @@ impl Station {
         groups
     }
 
-    /// What groups come to at this node.
+    /// Returns the totals of groups at this node.
     pub fn group_totals(&self, now: Time) -> GroupsStatus {
         let scribe = self.scribe.as_ref().map(|scribe| ScribeStatus {
             in_ring: scribe.is_in_ring(),
@@ -110,13 +110,13 @@ impl Station {
         }
     }
 
-    /// Scribe, while it runs.
+    /// Returns Scribe, while it runs.
     pub fn scribe(&self) -> Option<&Scribe> {
         self.scribe.as_ref()
     }
 
-    /// Passes on what node and Scribe have for each other. Bounded: each message that has come is
-    /// taken once, and what Scribe answers goes out.
+    /// Exchanges messages and requests between node and Scribe. The work is bounded: each message that has arrived is
+    /// taken once, and Scribe's answers are sent.
     fn settle(&mut self, now: Time, out: &mut impl Outbox<Station>) {
         let is_wanted = self.node.wants_scribe();
         if is_wanted != self.scribe.is_some() {
@@ -126,7 +126,7 @@ impl Station {
             self.ask(
                 now,
                 |scribe, desk| match errand {
-                    // A group too many is counted by Scribe and has no tree.
+                    // If there are too many groups, Scribe counts this one, and it has no tree.
                     Errand::Join(group) => drop(scribe.join(now, group, desk)),
                     Errand::Leave(group) => scribe.leave(now, group, desk),
                     Errand::Locate(group) => drop(scribe.locate(now, group, desk)),
@@ -168,7 +168,7 @@ impl Station {
         }
     }
 
-    /// Tells Scribe who has come into reach, and who has gone out of it.
+    /// Informs Scribe which nodes have become reachable, and which no longer are.
     fn tell_reach(&mut self, now: Time, out: &mut impl Outbox<Station>) {
         if self.scribe.is_none() || !core::mem::take(&mut self.routes_changed) {
             return;
@@ -192,7 +192,7 @@ impl Station {
         }
     }
 
-    /// Lets Scribe act, and does what it wants done.
+    /// Lets Scribe act, and carries out its requests.
     fn ask(
         &mut self,
         now: Time,
@@ -211,7 +211,7 @@ impl Station {
         for wish in desk.wishes {
             match wish {
                 Wish::Send(to, bytes) => {
-                    // A node without buffers loses it, as a network does.
+                    // A node without buffers loses the message, as a network does.
                     if let Some(payload) = out.pool().copy_of(SEALED_HEADROOM, &bytes) {
                         let port = SCRIBE_PORT;
                         let request = Request::Send { to, port, payload };
@@ -281,7 +281,7 @@ impl Engine for Station {
         self.tell_reach(now, out);
         self.settle(now, out);
         if self.scribe.is_some() {
-            // What Scribe has sent meanwhile leaves in this batch.
+            // The messages that Scribe has sent meanwhile leave in this batch.
             let mut between = Between {
                 out,
                 came: &mut self.came,
@@ -300,7 +300,7 @@ impl Engine for Station {
     }
 }
 
-/// The node's outbox: what is for Scribe stays here.
+/// The node's outbox. It keeps what is for Scribe.
 struct Between<'a, O> {
     out: &'a mut O,
     came: &'a mut VecDeque<(NodeAddr, Burst)>,
@@ -317,7 +317,7 @@ impl<O: Outbox<Station>> Outbox<Node> for Between<'_, O> {
             Reply::Datagram { from, payload, .. } if client == SCRIBE => {
                 self.came.push_back((from, payload));
             }
-            // What it is refused it does again.
+            // Scribe repeats a request that was refused.
             _ if client == SCRIBE => {}
             reply => self.out.deliver(client, reply),
         }
@@ -333,17 +333,17 @@ impl<O: Outbox<Station>> Outbox<Node> for Between<'_, O> {
     }
 }
 
-/// What Scribe wants done.
+/// A request of Scribe.
 enum Wish {
     Send(NodeAddr, Vec<u8>),
     Operate(Operation),
 }
 
-/// Where Scribe puts it.
+/// The outlet that collects Scribe's requests.
 struct Desk<'a> {
     node: &'a Node,
     wishes: Vec<Wish>,
-    /// Children, by group, that were admitted in this call: the node does not know of them yet.
+    /// Children, by group, that were admitted in this call. The node does not know them yet.
     granted: Vec<(NodeAddr, NodeAddr)>,
 }
 
@@ -389,6 +389,6 @@ impl Outlet for Desk<'_> {
     }
 
     fn report(&mut self, _event: scribe::Event) {
-        // Its counters are looked at; see `Station::scribe`.
+        // Scribe's counters are read instead; see `Station::scribe`.
     }
 }

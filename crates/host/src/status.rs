@@ -1,5 +1,5 @@
-//! Everything about a running node at one moment: what its engine tells, the counters, and what
-//! only the host knows. Plain data, ready for JSON; the keys are a contract.
+//! Everything about a running node at one moment: the engine's snapshot, the counters, and what only the host knows. It
+//! is plain data, ready for JSON; the keys are a contract.
 
 use crate::admission::ends_s;
 use crate::counters::Counters;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::certificate::Certificate;
 
-/// The metric of the snapshot's routes that tells how near a node is.
+/// The metric of the snapshot's routes that shows how near a node is.
 const EXPECTED_LATENCY: &str = "expected-latency";
 
 /// A running node.
@@ -20,42 +20,42 @@ const EXPECTED_LATENCY: &str = "expected-latency";
 pub struct Status {
     /// The engine.
     pub snapshot: Snapshot,
-    /// What has happened.
+    /// Counters of what has happened.
     pub counters: Counters,
     /// The loop and its sockets.
     pub host: HostStatus,
-    /// The nodes of the network that have told of themselves, this one included.
+    /// The nodes of the network whose records are known, including this one.
     pub nodes: Vec<KnownNode>,
-    /// Groups, as they pass this node.
+    /// The groups whose packets this node carries.
     pub groups: GroupsStatus,
     /// The multicast bridges that live in this node.
     pub bridges: Vec<BridgeStatus>,
     /// The relay service, unless it is switched off.
     pub bulk: Option<BulkStatus>,
-    /// The gate of clients on other hosts, if there is one.
+    /// The gate for clients on other hosts, if there is one.
     pub gate: Option<GateStatus>,
-    /// The port that the router in front of the node leads to it.
+    /// The router's port mapping for the node.
     pub mapping: Option<MappingStatus>,
-    /// What the node may certify, if it is an issuer.
+    /// The node's rights to issue, if it is an issuer.
     pub issuer: Option<IssuerStatus>,
 }
 
-/// What an issuer may certify, and until when.
+/// The times until which an issuer may certify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct IssuerStatus {
     /// The last second in which it may invite and renew.
     pub delegation_not_after_s: u64,
-    /// That is within [`EXPIRY_NOTICE_S`], or over.
+    /// True if that second is within [`EXPIRY_NOTICE_S`], or has passed.
     pub delegation_ends_soon: bool,
-    /// The last second in which it may renew members of all the other issuers for which it has a delegation.
+    /// The last second in which it may renew members of all other issuers for which it has a delegation.
     pub renews_not_after_s: Option<u64>,
-    /// That is within [`EXPIRY_NOTICE_S`], or over.
+    /// True if that second is within [`EXPIRY_NOTICE_S`], or has passed.
     pub renews_end_soon: bool,
 }
 
 impl IssuerStatus {
-    /// What it is at second `unix_s`, by what the node knows of its network: of its own delegation, and of those by which it
-    /// renews members of others.
+    /// Computes the status at second `unix_s` from what the node knows of its network, for its own delegation and for
+    /// those by which it renews members of other issuers.
     pub(crate) fn of(
         (own, others): (&Delegation, &[Delegation]),
         network: &Network,
@@ -73,7 +73,7 @@ impl IssuerStatus {
     }
 }
 
-/// The port that the router in front of the node leads to it.
+/// The router's port mapping for the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MappingStatus {
     /// `map_port`: `auto`, `true` or `false`.
@@ -82,43 +82,43 @@ pub struct MappingStatus {
     pub state: &'static str,
     /// Why it is off, refused, or of no use.
     pub why: Option<String>,
-    /// The router that is asked.
+    /// The router that the node asks.
     pub gateway: Option<String>,
     /// The node's own address and port.
     pub own: Option<String>,
-    /// What leads there from outside.
+    /// The address and port outside that lead to the node.
     pub at: Option<String>,
     /// `PCP`, `NAT-PMP` or `UPnP`.
     pub by: Option<&'static str>,
     /// The second in which the mapping ends unless it is renewed, since 1970.
     pub until_s: Option<u64>,
-    /// Answers that did not count, by reason: `malformed`, `nonce`, `port`, `stranger`, `unasked`; by UPnP `closed`,
-    /// `elsewhere`, `status`, `timeout` too.
+    /// Number of ignored answers, by reason: `malformed`, `nonce`, `port`, `stranger`, `unasked`; with UPnP also
+    /// `closed`, `elsewhere`, `status`, `timeout`.
     pub ignored: BTreeMap<&'static str, u64>,
 }
 
-/// The gate of clients on other hosts.
+/// The gate for clients on other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GateStatus {
     /// TLS connections: one for each socket, and for each stream that a listener accepts.
     pub connections: usize,
-    /// Those that were let in.
+    /// Number of connections that were admitted.
     pub welcomed: u64,
-    /// Those that were not, by reason.
+    /// Number of connections that were refused, by reason.
     pub turned_away: BTreeMap<&'static str, u64>,
-    /// The UDP port for datagrams; none where all are inside TLS.
+    /// The UDP port for datagrams; none if all datagrams travel inside TLS.
     pub udp_port: Option<u16>,
-    /// Sockets that have asked for a way by UDP.
+    /// Number of sockets that have requested UDP.
     pub ways: usize,
-    /// The first of them.
+    /// The first of these sockets.
     pub ways_told: Vec<GateWay>,
-    /// Datagrams of clients that came by UDP.
+    /// Datagrams received from clients by UDP.
     pub received: u64,
-    /// Datagrams to clients by UDP.
+    /// Datagrams sent to clients by UDP.
     pub sent: u64,
-    /// Datagrams to clients that have asked for a way by UDP, by TLS all the same.
+    /// Datagrams sent by TLS to clients that have requested UDP.
     pub sent_by_tls: u64,
-    /// Datagrams that came by UDP and were not used, by reason.
+    /// Datagrams that arrived by UDP and were dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
@@ -131,30 +131,30 @@ pub struct GateWay {
     pub at: Option<String>,
     /// The round trip by UDP, as the client has measured it.
     pub rtt_ms: Option<f64>,
-    /// The share of what the client has sent by UDP that has not come.
+    /// The share of the client's UDP datagrams that did not arrive.
     pub loss_pct: f64,
 }
 
-/// Groups, as they pass a node.
+/// The groups whose packets a node carries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupsStatus {
-    /// What the engine tells.
+    /// The engine's totals.
     #[serde(flatten)]
     pub totals: GroupTotals,
     /// Scribe, while it runs.
     pub scribe: Option<ScribeStatus>,
 }
 
-/// Scribe beside a node.
+/// Scribe at a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScribeStatus {
-    /// The node is in the ring.
+    /// True if the node is in the ring.
     pub in_ring: bool,
-    /// Its leaf set.
+    /// Size of its leaf set.
     pub leaves: usize,
-    /// Neighbours of which it keeps state: leaves, parents, children.
+    /// Number of nodes for which it keeps state: leaves, parents, children.
     pub peers: usize,
-    /// Groups in whose trees it is.
+    /// Number of groups in whose trees it is.
     pub trees: usize,
     /// Joins that no parent has accepted yet.
     pub pending: usize,
@@ -166,7 +166,7 @@ pub struct ScribeStatus {
     pub refused: u64,
     /// Parents that were lost and replaced, one per group.
     pub repaired: u64,
-    /// Messages that were not used, by reason.
+    /// Messages that were dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
@@ -175,150 +175,151 @@ pub struct ScribeStatus {
 pub struct BridgeStatus {
     /// Its interface.
     pub interface: String,
-    /// The interface is there.
+    /// True if the interface exists.
     pub is_here: bool,
-    /// What the bridge does among those of its network: `forwarding`, `standby` or `listening`.
+    /// The role of the bridge among the bridges of its network: `forwarding`, `standby` or `listening`.
     pub role: &'static str,
-    /// It asks for members.
+    /// True if it sends the queries for members.
     pub is_querier: bool,
-    /// Groups that have members on its network.
+    /// Number of groups that have members on its network.
     pub groups: usize,
-    /// The node reaches no other node.
+    /// True if the node reaches no other node.
     pub is_cut_off: bool,
-    /// Groups that it has joined in the overlay.
+    /// Number of groups that it has joined in the overlay.
     pub joined: usize,
-    /// Groups that are wanted and that the node refuses.
+    /// Number of wanted groups that the node refuses.
     pub refused: usize,
-    /// Groups to which hosts of its network send, and of which the node takes nothing.
+    /// Number of groups to which hosts of its network send, but whose packets the node refuses.
     pub refused_sends: usize,
-    /// The first of the groups whose packets it has seen, by the overlay's group.
+    /// The first groups whose packets it has seen, sorted by the overlay's group.
     pub groups_told: Vec<BridgeGroup>,
-    /// Packets that went to the overlay.
+    /// Packets sent to the overlay.
     pub captured: u64,
     /// Their bytes.
     pub captured_bytes: u64,
-    /// Packets that were put onto the network.
+    /// Packets sent to the network.
     pub injected: u64,
     /// Their bytes.
     pub injected_bytes: u64,
-    /// Packets that were cut in parts for the network.
+    /// Packets that were fragmented for the network.
     pub fragmented: u64,
-    /// IGMP and MLD messages heard, right ones.
+    /// Valid IGMP and MLD messages received.
     pub igmp: u64,
-    /// What did not cross, by reason; reasons that did not occur are missing.
+    /// Packets that did not cross, by reason; reasons that did not occur are missing.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
-/// What a bridge has done with the packets of a group.
+/// A bridge's counters of the packets of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BridgeGroup {
     /// The overlay's group.
     pub group: String,
-    /// The group of IP, that of the last packet.
+    /// The IP group of the last packet.
     pub ip: String,
-    /// Packets that went to the overlay.
+    /// Packets sent to the overlay.
     pub captured: u64,
-    /// Packets that were put onto the network.
+    /// Packets sent to the network.
     pub injected: u64,
-    /// What did not cross, by reason.
+    /// Packets that did not cross, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
 /// A node's relay service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BulkStatus {
-    /// Transfers under way.
+    /// Number of running transfers.
     pub active: usize,
-    /// As many may be.
+    /// Largest number of running transfers.
     pub limit: usize,
-    /// Transfers that have ended as they should.
+    /// Transfers that have succeeded.
     pub done: u64,
     /// Transfers that have failed, by kind; kinds that did not occur are missing, here and below.
     pub failed: BTreeMap<&'static str, u64>,
     /// Transfers that were refused before they began, by kind.
     pub refused: BTreeMap<&'static str, u64>,
-    /// TCP connections that have not said yet what they want.
+    /// TCP connections that have not yet sent what they want.
     pub greeting: usize,
     /// Connections that were closed, by reason.
     pub turned_away: BTreeMap<&'static str, u64>,
-    /// Bytes that went on to next nodes, heads of frames included as below.
+    /// Bytes sent on to next nodes, including the heads of frames, here and below.
     pub passed_bytes: u64,
-    /// Bytes that sinks here have taken in.
+    /// Bytes received by sinks at this node.
     pub taken_bytes: u64,
-    /// Bytes that sources here have given.
+    /// Bytes sent by sources at this node.
     pub given_bytes: u64,
-    /// Those under way.
+    /// The running transfers.
     pub transfers: Vec<BulkTransferStatus>,
 }
 
 /// A transfer at a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BulkTransferStatus {
-    /// Its name, the same at all nodes.
+    /// Its name, which is the same at all nodes.
     pub id: String,
-    /// What the node does in it: `relay`, `sink` or `source`.
+    /// The role of the node in it: `relay`, `sink` or `source`.
     pub role: &'static str,
-    /// The node that data comes from, this one itself for a command beside it; none at a source.
+    /// The node that data comes from. If a local command sends the data, it is this node itself; at a source it is
+    /// none.
     pub from: Option<String>,
     /// The nodes that data goes to.
     pub to: Vec<String>,
-    /// Bytes that it has moved, of a sink those that came.
+    /// Bytes that it has moved; at a sink, bytes that it has received.
     pub bytes: u64,
-    /// Of the last second.
+    /// The rate of the last second.
     pub rate_bps: u64,
-    /// It gives way to others.
+    /// True if it gives way to other traffic.
     pub scavenge: bool,
-    /// The segment that the others wait for, of those that begin here or on the far side of who has
-    /// begun the transfer.
+    /// The segment that the others wait for: the least idle one among those that begin at this node, or farther
+    /// from the node that began the transfer.
     pub slowest: Option<BulkSegmentStatus>,
 }
 
-/// How a segment fares.
+/// The state of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BulkSegmentStatus {
     /// The node that sends.
     pub from: String,
     /// The node that receives.
     pub to: String,
-    /// Of the last second.
+    /// The rate of the last second.
     pub rate_bps: u64,
     /// The smoothed round trip.
     pub rtt_ms: f64,
-    /// Segments of TCP that were sent again.
+    /// Number of retransmitted TCP segments.
     pub resent: u32,
-    /// The share of the last second in which the receiving end took nothing.
+    /// The share of the last second, in 1000ths, in which the receiving end took nothing.
     pub waited_permille: u16,
-    /// The share of it in which there was nothing to send.
+    /// The share of the last second, in 1000ths, in which there was nothing to send.
     pub starved_permille: u16,
 }
 
-/// A node of the network, as its certificate and its record tell.
+/// A node of the network, as described by its certificate and its record.
 #[derive(Clone, Debug, Serialize)]
 pub struct KnownNode {
     /// Its overlay address.
     pub address: String,
-    /// Its name, if its certificate has come.
+    /// Its name, if its certificate has arrived.
     pub name: Option<String>,
-    /// The last second in which that certificate counts.
+    /// The last second in which that certificate is valid.
     pub certificate_not_after_s: Option<u64>,
-    /// The domains that it may serve: those that its certificate names, while that counts.
+    /// The domains that it may serve: those in its certificate, while that is valid.
     pub domains: Vec<String>,
-    /// The words by which rules name it, likewise.
+    /// The words by which rules name it, under the same condition.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The ranges of groups that it may set, by its certificate.
+    /// The ranges of groups that it may set, according to its certificate.
     #[serde(default)]
     pub may_set_groups: Vec<String>,
-    /// The expected latency of the way there; none if there is no way, zero for this node itself.
+    /// The expected latency of the path to it; none if there is no path, zero for this node itself.
     pub expected_latency_ms: Option<f64>,
-    /// For how long there has been a way there without a break; none if there is no way.
+    /// For how long there has been a path to it without a break; none if there is no path.
     pub reachable_s: Option<f64>,
-    /// The links that it tells of.
+    /// Number of links in its record.
     pub links: usize,
-    /// The version of the program that it runs; none of an older one, which does not tell.
+    /// The version of the program that it runs; none if it runs an older version, which does not report it.
     pub version: Option<String>,
-    /// By how many seconds its clock is ahead of this host's, or behind if negative. For this node itself: by how much
-    /// the host's clock was set back since the node started.
+    /// By how many seconds its clock is ahead of this host's clock; negative if it is behind. For this node itself: by
+    /// how much the host's clock was set back since the node started.
     pub clock_ahead_s: Option<i64>,
 }
 
@@ -327,17 +328,17 @@ pub struct KnownNode {
 pub struct HostStatus {
     /// The version of the program.
     pub version: &'static str,
-    /// The number of its process.
+    /// Its process id.
     pub pid: u32,
-    /// Where it listens on the network below.
+    /// The addresses on which it listens in the underlay.
     pub listen: Vec<String>,
     /// The clients' socket file.
     pub client_socket: Option<String>,
     /// Connected clients.
     pub clients: usize,
-    /// Byte streams (TLS over TCP) that carry links, or did a moment ago.
+    /// Byte streams (TLS over TCP) that carry links, or recently did.
     pub tunnels: usize,
-    /// The scheduling that the loop's thread has got.
+    /// The scheduling class of the loop's thread.
     pub scheduling: String,
     /// Processor time that the loop's thread has used.
     pub cpu_s: f64,
@@ -347,15 +348,15 @@ pub struct HostStatus {
     pub buffers_large: usize,
     /// Small packet buffers in use.
     pub buffers_small: usize,
-    /// Bytes of packets that wait, in memory of their own.
+    /// Bytes of waiting packets that have memory of their own.
     pub kept_bytes: usize,
-    /// As many may be.
+    /// Largest number of such bytes.
     pub kept_bytes_limit: usize,
-    /// The sockets of the network below, all together.
+    /// The underlay sockets, all together.
     pub udp: UdpStatus,
 }
 
-/// What has happened at the sockets of the network below since the start.
+/// Counters of the underlay sockets since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UdpStatus {
     /// Datagrams received.
@@ -366,7 +367,7 @@ pub struct UdpStatus {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Receive calls; datagrams divided by them is the mean batch.
+    /// Number of receive calls. The number of datagrams divided by it is the mean batch.
     pub receive_calls: u64,
     /// Send calls.
     pub send_calls: u64,
@@ -378,21 +379,21 @@ pub struct UdpStatus {
     pub dropped_queue_full: u64,
     /// Datagrams dropped because they were longer than the path takes.
     pub dropped_too_long: u64,
-    /// Datagrams dropped because the kernel knows no way to the destination.
+    /// Datagrams dropped because the kernel has no route to the destination.
     pub dropped_unreachable: u64,
     /// Datagrams dropped because a firewall or policy of this machine forbids them.
     pub dropped_forbidden: u64,
-    /// Datagrams dropped for another error of the kernel.
+    /// Datagrams dropped because of another kernel error.
     pub dropped_failed: u64,
-    /// Times that the kernel's send buffer was full.
+    /// How often the kernel's send buffer was full.
     pub blocked: u64,
     /// Errors that routers or neighbours reported (ICMP).
     pub icmp_errors: u64,
 }
 
 impl KnownNode {
-    /// All that a database tells of `now`, at second `unix_s`, with the ways there that `snapshot` has, and
-    /// for how long there has been one.
+    /// Returns all nodes in a database at time `now`, second `unix_s`, with the paths to them from `snapshot`, and how
+    /// long each has been reachable.
     pub(crate) fn all(
         database: &Database,
         snapshot: &Snapshot,
@@ -409,7 +410,7 @@ impl KnownNode {
         let known = |node| {
             let certificate = database.certificate(node).map(Certificate::parse);
             let certificate = certificate.and_then(Result::ok);
-            // What was signed of it is true until the certificate is over.
+            // Domains and tags are shown only while the certificate is valid.
             let counts = |c: &Certificate<'_>| (c.not_before_s..=c.not_after_s).contains(&unix_s);
             let counting = certificate.filter(counts);
             let address = node.to_string();
@@ -440,7 +441,7 @@ fn listed<'a>(words: Option<impl Iterator<Item = &'a str>>) -> Vec<String> {
 }
 
 impl UdpStatus {
-    /// Adds what one socket has counted, and what was dropped before it.
+    /// Adds the counters of one socket, and of what was dropped before it.
     pub(crate) fn add(
         &mut self,
         counters: &net::udp::Counters,

@@ -1,4 +1,4 @@
-//! What tests share: a real node on a thread, identities, and what opens a copy.
+//! Shared parts of tests: a real node on a thread, identities, and the messages that open a copy.
 
 use crate::command::Commander;
 use crate::driver::{Driver, Setup};
@@ -17,10 +17,10 @@ use wire::relay::{Hop, HopRepr, Open, TRANSFER_BYTES};
 
 pub(crate) const AMS: NodeAddr = NodeAddr(0x0a07_0001);
 pub(crate) const FRA: NodeAddr = NodeAddr(0x0a07_0002);
-/// What every certificate names.
+/// The domain in every certificate.
 pub(crate) const DOMAIN: &str = "example.org";
 
-/// A running node `ams` that has one neighbour, `fra`, which never answers.
+/// A running node `ams` with one neighbour, `fra`, which never answers.
 pub(crate) struct TestNode {
     pub(crate) authority: Authority,
     pub(crate) identity: Identity,
@@ -53,7 +53,7 @@ impl TestNode {
     }
 }
 
-/// A loop with an engine of `identity`, whose one neighbour never answers.
+/// Creates a loop with an engine of `identity`, whose one neighbour never answers.
 pub(crate) fn driver(
     identity: Identity,
     network: Network,
@@ -97,7 +97,7 @@ impl Drop for TestNode {
     }
 }
 
-/// A node's keys and certificate, good for a day.
+/// Creates a node's keys and certificate, valid for a day.
 pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAddr) -> Identity {
     let keys = Keys::generate(&secret);
     let name = if addr == AMS { "ams" } else { "fra" };
@@ -107,7 +107,7 @@ pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAd
     Identity::new(keys, certificate).unwrap()
 }
 
-/// From now for a day.
+/// Returns the validity from now for a day.
 pub(crate) fn validity() -> Validity {
     let now_s = Clock::new().unix_s();
     Validity {
@@ -116,7 +116,7 @@ pub(crate) fn validity() -> Validity {
     }
 }
 
-/// A hop of a route that stores under this path, or passes on.
+/// Encodes a hop of a route that stores under this path, or passes data on.
 pub(crate) fn hop(node: NodeAddr, path: Option<&[u8]>, below: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 256];
     let repr = HopRepr {
@@ -133,7 +133,7 @@ pub(crate) fn hop(node: NodeAddr, path: Option<&[u8]>, below: &[u8]) -> Vec<u8> 
     w.written().to_vec()
 }
 
-/// What opens a plain copy by this route.
+/// Returns the message that opens a plain copy by this route.
 pub(crate) fn open<'a>(route: &'a [u8], ordered: &'a [u8]) -> Open<'a> {
     Open {
         transfer: [7; TRANSFER_BYTES],

@@ -1,4 +1,4 @@
-//! Links over TLS and TCP, where UDP does not get through.
+//! Links over TLS and TCP, for networks that block UDP.
 //!
 //! ```text
 //!   loop ── NoDatagrams ──▶ Dialler ── TCP, TLS, certificates ──▶ the door of the other node's relay service
@@ -7,15 +7,16 @@
 //!    │                         ▼                                       ▼
 //!    └── SOCK_SEQPACKET ── Carrier ═══════ one TLS connection ═════ Carrier ── SOCK_SEQPACKET ──▶
 //! ```
-//! The engine sees one more address below ([`base::UnderlayAddr::is_stream`]) and nothing of TCP. Its thread writes a
-//! burst into a socket of the tunnel's thread, and never waits for it; TLS is that thread's work.
+//! For the engine, a tunnel is one more underlay address ([`base::UnderlayAddr::is_stream`]); it knows nothing about
+//! TCP. The engine's thread writes a burst into a socket of the tunnel's thread, and never waits for it. The tunnel's
+//! thread does the TLS work.
 //!
-//! TCP has a queue, and a queue of voice is of no use: what the connection does not take at once waits in a
-//! backlog of bounded bytes and age, from which the oldest is dropped and counted.
+//! TCP has a queue, and queued voice packets are of no use. Therefore, data that the connection does not take at once
+//! waits in a backlog of bounded size and age, from which the oldest datagrams are dropped and counted.
 //!
-//! Life of a tunnel: dialled when the engine has no answer by datagrams; offered to the loop, which keeps one for each
-//! neighbour; ended by either side, by silence of TCP, or when the link has been back on datagrams for a
-//! while (`table`).
+//! Life of a tunnel: the node dials it if the engine has no answer by datagrams; offers it to the loop, which keeps one
+//! for each neighbour; and ends it if either side ends it, if TCP is silent, or if the link has been back on datagrams
+//! for a while (`table`).
 
 mod backlog;
 mod carrier;

@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p net --example forward_cost [seconds per run] [repeats] [priority]`
 //!
-//! The forwarder's time includes what loopback does in its name: the delivery to the sink. Runs
-//! are interleaved and the median is printed, because machines are shared. With a priority, all
-//! threads are real-time ones (if permitted), and others of the machine wait for them.
+//! The forwarder's time includes what loopback does on its behalf: the delivery to the sink. Runs are interleaved and
+//! the median is printed, because machines are shared. With a priority, all threads are real-time threads (if
+//! permitted), and other processes of the machine wait for them.
 #![allow(clippy::print_stdout)]
 
 use base::{Burst, Pool, UnderlayAddr};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Who forwards.
+/// The forwarder of a row.
 #[derive(Clone, Copy)]
 enum Row {
     Batched,
@@ -34,7 +34,7 @@ const ROWS: [(Row, &str); 4] = [
     (Row::Sockets, "Socket and SendQueue"),
 ];
 
-/// Datagrams a second, per GSO message, and bytes of each.
+/// Datagrams per second, datagrams per GSO message, and bytes of each.
 const PATTERNS: [(u64, usize, usize); 5] = [
     (10_000, 1, 207),
     (40_000, 1, 207),
@@ -79,7 +79,7 @@ fn main() {
     println!("\nload {}", load());
 }
 
-/// One run: what the forwarder reports, and how many packets the sink has seen.
+/// Makes one run. Returns the forwarder's report, and how many packets the sink has seen.
 fn run(row: Row, rate_pps: u64, burst: usize, bytes: usize, packets: u64) -> (Report, u64) {
     let (from, to) = (Key::new(&[1; 32]), Key::new(&[2; 32]));
     let local = || UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
@@ -145,7 +145,7 @@ fn run(row: Row, rate_pps: u64, burst: usize, bytes: usize, packets: u64) -> (Re
     })
 }
 
-/// The loop of a node without its engine.
+/// Runs the loop of a node without its engine.
 fn sockets(mut socket: Socket, to: UnderlayAddr, done: &AtomicBool) -> Report {
     let pool = Pool::new(256, 4096);
     let mut queue = SendQueue::new();
@@ -178,7 +178,7 @@ fn sockets(mut socket: Socket, to: UnderlayAddr, done: &AtomicBool) -> Report {
     report
 }
 
-/// What `real_time` is asked for in every thread; 0 for nothing.
+/// The priority that every thread requests by `real_time`; 0 for none.
 static PRIORITY: AtomicU8 = AtomicU8::new(0);
 
 fn take_priority() -> String {

@@ -1,4 +1,4 @@
-//! Addresses: the engine's [`UnderlayAddr`], the standard library's [`SocketAddr`], the kernel's
+//! Converts addresses between the engine's [`UnderlayAddr`], the standard library's [`SocketAddr`], and the kernel's
 //! `sockaddr`.
 //!
 //! Engines see one kind of address: IPv6, with IPv4 mapped into it. An IPv4 socket gets the four
@@ -7,7 +7,7 @@
 use base::UnderlayAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The address as engines see it. `socket` says by which of the host's sockets it is reached.
+/// Converts an address for engines. `socket` is the host's socket by which it is reached.
 pub fn underlay(addr: SocketAddr, socket: u8) -> UnderlayAddr {
     let ip = match addr.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -21,7 +21,7 @@ pub fn underlay(addr: SocketAddr, socket: u8) -> UnderlayAddr {
     }
 }
 
-/// The address as the standard library sees it; mapped ones become IPv4.
+/// Converts an address for the standard library; mapped addresses become IPv4.
 pub fn socket_addr(addr: UnderlayAddr) -> SocketAddr {
     let ip = Ipv6Addr::from(addr.ip);
     let ip = match ip.to_ipv4_mapped() {
@@ -40,18 +40,18 @@ pub(crate) union Name {
     v6: libc::sockaddr_in6,
 }
 
-/// Bytes of a [`Name`]: those of the longer kind.
+/// Size of a [`Name`]: that of the longer family.
 pub(crate) const NAME_BYTES: libc::socklen_t = size_of::<Name>() as libc::socklen_t;
 const V4_BYTES: libc::socklen_t = size_of::<libc::sockaddr_in>() as libc::socklen_t;
 const V6_BYTES: libc::socklen_t = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
 
-/// Which addresses a socket can speak to.
+/// Which addresses a socket can send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// IPv4 only.
     V4,
-    /// IPv6, and IPv4 in mapped form if the socket is dual-stack. Link-local destinations go out
-    /// by the interface `scope`.
+    /// IPv6, and IPv4 in mapped form if the socket is dual-stack. Packets to link-local destinations leave by the
+    /// interface `scope`.
     V6 { scope: u32 },
 }
 
@@ -67,7 +67,7 @@ impl Name {
         },
     };
 
-    /// The address of a standard library's socket address, in its own family.
+    /// Converts a standard library's socket address, in its own family.
     pub(crate) fn of(addr: SocketAddr) -> (Name, libc::socklen_t) {
         let family = match addr {
             SocketAddr::V4(_) => Family::V4,
@@ -83,8 +83,7 @@ impl Name {
         (name, len)
     }
 
-    /// Writes `addr` for a socket of `family`; its length, or `None` when that socket cannot
-    /// speak to it.
+    /// Writes `addr` for a socket of `family`. Returns its length, or `None` if that socket cannot send to it.
     pub(crate) fn write(&mut self, addr: UnderlayAddr, family: Family) -> Option<libc::socklen_t> {
         match family {
             Family::V4 => {
@@ -113,7 +112,7 @@ impl Name {
         }
     }
 
-    /// What the kernel has written, in its own family and with its interface.
+    /// Reads what the kernel has written, in its own family and with its interface.
     pub(crate) fn std(&self) -> Option<SocketAddr> {
         let UnderlayAddr { ip, port, .. } = self.read(0)?;
         let ip = Ipv6Addr::from(ip);
@@ -131,7 +130,7 @@ impl Name {
         )
     }
 
-    /// What the kernel has written, or `None` for a family that is neither.
+    /// Reads what the kernel has written; `None` if the family is neither IPv4 nor IPv6.
     pub(crate) fn read(&self, socket: u8) -> Option<UnderlayAddr> {
         // SAFETY: all variants begin with the family, and any bytes make valid integers.
         let family = i32::from(unsafe { self.family });

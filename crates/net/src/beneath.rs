@@ -1,11 +1,11 @@
-//! Files below a directory, and never outside of it: whatever a path says and whatever links stand
-//! on its way, by openat2(2) with `RESOLVE_BENEATH`.
+//! Files below a directory, and never outside of it, regardless of the path and of links on its way, by openat2(2) with
+//! `RESOLVE_BENEATH`.
 //!
 //! ```text
 //!   Directory::open("/srv/data") ── below("a/b") ──▶ Directory ── create("x"), rename, link ...
 //! ```
-//! A directory that is open stays the one it was, so nobody can put a link in its place between two
-//! calls. Names given to a directory are single ones: what has a slash in it is refused.
+//! An open directory stays the same one, so nobody can replace it by a link between two calls. Names that a directory
+//! gets are single components: a name with a slash in it is refused.
 
 use crate::sys;
 use std::ffi::{CString, OsStr};
@@ -16,14 +16,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A directory that is open.
+/// An open directory.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
 }
 
 impl Directory {
-    /// Opens a directory by its path, following links: the one who names it is trusted.
+    /// Opens a directory by its path, following links, because the caller is trusted.
     pub fn open(path: &Path) -> io::Result<Directory> {
         let file = File::open(path)?;
         if !file.metadata()?.is_dir() {
@@ -32,26 +32,25 @@ impl Directory {
         Ok(Directory { fd: file.into() })
     }
 
-    /// A directory below this one; the empty path is this one again. Links that stay below are
-    /// followed.
+    /// Opens a directory below this one; the empty path is this one again. Links that stay below are followed.
     pub fn below(&self, path: &Path) -> io::Result<Directory> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let fd = self.open_beneath(path, flags, 0, 0)?;
         Ok(Directory { fd })
     }
 
-    /// Whatever is at a path below; links that stay below are followed. Nothing is read of it.
+    /// Returns the metadata of whatever is at a path below. Links that stay below are followed. Nothing is read.
     pub fn look(&self, path: &Path) -> io::Result<Metadata> {
         File::from(self.open_beneath(path, libc::O_PATH, 0, 0)?).metadata()
     }
 
-    /// What has this name in this directory, a link itself and not what it leads to.
+    /// Returns the metadata of a name in this directory. A link is not followed.
     pub fn look_at(&self, name: &OsStr) -> io::Result<Metadata> {
         self.thing_at(name)?.metadata()
     }
 
-    /// The thing with this name in this directory, a link itself and not what it leads to: not for its
-    /// content, but for what else it has ([`give`], [`permit`], [`path_of`]).
+    /// Opens a name in this directory; a link is not followed. The result cannot be read, but gives access to its other
+    /// properties ([`give`], [`permit`], [`path_of`]).
     pub fn thing_at(&self, name: &OsStr) -> io::Result<File> {
         single(name)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
@@ -63,8 +62,8 @@ impl Directory {
         )?))
     }
 
-    /// Opens a file below for reading; links that stay below are followed. What is no file is
-    /// refused, without waiting for it.
+    /// Opens a file below for reading; links that stay below are followed. Anything but a file is refused, without
+    /// waiting for it.
     pub fn read(&self, path: &Path) -> io::Result<File> {
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = File::from(self.open_beneath(path, flags, 0, 0)?);
@@ -74,8 +73,8 @@ impl Directory {
         }
     }
 
-    /// Opens a file of this directory for reading, and says what it is; a link is refused, and so is
-    /// what is no file.
+    /// Opens a file of this directory for reading, and returns its metadata. A link is refused, and so is anything but
+    /// a file.
     pub fn read_at(&self, name: &OsStr) -> io::Result<(File, Metadata)> {
         single(name)?;
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
@@ -87,13 +86,12 @@ impl Directory {
         }
     }
 
-    /// Opens a file of this directory for reading and writing, which is made if it is not there; a
-    /// link is refused.
+    /// Opens a file of this directory for reading and writing, and creates it if it does not exist. A link is refused.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.create_with(name, mode, 0)
     }
 
-    /// The same for one that must not be there.
+    /// Does the same for a file that must not exist.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.create_with(name, mode, libc::O_EXCL)
     }
@@ -110,7 +108,7 @@ impl Directory {
         }
     }
 
-    /// A directory of this one, which is made if it is not there; a link is refused.
+    /// Opens a directory of this one, and creates it if it does not exist. A link is refused.
     pub fn enter_or_make(&self, name: &OsStr, mode: u32) -> io::Result<Directory> {
         let made = c_name(name)?;
         // SAFETY: a path that ends in a zero byte and outlives the call.
@@ -121,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// A directory of this one; a link is refused.
+    /// Opens a directory of this one. A link is refused.
     pub fn enter(&self, name: &OsStr) -> io::Result<Directory> {
         single(name)?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -130,7 +128,7 @@ impl Directory {
         Ok(Directory { fd })
     }
 
-    /// Makes a link that says `target`.
+    /// Creates a link with the text `target`.
     pub fn link(&self, target: &OsStr, name: &OsStr) -> io::Result<()> {
         let (target, name) = (c_text(target)?, c_name(name)?);
         // SAFETY: both end in a zero byte and outlive the call.
@@ -138,7 +136,7 @@ impl Directory {
         sys::check(made).map(drop)
     }
 
-    /// Gives a file of another directory one more name in this one.
+    /// Creates one more name in this directory for a file of another one.
     pub fn hard_link(&self, from: &Directory, old: &OsStr, new: &OsStr) -> io::Result<()> {
         let (old, new) = (c_name(old)?, c_name(new)?);
         let (from, to) = (from.fd.as_raw_fd(), self.fd.as_raw_fd());
@@ -147,7 +145,7 @@ impl Directory {
         sys::check(made).map(drop)
     }
 
-    /// Bytes that may still be written to its file system by who asks.
+    /// Returns how many bytes the caller may still write to its file system.
     pub fn free(&self) -> io::Result<u64> {
         // SAFETY: all zero is a valid `statvfs`, which the call fills.
         let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -156,7 +154,7 @@ impl Directory {
         Ok(told.f_bavail.saturating_mul(told.f_frsize))
     }
 
-    /// Gives what is called `from` the name `to`, in the place of what had it.
+    /// Renames `from` to `to`, and replaces what had that name.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         let (from, to) = (c_name(from)?, c_name(to)?);
         let fd = self.fd.as_raw_fd();
@@ -164,12 +162,12 @@ impl Directory {
         sys::check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
     }
 
-    /// Removes a file or link; that there is none is no error.
+    /// Removes a file or link. It is no error if there is none.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         absent_is_fine(self.unlink(name, 0))
     }
 
-    /// Removes a directory with all that is in it; that there is none is no error.
+    /// Removes a directory with its content. It is no error if there is none.
     pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
         single(name)?;
         absent_is_fine(std::fs::remove_dir_all(self.path().join(name)))
@@ -181,22 +179,22 @@ impl Directory {
         sys::check(unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), flags) }).map(drop)
     }
 
-    /// What is in it. Names only are sure to be of this directory; what they stand for may change.
+    /// Lists its content. Only the names are reliably of this directory; what they stand for may change.
     pub fn list(&self) -> io::Result<ReadDir> {
         std::fs::read_dir(self.path())
     }
 
-    /// A path by which this process, and only this one, reaches it.
+    /// Returns a path by which only this process reaches it.
     pub fn path(&self) -> PathBuf {
         path_of(self)
     }
 
-    /// The directory as a file, for its permissions and times.
+    /// Returns the directory as a file, for its permissions and times.
     pub fn as_file(&self) -> io::Result<File> {
         Ok(File::from(self.fd.try_clone()?))
     }
 
-    /// Has all that was written to its file system stored.
+    /// Syncs its whole file system to disk.
     pub fn sync_file_system(&self) -> io::Result<()> {
         // SAFETY: no pointers are involved.
         sys::check(unsafe { libc::syncfs(self.fd.as_raw_fd()) }).map(drop)
@@ -233,13 +231,13 @@ impl AsFd for Directory {
     }
 }
 
-/// A path by which this process, and only this one, reaches what is open. It is a link of the kernel's:
-/// whoever follows it comes to the thing itself, were it a link.
+/// Returns a path by which only this process reaches an open file. It is a link of the kernel: following it leads to
+/// the file itself, even if that is a link.
 pub fn path_of(thing: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", thing.as_fd().as_raw_fd()))
 }
 
-/// Gives what is open to a user and a group, a link itself and not what it leads to.
+/// Changes owner and group of an open file. A link is changed itself, not its target.
 pub fn give(thing: &impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
     let fd = thing.as_fd().as_raw_fd();
     // SAFETY: an empty text that ends in a zero byte.
@@ -247,12 +245,12 @@ pub fn give(thing: &impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
     sys::check(given).map(drop)
 }
 
-/// Gives what is open these permissions. A link has none of its own, so it is refused.
+/// Changes the permissions of an open file. A link has none of its own, so it is refused.
 pub fn permit(thing: &impl AsFd, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(path_of(thing), Permissions::from_mode(mode))
 }
 
-/// Locks an open file or directory against everybody else who locks; false if somebody has it. It
+/// Locks an open file or directory against all others that lock it; returns false if it is already locked. The lock
 /// lasts until the descriptor is closed, however the process ends.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     // SAFETY: no pointers are involved.
@@ -264,7 +262,7 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Where a file has data from some place on: from here to there. None where only a hole is left.
+/// Returns the next range of a file from an offset on that has data; none if only a hole is left.
 pub fn data_from(file: impl AsFd, offset: u64) -> io::Result<Option<(u64, u64)>> {
     let seek = |offset: i64, whence| -> io::Result<i64> {
         // SAFETY: no pointers are involved.
@@ -289,7 +287,7 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Only a name, and none that leads away.
+/// Checks that a name is a single component that does not lead elsewhere.
 fn single(name: &OsStr) -> io::Result<()> {
     let bytes = name.as_bytes();
     match bytes.is_empty() || bytes.contains(&b'/') || bytes == b"." || bytes == b".." {

@@ -1,15 +1,15 @@
-//! Where a host gets its time.
+//! The clocks of a host.
 
 use base::Time;
 
-/// The monotonic clock, counted from the creation of this value. Copies agree.
+/// The monotonic clock, counted from the creation of this value. All copies return the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start_ns: u64,
 }
 
 impl Clock {
-    /// A clock that stands at [`Time::ZERO`].
+    /// Creates a clock that stands at [`Time::ZERO`].
     #[allow(clippy::new_without_default)]
     pub fn new() -> Clock {
         Clock {
@@ -17,31 +17,31 @@ impl Clock {
         }
     }
 
-    /// Time since the creation. Never goes back; 20-50 ns, without entering the kernel.
+    /// Returns the time since the creation. It never goes back. The call takes 20-50 ns, without entering the kernel.
     #[inline]
     pub fn now(&self) -> Time {
         Time::from_nanos(read(libc::CLOCK_MONOTONIC).saturating_sub(self.start_ns))
     }
 
-    /// The kernel's monotonic clock itself, in microseconds, as service managers want it.
+    /// Returns the kernel's monotonic clock itself in microseconds, which service managers need.
     pub fn monotonic_us() -> u64 {
         read(libc::CLOCK_MONOTONIC) / 1_000
     }
 
-    /// Milliseconds since 1970, for logs. May jump likewise.
+    /// Returns milliseconds since 1970, for logs. It may jump when the operator sets the machine's clock.
     pub fn unix_ms(&self) -> u64 {
         read(libc::CLOCK_REALTIME) / 1_000_000
     }
 
-    /// Seconds since 1970, for the validity of certificates. May jump when the operator sets the
-    /// machine's clock.
+    /// Returns seconds since 1970, for the validity of certificates. It may jump when the operator sets the machine's
+    /// clock.
     pub fn unix_s(&self) -> u64 {
         read(libc::CLOCK_REALTIME) / 1_000_000_000
     }
 }
 
-/// Whether a program such as an NTP daemon keeps the machine's clock right, as it has told the kernel; none where the
-/// kernel does not say so.
+/// Returns whether a program such as an NTP daemon keeps the machine's clock synchronised, as that program has told the
+/// kernel; none if the kernel does not report it.
 pub fn is_synchronised() -> Option<bool> {
     // SAFETY: all zero is a valid `timex`, which asks and sets nothing: "modes: zero".
     let mut told: libc::timex = unsafe { core::mem::zeroed() };
@@ -50,7 +50,7 @@ pub fn is_synchronised() -> Option<bool> {
     (state >= 0).then_some(told.status & libc::STA_UNSYNC == 0)
 }
 
-/// Nanoseconds on one of the kernel's clocks.
+/// Returns nanoseconds on one of the kernel's clocks.
 pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec {
         tv_sec: 0,
@@ -62,7 +62,7 @@ pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     nanos(ts)
 }
 
-/// Nanoseconds of a time that the kernel has written.
+/// Converts a time that the kernel has written to nanoseconds.
 pub(crate) fn nanos(ts: libc::timespec) -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }

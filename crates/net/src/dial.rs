@@ -1,5 +1,5 @@
-//! TCP connections that leave from a chosen address of this host: the operating system sends what leaves from there by
-//! that address's uplink, where its rules say so.
+//! TCP connections from a chosen address of this host. If the routing rules of the operating system say so, packets
+//! from that address leave by its uplink.
 
 use crate::addr::Name;
 use crate::sys;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// Connects to `to` from the own address `from`, with any port, within `patience`.
+/// Connects to `to` from the local address `from`, with any port, within `patience`.
 pub fn connect_from(from: IpAddr, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let family = match (from, to) {
         (IpAddr::V4(_), SocketAddr::V4(_)) => libc::AF_INET,
@@ -38,7 +38,7 @@ pub fn connect_from(from: IpAddr, to: SocketAddr, patience: Duration) -> io::Res
     Ok(TcpStream::from(socket))
 }
 
-/// Waits until a connection is there or has failed.
+/// Waits until a connection is established or has failed.
 fn wait(fd: libc::c_int, until: Instant) -> io::Result<()> {
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,13 +1,11 @@
 //! Readiness of descriptors, and waking the loop from other threads.
 //!
-//! Level-triggered: what was not read now is reported again, so a bounded receive loop may leave
-//! data behind.
+//! Level-triggered: data that was not read now is reported again, so a bounded receive loop may leave data behind.
 //!
-//! Timeouts are in nanoseconds, by a timer descriptor in the same set. A loop that is woken by
-//! packets moves its deadline on with each of them, and to start and stop a timer every time costs
-//! more than the wait (on virtual machines most of all, where it leaves the guest). So while
-//! packets come fast, a timer that would go off too early is left alone; when it does, it is set
-//! again, without a word to the caller: once per timeout, not once per packet.
+//! Timeouts are in nanoseconds, by a timer descriptor in the same set. A loop that is woken by packets moves its
+//! deadline with each of them, and setting the timer every time costs more than the wait (most of all on virtual
+//! machines, where it leaves the guest). Therefore, while packets arrive fast, a timer that would expire too early is
+//! left alone. When it expires, it is set again without informing the caller: once per timeout, not once per packet.
 
 use crate::{clock, sys};
 use base::Duration;
@@ -16,10 +14,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
-/// Events taken per call; more stay ready and come with the next.
+/// Number of events taken per call; more stay ready and are returned by the next one.
 pub const EVENTS_MAX: usize = 64;
-/// A timer that goes off too early is left alone if so many waits come before, as far as the last
-/// one tells: to be woken for nothing costs about as much as setting the timer so often.
+/// A timer that expires too early is left alone if this many waits are expected before, judging by the last one: a
+/// useless wake-up costs about as much as setting the timer this often.
 const WAITS_PER_TIMER: u64 = 8;
 /// The timer descriptor's own token.
 const TIMER_TOKEN: u64 = u64::MAX;
@@ -28,14 +26,14 @@ const TIMER_TOKEN: u64 = u64::MAX;
 pub struct Poller {
     epoll: Arc<OwnedFd>,
     timer: OwnedFd,
-    /// When the timer goes off, in nanoseconds on the monotonic clock.
+    /// When the timer expires, in nanoseconds on the monotonic clock.
     armed_ns: Option<u64>,
     /// When the last wait began.
     waited_ns: u64,
     events: Box<[libc::epoll_event; EVENTS_MAX]>,
 }
 
-/// What to wait for. Hang-up and errors are always reported.
+/// The events to wait for. Hang-up and errors are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Wait until there is something to read.
@@ -47,15 +45,15 @@ pub struct Interest {
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What [`Poller::add`] was told.
+    /// The token that [`Poller::add`] got.
     pub token: u64,
-    /// There is something to read, perhaps the end.
+    /// There is something to read, or the end of the stream.
     pub readable: bool,
     /// There is room to write.
     pub writable: bool,
     /// The other side is gone, or an error is pending. Data may still be readable.
     pub closed: bool,
-    /// It is gone in both directions, or an error is pending: nothing that is sent arrives.
+    /// The other side is gone in both directions, or an error is pending: nothing that is sent will arrive.
     pub hung_up: bool,
 }
 
@@ -88,7 +86,7 @@ impl Interest {
 }
 
 impl Poller {
-    /// A poller that watches nothing yet.
+    /// Creates a poller that watches nothing yet.
     pub fn new() -> io::Result<Poller> {
         // SAFETY: no pointers are involved.
         let epoll = sys::own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -115,7 +113,7 @@ impl Poller {
         add(&self.epoll, fd.as_fd(), token, interest)
     }
 
-    /// What other threads add descriptors by, while this one waits.
+    /// Returns a handle by which other threads add descriptors, while this one waits.
     pub fn registry(&self) -> Registry {
         Registry(self.epoll.clone())
     }
@@ -162,8 +160,8 @@ impl Poller {
         }
     }
 
-    /// Takes what is ready, or becomes so within `wait_ms`, -1 being for ever; true if the timer
-    /// has gone off.
+    /// Takes what is ready, or becomes ready within `wait_ms`, where -1 means for ever. Returns true if the timer has
+    /// expired.
     fn take(&mut self, wait_ms: libc::c_int, ready: &mut Vec<Ready>) -> io::Result<bool> {
         // SAFETY: "maxevents" is the length of the array.
         let waited = sys::check(unsafe {
@@ -206,12 +204,12 @@ impl Poller {
     }
 }
 
-/// Adds descriptors to a [`Poller`] from any thread; a wait that is under way reports them too.
+/// Adds descriptors to a [`Poller`] from any thread. A running wait reports them, too.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<OwnedFd>);
 
 impl Registry {
-    /// As [`Poller::add`].
+    /// Does the same as [`Poller::add`].
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         add(&self.0, fd.as_fd(), token, interest)
     }
@@ -237,7 +235,7 @@ fn control(
         .map(drop)
 }
 
-/// Lets the timer go off at a moment of the monotonic clock; an expiration before is forgotten.
+/// Sets the timer to a time of the monotonic clock. An earlier expiration is forgotten.
 fn arm(timer: &OwnedFd, at_ns: u64) -> io::Result<()> {
     let zero = libc::timespec {
         tv_sec: 0,
@@ -265,12 +263,12 @@ impl AsFd for Poller {
     }
 }
 
-/// Wakes a [`Poller`] from any thread. Clones wake the same one; wakes before a drain are one.
+/// Wakes a [`Poller`] from any thread. Clones wake the same one. Several wakes before a drain count as one event.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker, to be added to a poller for reading.
+    /// Creates a waker, which has to be added to a poller for reading.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: no pointers are involved.
         let fd = sys::own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -282,14 +280,14 @@ impl Waker {
         add_one(self.0.as_raw_fd());
     }
 
-    /// Makes it unreadable again; how often it was woken since.
+    /// Makes it unreadable again. Returns how often it was woken since the last call.
     pub fn drain(&self) -> u64 {
         take_count(self.0.as_fd())
     }
 }
 
-/// Adds one to an eventfd. Callable in a signal handler. It can fail only when 2^64-2 wakes
-/// were not drained, and then it is readable anyway.
+/// Adds one to an eventfd. A signal handler may call it. It can fail only if 2^64-2 wakes were not drained, and then it
+/// is readable anyway.
 pub(crate) fn add_one(eventfd: libc::c_int) {
     let one = 1u64;
     // SAFETY: "write(2) adds the 8-byte integer value supplied in its buffer to the counter";
@@ -297,7 +295,7 @@ pub(crate) fn add_one(eventfd: libc::c_int) {
     unsafe { libc::write(eventfd, (&raw const one).cast(), 8) };
 }
 
-/// Takes the count out of an eventfd; 0 when it is not readable.
+/// Takes the count out of an eventfd; 0 if it is not readable.
 pub(crate) fn take_count(eventfd: BorrowedFd<'_>) -> u64 {
     let mut count = 0u64;
     // SAFETY: "each successful read(2) returns an 8-byte integer", into 8 bytes of ours.
@@ -374,7 +372,7 @@ mod tests {
         let (waker, mut ready) = (Waker::new().unwrap(), Vec::new());
         poller.add(&waker, 1, Interest::READ).unwrap();
         let early = Some(Duration::from_micros(50));
-        // The timer is left set for the early moment, whether that has passed or not.
+        // The timer stays set for the early time, whether that has passed or not.
         waker.wake();
         poller.wait(early, &mut ready).unwrap();
         assert_eq!(ready.len(), 1);
@@ -383,7 +381,7 @@ mod tests {
         poller.wait(Some(later), &mut ready).unwrap();
         assert_eq!(ready, []);
         assert!(clock.now().since(start) >= later);
-        // An earlier deadline than the one that the timer is set for.
+        // This deadline is earlier than the time that the timer is set for.
         waker.wake();
         poller
             .wait(Some(Duration::from_secs(3_600)), &mut ready)
@@ -391,7 +389,7 @@ mod tests {
         waker.drain();
         poller.wait(early, &mut ready).unwrap();
         assert_eq!(ready, []);
-        // And none at all: only the second wake can end this wait.
+        // There is no timeout: only the second wake can end this wait.
         waker.wake();
         poller.wait(early, &mut ready).unwrap();
         waker.drain();

@@ -1,15 +1,15 @@
-//! Reading files into buffers that were not cleared first, and finding room for what is to be written.
+//! Reads files into buffers that were not cleared first, and reserves space for what will be written.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Reads behind what is in `into`, at most `most` bytes, until these are there or the file ends; says how many.
+/// Appends at most `most` bytes to `into`, until that many are read or the file ends. Returns how many.
 ///
-/// One system call reads all that a file in the page cache has, where the standard library asks for eight
-/// kilobytes first, and then for twice as many each time.
+/// One system call reads everything that the page cache has of a file, while the standard library reads eight kilobytes
+/// first, and then twice as many each time.
 ///
 /// # Errors
-/// What the kernel says. What was read before stays.
+/// Returns the kernel's error. Bytes that were read before are kept.
 pub fn append(file: impl AsFd, most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let begin = into.len();
@@ -37,18 +37,18 @@ pub fn append(file: impl AsFd, most: u64, into: &mut Vec<u8>) -> io::Result<usiz
         if read == 0 {
             break;
         }
-        // SAFETY: "On success, the number of bytes read is returned": so many behind its length are written now,
+        // SAFETY: "On success, the number of bytes read is returned": this many behind its length are written now,
         // and they are within what was reserved.
         unsafe { into.set_len(into.len() + read) };
     }
     Ok(into.len() - begin)
 }
 
-/// Finds room on the disk for so many bytes from some place of a file on, which stays as long as it is; false where
+/// Reserves disk space for this many bytes of a file from an offset on, without changing its length. Returns false if
 /// nothing was reserved.
 ///
-/// Choice: on ext4 alone, which would look for room page by page otherwise. Others need no help, keep what they compress
-/// or share elsewhere, or fill memory.
+/// Choice: only on ext4, which otherwise allocates page by page. Other file systems need no help, store compressed or
+/// shared data elsewhere, or use memory.
 pub fn reserve(file: impl AsFd, offset: u64, len: u64) -> bool {
     let fd = file.as_fd().as_raw_fd();
     let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else {
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(append(&far, 3, &mut into).unwrap(), 3);
         assert_eq!(into, b"zero one");
         assert_eq!(append(&far, 0, &mut into).unwrap(), 0);
-        // To the end, which comes later.
+        // It reads to the end, which comes later.
         let later = std::thread::spawn(move || near.write_all(b" three"));
         assert_eq!(append(&far, 1_000, &mut into).unwrap(), 10);
         later.join().unwrap().unwrap();

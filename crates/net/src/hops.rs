@@ -1,4 +1,4 @@
-//! How many physical links away a host is, by probes that live for so many routers only. [Liu04 §IV-C]
+//! Counts the physical links to a host, by probes that only pass a given number of routers. [Liu04 §IV-C]
 //!
 //! ```text
 //!   TTL 1 ──▶ router ✗                          time exceeded, says the router
@@ -6,14 +6,14 @@
 //!   TTL 3 ──▶ router ──▶ router ──▶ host        port unreachable, says the host: 3 physical links
 //! ```
 //!
-//! Counted are the routers on the way and one more, so a host on the same cable is 1 away, and so is this
-//! one. Probes are UDP datagrams to ports that traceroute uses and nobody listens at; what comes back is
-//! ICMP, which the kernel puts into the error queue of the socket that asked for it [ip(7), IP_RECVERR].
-//! No privileges are needed.
+//! The count is the number of routers on the way and one more, so a host on the same cable is 1 away, and so is this
+//! host itself. Probes are UDP datagrams to ports that traceroute uses and nobody listens at. The answers are ICMP
+//! messages, which the kernel puts into the error queue of the socket that asked for it [ip(7), IP_RECVERR]. No
+//! privileges are needed.
 //!
-//! Life cycle: [`probe`] opens a socket, lets `search` say what to send next, hands it what `answer` makes
-//! of the error queue, and closes the socket with the result. At most [`TTL_MAX`] · [`TRIES`] datagrams,
-//! [`IN_FLIGHT`] of them at a time, and [`TOTAL`] in all.
+//! Life cycle: [`probe`] opens a socket, asks `search` what to send next, passes it what `answer` reads from the error
+//! queue, and closes the socket with the result. It sends at most [`TTL_MAX`] · [`TRIES`] datagrams, [`IN_FLIGHT`] of
+//! them at a time, and takes at most [`TOTAL`].
 
 mod answer;
 mod search;
@@ -31,64 +31,65 @@ use std::num::NonZeroU8;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// The farthest that is looked. Choice: paths of the Internet have some 15 physical links, and hardly one
-/// has more than 30.
+/// The largest distance that is probed. Choice: paths of the Internet have some 15 physical links, and hardly one has
+/// more than 30.
 pub const TTL_MAX: u8 = 32;
-/// How often a silent distance is asked, at most.
+/// How often a silent distance is probed at most.
 pub const TRIES: u8 = 3;
-/// Probes without an answer at a time. Choice: Linux answers six such packets of one host at once, and
-/// then one per second; six of them may reach the end together.
+/// Number of probes without an answer at a time. Choice: Linux sends six such packets of one host at once, and then one
+/// per second; six of them may reach the end together.
 pub const IN_FLIGHT: usize = 6;
-/// How long one probe is waited for. Choice: the other side of the Earth answers within 400 ms.
+/// How long one probe waits for its answer. Choice: the other side of the Earth answers within 400 ms.
 pub const PATIENCE: Duration = Duration::from_millis(500);
-/// How long it all takes at most: all distances once, where nobody answers, are ⌈32 / 6⌉ · 0.5 s.
+/// How long the search takes at most: if nobody answers, all distances once take ⌈32 / 6⌉ · 0.5 s.
 pub const TOTAL: Duration = Duration::from_secs(3);
 
 /// The port below traceroute's first.
 const PORT_BELOW: u16 = 33_434;
-/// What a probe carries, for who wonders what comes there.
+/// The payload of a probe, for people who see it.
 const PAYLOAD: &[u8] = b"sinew: how many hops?";
 
-/// Why a probe could not be made. That nobody answers is no error.
+/// Why a probe could not be made. It is no error if nobody answers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HopsError {
-    /// There is no socket for it.
+    /// The socket could not be opened.
     #[error("cannot open a socket for probes of {to}: {error}")]
     Open {
-        /// What was to be probed.
+        /// The address to probe.
         to: IpAddr,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
-    /// The kernel sends nothing there.
+    /// The kernel refuses to send there.
     #[error(
         "cannot send probes to {to}: {error}; permit UDP to its ports 33435 to 33530, or configure how \
          many hops it is away"
     )]
     Send {
-        /// What was to be probed.
+        /// The address to probe.
         to: IpAddr,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
     /// Answers cannot be read.
     #[error("cannot read answers to probes of {to}: {error}")]
     Receive {
-        /// What was to be probed.
+        /// The address to probe.
         to: IpAddr,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
 }
 
-/// How many physical links lead from this host to `to`: routers on the way and one more. `None` where its
-/// end does not answer: it is filtered, down, or farther than [`TTL_MAX`]. Sends from the address `from`,
-/// if it is one of the same family, so that the way is that of other packets from there. Blocks for up to
-/// [`TOTAL`]. What is local to a link is 1 away.
+/// Returns how many physical links lead from this host to `to`: the routers on the way and one more. Returns `None` if
+/// the host does not answer: it is filtered, down, or farther than [`TTL_MAX`]. If `from` is an address of the same
+/// family, probes are sent from it, so that they take the path of other packets from there. The call blocks for up to
+/// [`TOTAL`]. A link-local address is 1 away.
 ///
 /// # Errors
-/// [`HopsError`] when the kernel refuses: no such address here, no route, a filter for what is sent.
+/// Returns [`HopsError`] if the kernel refuses: the local address does not exist, there is no route, or a filter blocks
+/// the probes.
 pub fn probe(to: IpAddr, from: Option<IpAddr>) -> Result<Option<NonZeroU8>, HopsError> {
     let to = to.to_canonical();
     if is_link_local(to) {
@@ -115,7 +116,7 @@ pub fn probe(to: IpAddr, from: Option<IpAddr>) -> Result<Option<NonZeroU8>, Hops
     }
 }
 
-/// No router passes on what goes there.
+/// Returns true if no router forwards packets to this address.
 fn is_link_local(to: IpAddr) -> bool {
     match to {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -123,13 +124,13 @@ fn is_link_local(to: IpAddr) -> bool {
     }
 }
 
-/// The port that a probe goes to: another one for each, so that the answer tells which it was, and that
-/// a program which listens at one of them hides nothing.
+/// Returns the port of a probe. Each probe has another one, so that the answer shows which probe it was, and so that a
+/// program that listens at one of them hides nothing.
 fn port(ttl: u8, turn: u8) -> u16 {
     PORT_BELOW + u16::from(turn) * u16::from(TTL_MAX) + u16::from(ttl)
 }
 
-/// The distance of the probe that went to a port.
+/// Returns the distance of the probe to a port.
 fn ttl(port: u16) -> Option<u8> {
     let nth = port.checked_sub(PORT_BELOW + 1)?;
     let all = u16::from(TTL_MAX) * u16::from(TRIES);
@@ -159,7 +160,7 @@ impl Prober {
         Ok(Prober { to, socket })
     }
 
-    /// Sends one probe. A full buffer is a probe that was lost.
+    /// Sends one probe. If the buffer is full, the probe is lost.
     fn send(&self, ttl: u8, turn: u8) -> io::Result<()> {
         let (level, name) = match self.to {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL),
@@ -167,7 +168,7 @@ impl Prober {
         };
         sys::set_option(self.socket.as_fd(), level, name, ttl.into())?;
         let to = SocketAddr::new(self.to, port(ttl, turn));
-        // An answer to another probe is told by the next call too, once each, and nothing is sent then.
+        // The next call also returns the error of an earlier probe, once for each, and sends nothing then.
         let mut stale = IN_FLIGHT;
         loop {
             match self.socket.send_to(PAYLOAD, to) {
@@ -179,9 +180,9 @@ impl Prober {
         }
     }
 
-    /// Waits until there is an answer, or for so long.
+    /// Waits until there is an answer, or for at most this long.
     fn wait(&self, timeout: Duration) -> io::Result<()> {
-        // "POLLERR: Error condition", which is awaited always: also that the error queue has something.
+        // "POLLERR: Error condition", which is always awaited: it also shows that the error queue is not empty.
         let mut polled = [Polled::new(self.socket.as_fd(), false, false)];
         poll(&mut polled, Some(timeout)).map(drop)
     }
@@ -198,11 +199,11 @@ impl Prober {
                 Err(error) => return Err(error),
             }
         }
-        // An error that found no room in the queue would end every wait at once.
+        // An error for which the queue had no room would end every wait at once.
         sys::option::<libc::c_int>(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).map(drop)
     }
 
-    /// The next of the queue; `None` for what answers no probe.
+    /// Reads the next entry of the queue; `None` if it answers no probe.
     fn read_answer(&self) -> io::Result<Option<(u8, Answer)>> {
         let mut name = Name::EMPTY;
         let mut control = Control([0; CONTROL_BYTES]);
@@ -240,7 +241,7 @@ const CONTROL_BYTES: usize = 128;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// The bytes of the control message that describes the error, if there is one.
+/// Returns the bytes of the control message that describes the error, if there is one.
 fn extended_error(header: &libc::msghdr) -> Option<&[u8]> {
     // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data buffer ... or
     // NULL if there isn't enough space"; CMSG_NXTHDR likewise. The kernel wrote the buffer and
@@ -306,7 +307,7 @@ mod tests {
         let (to, other) = ("127.0.0.1".parse().unwrap(), "192.0.2.1".parse().unwrap());
         let error = probe(to, Some(other)).unwrap_err();
         assert!(matches!(error, HopsError::Open { .. }), "{error}");
-        // One of another family is of no use, and nothing is lost without it.
+        // An address of another family cannot be used, and is ignored.
         let six = "2001:db8::1".parse().unwrap();
         assert_eq!(probe(to, Some(six)).unwrap(), NonZeroU8::new(1));
     }

@@ -1,6 +1,6 @@
-//! Interfaces of this machine: what they are like now, and setting up one that we made.
+//! Interfaces of this machine: reads their state, and configures those that we have made.
 //!
-//! Everything is of the calling thread's network.
+//! Everything refers to the calling thread's network namespace.
 
 mod gateway;
 mod route;
@@ -15,10 +15,10 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// An interface as it is now.
+/// The present state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number: another one when it went and came back.
+    /// Its index. It changes if the interface is removed and created again.
     pub index: u32,
     /// Its first IPv4 address, and the bits of its network.
     pub address: Option<(Ipv4Addr, u8)>,
@@ -28,10 +28,10 @@ pub struct Interface {
     pub is_up: bool,
 }
 
-/// The interface `name`; `None` when there is none.
+/// Finds the interface `name`; `None` if there is none.
 ///
 /// # Errors
-/// `InvalidInput` for what is no name of an interface; what else the kernel says.
+/// Returns `InvalidInput` if this is no valid name of an interface; otherwise the kernel's error.
 pub fn find(name: &str) -> io::Result<Option<Interface>> {
     let control = Control::new()?;
     let mut request = Request::new(name)?;
@@ -42,7 +42,7 @@ pub fn find(name: &str) -> io::Result<Option<Interface>> {
         return Ok(None);
     }
     let read = |request: &mut Request, what| match control.ask(request, what) {
-        // It went away just so.
+        // The interface has just been removed.
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
         Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(false),
         other => other.map(|()| true),
@@ -76,7 +76,7 @@ pub fn find(name: &str) -> io::Result<Option<Interface>> {
     }))
 }
 
-/// Gives an interface an address in a network of `bits`. Needs root, as all that follows.
+/// Gives an interface an address in a network of `bits`. This and all functions that follow need root.
 pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> io::Result<()> {
     let control = Control::new()?;
     let mut request = Request::new(name)?;
@@ -86,7 +86,7 @@ pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> io::Result<()> {
     control.ask(&mut request, libc::SIOCSIFNETMASK)
 }
 
-/// Gives an interface an address of IPv6 more.
+/// Gives an interface one more IPv6 address.
 pub fn add_address_v6(name: &str, address: Ipv6Addr, bits: u8) -> io::Result<()> {
     let index = find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
     let control = sys::socket(libc::AF_INET6, libc::SOCK_DGRAM)?;
@@ -127,7 +127,7 @@ pub fn set_up(name: &str) -> io::Result<()> {
     control.ask(&mut request, libc::SIOCSIFFLAGS)
 }
 
-/// Sets the longest packet that an interface takes.
+/// Sets the longest packet that an interface accepts.
 pub fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
     let number = libc::c_int::try_from(mtu).map_err(|_| io::ErrorKind::InvalidInput)?;
     set_number(name, number, libc::SIOCSIFMTU)
@@ -138,8 +138,8 @@ pub fn set_queue(name: &str, packets: u16) -> io::Result<()> {
     set_number(name, packets.into(), libc::SIOCSIFTXQLEN)
 }
 
-/// Leads what goes to a network to an interface; nothing when it is led there already. It goes with
-/// the interface.
+/// Routes a network to an interface. If the route already exists, nothing changes. The route disappears with the
+/// interface.
 pub fn add_route(name: &str, network: IpAddr, bits: u8) -> io::Result<()> {
     match network {
         IpAddr::V4(network) => add_route_v4(name, network, bits),
@@ -198,7 +198,7 @@ struct Route {
     irtt: libc::c_ushort,
 }
 
-/// A socket to ask by.
+/// A socket for requests.
 struct Control(OwnedFd);
 
 impl Control {
@@ -214,7 +214,7 @@ impl Control {
     }
 }
 
-/// A name, and what is asked or told.
+/// An interface name, and the value to read or set.
 struct Request(libc::ifreq);
 
 impl Request {
@@ -243,7 +243,7 @@ impl Request {
     fn address(&self) -> Ipv4Addr {
         // SAFETY: as in `flags`: an address is bytes.
         let address = unsafe { self.0.ifr_ifru.ifru_addr };
-        // Port, then the address.
+        // The port comes first, followed by the address.
         let [_, _, a, b, c, d, ..] = address.sa_data.map(|byte| byte as u8);
         Ipv4Addr::new(a, b, c, d)
     }

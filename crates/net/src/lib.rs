@@ -1,5 +1,6 @@
-//! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
-//! namespaces, hops to a host; TLS with raw keys ([`raw_key`]), for all who connect by TCP; SRT by libsrt ([`srt`]), RIST by librist ([`rist`]).
+//! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets,
+//! interfaces, readiness, local message sockets, clocks, scheduling, namespaces, hops to a host; TLS with raw keys
+//! ([`raw_key`]), for all code that connects by TCP; SRT by libsrt ([`srt`]), RIST by librist ([`rist`]).
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -7,9 +8,10 @@
 //!                        |-- unix::SeqStream (clients), Waker (other threads), Termination
 //! ```
 //!
-//! Of all crates only this one talks to the kernel, so unsafe code is at home here; every block
-//! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`],
-//! [`poll::poll`], [`hops::probe`], [`resolver::ask`], [`rist::Receiver::receive`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
+//! This is the only crate that talks to the kernel, so unsafe code belongs here. Every block names the rule of the
+//! manual page that it relies on. Nothing blocks except [`epoll::Poller::wait`], [`poll::poll`], [`hops::probe`],
+//! [`resolver::ask`], [`rist::Receiver::receive`] and the benchmark loops of [`bare`]. Nothing is allocated per packet
+//! after warm-up.
 //!
 //! [`bare`] holds the leanest forwarders that we know how to write over the same calls: the
 //! baselines that the node is measured against.

@@ -1,8 +1,8 @@
-//! Libraries of others that are loaded when they are first used.
+//! External libraries that are loaded when they are first used.
 
-/// A table of a library's functions, under their own names: each is looked up when the table is made.
+/// Declares a table of a library's functions, under their own names. Each is looked up when the table is made.
 ///
-/// The types have to be those of the library's header, which is named for that.
+/// The types have to be those of the library's header; the header is named for that reason.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident of $header:literal: $($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
         $(#[$doc])*

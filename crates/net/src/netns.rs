@@ -7,8 +7,8 @@
 //!   a.run(|| Socket::bind(...))                               // in a thread inside
 //! ```
 //!
-//! A namespace made here has no name: it lives as long as its descriptor, so nothing is left behind
-//! however the process ends. Those that others made are opened by name. Interfaces are set up by the `ip` command. Needs root.
+//! A namespace made here has no name: it lives as long as its descriptor, so nothing is left behind however the process
+//! ends. Namespaces of others are opened by name. Interfaces are set up by the `ip` command. Needs root.
 
 use crate::sys;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// A network of its own: interfaces, addresses, routes, sockets. Loopback is up.
+/// A separate network: interfaces, addresses, routes, sockets. Loopback is up.
 #[derive(Debug)]
 pub struct Namespace {
     fd: OwnedFd,
@@ -48,9 +48,9 @@ pub enum SetupError {
     /// The system refused.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The step that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// `ip` or another command failed.
@@ -58,12 +58,12 @@ pub enum SetupError {
     Command {
         /// The command, with arguments.
         command: String,
-        /// What it printed on its standard error.
+        /// The command's standard error output.
         said: String,
     },
 }
 
-/// Whether namespaces can be made here. A test that cannot have them says so loudly and ends.
+/// Checks whether namespaces can be made here. A test that cannot have them reports this clearly and ends.
 pub fn available() -> Result<(), Why> {
     let ip = Command::new("ip").arg("-V").stdout(Stdio::null()).status();
     match ip {
@@ -81,9 +81,9 @@ pub fn available() -> Result<(), Why> {
 }
 
 impl Namespace {
-    /// A new, empty network.
+    /// Creates a new, empty network.
     pub fn new() -> Result<Namespace, SetupError> {
-        // A thread of its own leaves this one's network, and with it goes what it left behind.
+        // A separate thread leaves this network, and its other state ends with it.
         let made = thread::spawn(|| {
             // SAFETY: no pointers are involved; only this thread changes its network.
             sys::check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
@@ -101,8 +101,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A network that exists already: by the name that `ip netns add` gave it, or, with a slash in
-    /// it, by a file such as `/proc/4711/ns/net`.
+    /// Opens an existing network: by the name that `ip netns add` gave it, or, if the name contains a slash, by a file
+    /// such as `/proc/4711/ns/net`.
     pub fn open(name: &str) -> Result<Namespace, SetupError> {
         let path = match name.contains('/') {
             true => PathBuf::from(name),
@@ -114,7 +114,7 @@ impl Namespace {
         };
         let fd = OwnedFd::from(fs::File::open(&path).map_err(failed)?);
         let namespace = Namespace { fd };
-        // A file of another kind is noticed here, not by whoever comes first.
+        // A file of another kind is noticed here, not at its first use.
         namespace.run(|| ()).map_err(|error| match error {
             SetupError::Io { error, .. } => failed(error),
             other => other,
@@ -122,13 +122,13 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The network that the calling thread is in.
+    /// Opens the network of the calling thread.
     pub fn here() -> Result<Namespace, SetupError> {
         Namespace::open("/proc/thread-self/ns/net")
     }
 
-    /// Runs `work` in a thread inside and returns what it returns. Sockets that it opens belong
-    /// to this network for good, whichever thread uses them.
+    /// Runs `work` in a thread inside, and returns its result. Sockets that it opens belong to this network for good,
+    /// whichever thread uses them.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SetupError> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -150,7 +150,7 @@ impl Namespace {
         enter(self.fd.as_fd())
     }
 
-    /// A command that will run inside, even when this value is gone by then.
+    /// Creates a command that will run inside, even if this value is dropped by then.
     pub fn command(&self, program: &str) -> io::Result<Command> {
         let mut command = Command::new(program);
         let fd = self.fd.try_clone()?;
@@ -195,7 +195,7 @@ impl Namespace {
         other.ip(&["link", "set", other_name, "up"])
     }
 
-    /// Lets an interface send no faster than this, with a queue that holds so much: a wire.
+    /// Limits an interface to this rate, with a queue of this size, as a wire does.
     pub fn shape(&self, name: &str, rate_kbit: u64, queue_bytes: u64) -> Result<(), SetupError> {
         let (rate, queue) = (format!("{rate_kbit}kbit"), queue_bytes.to_string());
         self.does(
@@ -207,7 +207,7 @@ impl Namespace {
         )
     }
 
-    /// A file by which other commands of this machine can name the network, while it lives.
+    /// Returns the path of a file by which other commands of this machine can name the network, while it lives.
     pub fn path(&self) -> PathBuf {
         let pid = std::process::id();
         PathBuf::from(format!("/proc/{pid}/fd/{}", self.fd.as_raw_fd()))

@@ -4,23 +4,23 @@
 //!   interface ══▶ filter in the kernel: multicast IP, and frames of our own kind ════▶ Port::receive
 //!             ◀══════════════════════════════════════════════════════════════════ Port::send_batch
 //! ```
-//! Frames that programs of this host send by the interface are seen too; those that are sent here
-//! are not seen again, and programs of this host do not get them. What a host leaves to its network
-//! card reaches a packet socket undone, so it is done here: checksums are filled in, and a train of
-//! datagrams that was to be cut by the card is cut. Needs root.
+//! Frames that programs of this host send by the interface are received, too. Frames that are sent here are not
+//! received again, and programs of this host do not get them. The work that a host leaves to its network card is not
+//! yet done when a packet socket gets the frame, so it is done here: checksums are filled in, and a train of datagrams
+//! that the card should have cut is cut. Needs root.
 
 use crate::sys;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Frames that one call of the kernel takes or gives.
+/// Number of frames that one system call takes or returns.
 pub const BATCH: usize = 64;
-/// Bytes of what stands before each frame: what was left to the card.
+/// Size of the header before each frame, which says what was left to the card.
 const OFFLOAD_BYTES: usize = 10;
-/// Longest thing that comes: a train of datagrams, with its Ethernet header.
+/// Size of the longest frame: a train of datagrams, with its Ethernet header.
 const SLOT_BYTES: usize = OFFLOAD_BYTES + 65_535 + 14;
-/// How much may wait: at 40 k packets/s of 1 kB 8 MiB are 200 ms.
+/// Bytes that may wait: at 40 k packets/s of 1 kB 8 MiB are 200 ms.
 const RECEIVE_BYTES: libc::c_int = 8 << 20;
 /// Longest head of a frame: Ethernet, and an IPv4 header with all options.
 pub const HEAD_BYTES_MAX: usize = 14 + 60;
@@ -43,7 +43,7 @@ struct Membership {
     address: [u8; 8],
 }
 
-/// A frame to be sent: its head, and where the rest of it is.
+/// A frame to be sent: its head, and a reference to the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'p> {
     head: [u8; HEAD_BYTES_MAX],
@@ -52,7 +52,7 @@ pub struct Frame<'p> {
 }
 
 impl<'p> Frame<'p> {
-    /// A frame of two parts. A head that is too long is cut.
+    /// Creates a frame of two parts. A head that is too long is truncated.
     #[must_use]
     pub fn new(head: &[u8], body: &'p [u8]) -> Frame<'p> {
         let mut bytes = [0; HEAD_BYTES_MAX];
@@ -65,13 +65,13 @@ impl<'p> Frame<'p> {
         }
     }
 
-    /// The first part.
+    /// Returns the first part.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..usize::from(self.head_len)]
     }
 
-    /// The second one.
+    /// Returns the second part.
     #[must_use]
     pub fn body(&self) -> &'p [u8] {
         self.body
@@ -83,13 +83,13 @@ impl<'p> Frame<'p> {
 pub struct Port {
     fd: OwnedFd,
     slots: Box<[u8]>,
-    /// A train's single datagrams are put together here.
+    /// Room in which a train's datagrams are put together one by one.
     single: Vec<u8>,
-    /// Frames that were left to a card in a way that nobody undoes here.
+    /// Number of frames that were left to a card in a way that is not supported here.
     unknown: u64,
 }
 
-/// What the kernel left undone. [linux/virtio_net.h]
+/// The work that the kernel left to the card. [linux/virtio_net.h]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offload {
     flags: u8,
@@ -100,22 +100,22 @@ struct Offload {
     checksum_offset: u16,
 }
 
-/// Whether packet sockets are permitted at all.
+/// Checks whether packet sockets are permitted at all.
 ///
 /// # Errors
-/// What the kernel says, such as `PermissionDenied` without root.
+/// Returns the kernel's error, such as `PermissionDenied` without root.
 pub fn permitted() -> io::Result<()> {
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW).map(drop)
 }
 
 impl Port {
-    /// Opens the interface of this number in the calling thread's network, for multicast IPv4 and IPv6
-    /// and frames of the type `own`.
+    /// Opens the interface with this index in the calling thread's network, for multicast IPv4 and IPv6 and frames of
+    /// the type `own`.
     ///
     /// # Errors
-    /// What the kernel says, such as `PermissionDenied` without root.
+    /// Returns the kernel's error, such as `PermissionDenied` without root.
     pub fn open(index: u32, own: u16) -> io::Result<Port> {
-        // Without a protocol nothing comes before all is set.
+        // Without a protocol, no frame arrives before everything is set up.
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW)?;
         filter(fd.as_fd(), own)?;
         sys::set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
@@ -149,8 +149,8 @@ impl Port {
         })
     }
 
-    /// Takes the frames that wait, up to [`BATCH`] trains of them, and gives each to `each`. How
-    /// many trains there were: fewer than [`BATCH`] when no more wait.
+    /// Takes the frames that wait, up to [`BATCH`] trains of them, and passes each to `each`. Returns the number of
+    /// trains: fewer than [`BATCH`] if no more wait.
     pub fn receive(&mut self, mut each: impl FnMut(&mut [u8])) -> io::Result<usize> {
         let mut lens = [0; BATCH];
         let count = self.receive_slots(&mut lens)?;
@@ -167,10 +167,10 @@ impl Port {
         Ok(count)
     }
 
-    /// Sends frames; how many of them the interface took, from the first on.
+    /// Sends frames. Returns how many of them the interface took, from the first on.
     ///
     /// # Errors
-    /// What the kernel says of the first one that it did not take, if that is the first of all.
+    /// Returns the kernel's error if the interface does not take the first frame.
     pub fn send_batch(&self, frames: &[Frame<'_>]) -> io::Result<usize> {
         let plain = [0; OFFLOAD_BYTES];
         let frames = &frames[..frames.len().min(BATCH)];
@@ -199,7 +199,7 @@ impl Port {
         sent.map(|count| count as usize)
     }
 
-    /// Frames that could not be understood, for what their sender left to its network card.
+    /// Returns the number of frames that could not be processed because of what their sender left to its network card.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.unknown
@@ -247,7 +247,7 @@ impl AsFd for Port {
 impl Offload {
     fn parse(bytes: &[u8; OFFLOAD_BYTES]) -> Offload {
         let &[flags, kind, a, b, c, d, e, f, g, h] = bytes;
-        // In the host's order.
+        // The fields are in the host's byte order.
         let [header_len, segment, checksum_start, checksum_offset] =
             [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes);
         Offload {
@@ -261,8 +261,8 @@ impl Offload {
     }
 }
 
-/// Does what was left to a network card, and gives what comes of it to `each`; false when nobody
-/// knows how.
+/// Does what was left to a network card, and passes the resulting frames to `each`. Returns false if this is not
+/// supported.
 fn finish(
     offload: Offload,
     frame: &mut [u8],
@@ -287,15 +287,15 @@ fn finish(
     }
 }
 
-/// Fills in a checksum, in whose place the sum of the pseudo header stands.
+/// Fills in a checksum. Its field contains the sum of the pseudo header.
 fn fill_in_checksum(bytes: &mut [u8], at: usize) {
     let total = !fold(add(0, bytes));
-    // In UDP zero would mean that there is none. [RFC 768]
+    // In UDP, zero would mean that there is no checksum. [RFC 768]
     let total = if total == 0 { 0xffff } else { total };
     bytes[at..at + 2].copy_from_slice(&total.to_be_bytes());
 }
 
-/// Cuts a train of UDP datagrams, with `segment` bytes of payload each.
+/// Cuts a train of UDP datagrams, which have `segment` bytes of payload each.
 fn cut(
     frame: &[u8],
     udp: usize,
@@ -304,7 +304,7 @@ fn cut(
     each: &mut impl FnMut(&mut [u8]),
 ) -> bool {
     const ETHERNET: usize = 14;
-    // The length of an IP header, and of UDP's.
+    // The length of an IP header. UDP's follows.
     let header_len = match frame.get(ETHERNET).map(|first| first >> 4) {
         Some(4) => 20,
         Some(6) => 40,
@@ -335,7 +335,7 @@ fn cut(
             &header[12..20]
         };
         datagram[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        // The pseudo header: both addresses, the protocol, the length.
+        // The pseudo header contains both addresses, the protocol, and the length.
         let pseudo = add(17 + u64::from(udp_len), addresses);
         datagram[6..8].copy_from_slice(&fold(pseudo).to_be_bytes());
         fill_in_checksum(datagram, 6);
@@ -344,7 +344,7 @@ fn cut(
     true
 }
 
-/// Adds sixteen-bit words.
+/// Adds the 16-bit words of `bytes` to a sum.
 fn add(start: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -379,7 +379,7 @@ fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     .map(drop)
 }
 
-/// Lets only multicast frames through that carry IP or are of the type `own`, and of no VLAN.
+/// Attaches a filter for multicast frames without a VLAN tag that contain IP or have the type `own`.
 fn filter(fd: BorrowedFd<'_>, own: u16) -> io::Result<()> {
     let step = |code: u32, yes, no, k| libc::sock_filter {
         code: code as u16,
@@ -426,7 +426,7 @@ fn filter(fd: BorrowedFd<'_>, own: u16) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Ethernet, IPv4 from 10.0.0.1 to 239.1.1.1, UDP, and a payload; checksums not filled in.
+    /// Builds a frame: Ethernet, IPv4 from 10.0.0.1 to 239.1.1.1, UDP, and a payload; checksums are not filled in.
     fn frame(payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; 12];
         frame.extend([8, 0]);
@@ -441,7 +441,7 @@ mod tests {
         frame
     }
 
-    /// Whether both checksums of a frame are right.
+    /// Returns true if both checksums of a frame are right.
     fn is_right(frame: &[u8]) -> bool {
         let (header, datagram) = frame[14..].split_at(20);
         let pseudo = add(17 + datagram.len() as u64, &header[12..20]);
@@ -471,7 +471,7 @@ mod tests {
         let header = &mut frame[14..34];
         let sum = !fold(add(0, header));
         header[10..12].copy_from_slice(&sum.to_be_bytes());
-        // As Linux leaves it: the sum of the pseudo header.
+        // Linux leaves the sum of the pseudo header there.
         let pseudo = fold(add(17 + 13, &frame[26..34]));
         frame[40..42].copy_from_slice(&pseudo.to_be_bytes());
         assert!(!is_right(&frame));

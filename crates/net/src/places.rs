@@ -1,4 +1,4 @@
-//! Places for connections that have not said yet what they want.
+//! Places for connections that have not yet said what they want.
 //!
 //! ```text
 //!   take ── the source has its share ─────────▶ refused
@@ -6,29 +6,29 @@
 //!     ▼
 //!   silent ── first byte ──▶ greeting ── leave        overdue: both have their time, then they go
 //! ```
-//! A pure table: it knows no sockets and no clock. Nobody waits for a place, so whoever listens never
-//! sleeps, and a stranger can hold up others no longer than they take to push him out.
+//! This is a pure table: it knows no sockets and no clock. Nobody waits for a place, so a listener never blocks, and a
+//! stranger can delay others only for as long as it takes them to displace it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a connection may say nothing. A client speaks as soon as it is connected. Choice: if its
-/// first segment is lost, TCP sends it again after 200 ms to 1 s, after 3 s where the handshake was
-/// repeated too [RFC 6298 §5.7]; and a round trip.
+/// How long a connection may be silent. A client sends something as soon as it is connected. Choice: if its first
+/// segment is lost, TCP sends it again after 200 ms to 1 s, or after 3 s if the handshake was repeated, too [RFC 6298
+/// §5.7]; a round trip is added.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long it may take to say what it wants, from its first byte on. Choice: handshake and question
-/// are two answers, for each of which a dialler has 8 s.
+/// How long a connection may take to say what it wants, from its first byte on. Choice: handshake and request are two
+/// answers, for each of which a dialler has 8 s.
 const GREETING: Duration = Duration::from_secs(16);
 
-/// Who a connection comes from, as far as shares go.
+/// The origin of a connection, as the unit of shares.
 ///
-/// Choice: an IPv4 address is one host, or one site that shares it and its quarrels; of IPv6 a host
-/// has a /64 to itself and may speak from any address in it [RFC 4291 §2.5.4].
+/// Choice: an IPv4 address is one host, or one site that shares it and its conflicts; with IPv6, a host has a /64 to
+/// itself and may use any address in it [RFC 4291 §2.5.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// The host itself, by the operator's socket.
+    /// The host itself, through the operator's socket.
     Operator,
     /// The host with this address.
     V4([u8; 4]),
@@ -36,21 +36,21 @@ pub enum Origin {
     V6([u8; 8]),
 }
 
-/// Why one who comes gets no place, or has lost it.
+/// Why a connection gets no place, or has lost it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its origin has its share.
+    /// Its origin already has its share.
     Address,
     /// It took too long.
     Late,
-    /// Too many are ending.
+    /// Too many connections are still ending.
     NoRoom,
-    /// It said nothing.
+    /// It sent nothing.
     Silent,
 }
 
 impl Origin {
-    /// The one of an address.
+    /// Returns the origin of an address.
     pub fn of(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin::V4(address.octets()),
@@ -62,7 +62,7 @@ impl Origin {
     }
 }
 
-/// The places. `H` is what a connection is ended by.
+/// The places. `H` is a handle to end a connection.
 #[derive(Debug)]
 pub struct Places<H> {
     most: usize,
@@ -73,9 +73,9 @@ pub struct Places<H> {
 #[derive(Debug)]
 struct Table<H> {
     next: u64,
-    /// In the order in which they came.
+    /// The places in use, in the order of arrival.
     taken: BTreeMap<u64, Place<H>>,
-    /// Those that have gone from their place but are served by a thread still are among them.
+    /// Number of connections that a thread serves, including those that have lost their place.
     served: usize,
 }
 
@@ -87,17 +87,17 @@ struct Place<H> {
     is_silent: bool,
 }
 
-/// One that was let in.
+/// A connection that got a place.
 #[derive(Debug)]
 pub struct LetIn<H> {
     /// Its place.
     pub place: u64,
-    /// Who has to go for it.
+    /// The connection that has to give up its place.
     pub displaced: Option<H>,
 }
 
 impl<H> Places<H> {
-    /// So many, of which one origin may have a share.
+    /// Creates this many places, of which one origin may have a share.
     pub fn new(most: usize, share: usize) -> Places<H> {
         Places {
             most,
@@ -110,14 +110,14 @@ impl<H> Places<H> {
         }
     }
 
-    /// Takes a place for one who comes, unless its origin has its share.
+    /// Takes a place for a connection, unless its origin has its share.
     pub fn take(&self, origin: Origin, handle: H, now: Instant) -> Result<LetIn<H>, Why> {
         let mut table = self.table();
         let places = table.taken.values();
         if places.filter(|place| place.origin == origin).count() >= self.share {
             return Err(Why::Address);
         }
-        // Who was sent away ends within a moment. Choice: as many may be ending as are greeting.
+        // A displaced connection ends within a moment. Choice: as many may be ending as are greeting.
         if table.served >= 2 * self.most {
             return Err(Why::NoRoom);
         }
@@ -142,7 +142,7 @@ impl<H> Places<H> {
         Ok(LetIn { place, displaced })
     }
 
-    /// Its first byte has come.
+    /// Notes that its first byte has arrived.
     pub fn spoke(&self, place: u64, now: Instant) {
         if let Some(place) = self.table().taken.get_mut(&place) {
             place.is_silent = false;
@@ -150,19 +150,19 @@ impl<H> Places<H> {
         }
     }
 
-    /// It goes, for better or worse; false if its place was taken from it before.
+    /// Notes that a connection leaves. Returns false if it had lost its place before.
     pub fn leave(&self, place: u64) -> bool {
         let mut table = self.table();
         table.served -= 1;
         table.taken.remove(&place).is_some()
     }
 
-    /// Makes room, where descriptors have run out.
+    /// Makes room if the process has run out of descriptors.
     pub fn displace(&self) -> Option<H> {
         self.table().displace()
     }
 
-    /// Those whose time is over, and why they have to go.
+    /// Removes the connections whose time is over, and returns why.
     pub fn overdue(&self, now: Instant) -> Vec<(H, Why)> {
         let mut table = self.table();
         let over = table.taken.iter().filter(|(_, place)| place.until <= now);
@@ -178,17 +178,17 @@ impl<H> Places<H> {
         .collect()
     }
 
-    /// When somebody's time will be over.
+    /// Returns when the time of the next connection is over.
     pub fn next_until(&self) -> Option<Instant> {
         self.table().taken.values().map(|place| place.until).min()
     }
 
-    /// True if none is taken.
+    /// Returns true if no place is taken.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many are taken.
+    /// Returns how many places are taken.
     pub fn len(&self) -> usize {
         self.table().taken.len()
     }
@@ -224,7 +224,7 @@ mod tests {
         let refused = places.take(from(1), 9, now);
         assert_eq!(refused.unwrap_err(), Why::Address);
         assert!(places.take(from(2), 4, now).unwrap().displaced.is_none());
-        // Who goes makes room for the next one of the same origin.
+        // A connection that leaves makes room for the next one of the same origin.
         assert!(places.leave(taken[1]));
         assert!(places.take(from(1), 5, now).is_ok());
         assert_eq!(places.len(), 4);
@@ -243,7 +243,7 @@ mod tests {
         places.spoke(third.place, now);
         let fourth = places.take(from(4), 4, now).unwrap();
         assert_eq!(fourth.displaced, Some(0));
-        // It knows when its thread ends, and is not counted twice.
+        // The displaced connection learns it when its thread ends, and is not counted twice.
         assert!(!places.leave(taken[0]) && places.leave(taken[2]));
         assert_eq!(places.len(), 2);
     }

@@ -1,11 +1,11 @@
-//! Waiting for a handful of descriptors once, by poll(2): nothing is left behind in the kernel.
+//! Waits for a few descriptors once, by poll(2): no state stays in the kernel.
 
 use crate::sys;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A descriptor, what is awaited of it, and what was found.
+/// A descriptor, what is awaited of it, and the result.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Polled<'a> {
@@ -14,7 +14,7 @@ pub struct Polled<'a> {
 }
 
 impl<'a> Polled<'a> {
-    /// Waits for `fd` to be readable, or writable, or both. With neither, for its being hung up.
+    /// Waits for `fd` to be readable, or writable, or both. With neither, it waits for a hang-up.
     pub fn new(fd: BorrowedFd<'a>, read: bool, write: bool) -> Polled<'a> {
         let read = if read { libc::POLLIN } else { 0 };
         let write = if write { libc::POLLOUT } else { 0 };
@@ -28,24 +28,24 @@ impl<'a> Polled<'a> {
         }
     }
 
-    /// Something can be read, or the end of what can.
+    /// Returns true if something can be read, or the end has been reached.
     pub fn readable(&self) -> bool {
         self.raw.revents & (libc::POLLIN | libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Something can be written.
+    /// Returns true if something can be written.
     pub fn writable(&self) -> bool {
         self.raw.revents & libc::POLLOUT != 0
     }
 
-    /// The other side is gone in both directions, or an error is pending.
+    /// Returns true if the other side is gone in both directions, or an error is pending.
     pub fn hung_up(&self) -> bool {
         self.raw.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
     }
 }
 
-/// Waits until something awaited is found, or `timeout` is over; `None` waits for ever. Whole
-/// milliseconds, rounded up.
+/// Waits until an awaited event occurs, or `timeout` is over; `None` waits for ever. The timeout is rounded up to whole
+/// milliseconds.
 pub fn poll(polled: &mut [Polled<'_>], timeout: Option<std::time::Duration>) -> io::Result<usize> {
     let ms = timeout.map_or(-1, |timeout| {
         let ms = timeout.as_micros().div_ceil(1_000);

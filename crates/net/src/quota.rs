@@ -1,21 +1,21 @@
-//! A share of a processor for some processes, by a control group of the kernel: slower hosts than this one.
+//! Gives some processes a share of a processor, by a control group of the kernel, to simulate slower hosts.
 //!
-//! Both versions of control groups are understood; whichever has the processor's controller is used. Needs
-//! root. Processes with real-time priority are not held back by it.
+//! Both versions of control groups are supported; the one that has the processor's controller is used. Needs root. It
+//! does not limit processes with real-time priority.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where version 2 is mounted, and version 1's processor controller.
+/// The mount points of version 2, and of version 1's processor controller.
 const UNIFIED: &str = "/sys/fs/cgroup";
 const VERSION_1: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-/// The least time that the kernel gives at once: the shorter the turns, the more a group looks like a slower processor
-/// and the less like one that stops.
+/// The shortest time that the kernel gives at once: the shorter the turns, the more a group resembles a slower
+/// processor instead of one that stops.
 const LEAST_US: u64 = 1_000;
 
-/// A group of processes that together get a share of one processor. It goes when this is dropped, and its processes must
+/// A group of processes that together get a share of one processor. Dropping it removes the group; its processes must
 /// have ended by then.
 #[derive(Debug)]
 pub struct Quota {
@@ -23,7 +23,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A group that gets `percent` of a processor.
+    /// Creates a group that gets `percent` of a processor.
     pub fn new(percent: u32) -> io::Result<Quota> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (root, is_unified) = root()?;
@@ -53,7 +53,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // Processes that were killed leave it by and by; what is left then is an empty folder.
+        // Killed processes leave the group with a delay. If they do not, an empty folder is left.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -63,12 +63,12 @@ impl Drop for Quota {
     }
 }
 
-/// Where groups are made, and whether they are of version 2.
+/// Returns where groups are made, and whether they are of version 2.
 fn root() -> io::Result<(PathBuf, bool)> {
     let unified = Path::new(UNIFIED);
     let controllers = fs::read_to_string(unified.join("cgroup.controllers")).unwrap_or_default();
     if controllers.split_whitespace().any(|name| name == "cpu") {
-        // Groups below have the controller only if their parent hands it down.
+        // Groups below have the controller only if their parent passes it down.
         fs::write(unified.join("cgroup.subtree_control"), "+cpu")?;
         return Ok((unified.to_owned(), true));
     }
@@ -83,7 +83,7 @@ fn root() -> io::Result<(PathBuf, bool)> {
     }
 }
 
-/// Time that is given, and how often, in microseconds.
+/// Returns the time that is given, and the period, in microseconds.
 fn turn(percent: u32) -> (u64, u64) {
     let percent = u64::from(percent.clamp(1, 100));
     (LEAST_US, LEAST_US * 100 / percent)

@@ -1,5 +1,5 @@
-//! TLS 1.3 with a raw Ed25519 key (RFC 7250) in place of a certificate: no names, no authorities of
-//! X.509. Whose key it is, the two sides know from elsewhere.
+//! TLS 1.3 with a raw Ed25519 key (RFC 7250) in place of a certificate: no names, no X.509 authorities. The two sides
+//! know from elsewhere whose key it is.
 //!
 //! ```text
 //!   shows    certified(secret, key) ──▶ resolver of a client's or a server's side
@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Of a key, and of the secret that it belongs to.
+/// Size of a key, and of its secret.
 pub const KEY_BYTES: usize = 32;
 
 /// SubjectPublicKeyInfo of an Ed25519 key, before the key. [RFC 8410 §4]
@@ -30,15 +30,15 @@ const SECRET_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
-/// The cryptography of all TLS here.
+/// Returns the cryptography of all TLS connections here.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What a side shows that has this secret.
+/// Creates what a side with this secret shows in place of a certificate.
 ///
 /// # Errors
-/// The secret is no Ed25519 key.
+/// Returns an error if the secret is no Ed25519 key.
 pub fn certified(secret: &[u8; KEY_BYTES]) -> Result<Arc<CertifiedKey>, Error> {
     let secret = PrivatePkcs8KeyDer::from([&SECRET_PREFIX[..], secret].concat());
     let signing = ring::sign::any_eddsa_type(&secret)?;
@@ -48,21 +48,21 @@ pub fn certified(secret: &[u8; KEY_BYTES]) -> Result<Arc<CertifiedKey>, Error> {
     Ok(Arc::new(CertifiedKey::new(vec![bare], signing)))
 }
 
-/// The key within what is shown in place of a certificate.
+/// Returns the key in what a side shows in place of a certificate.
 pub fn shown(certificate: &[u8]) -> Option<[u8; KEY_BYTES]> {
     certificate.strip_prefix(&PUBLIC_PREFIX)?.try_into().ok()
 }
 
-/// Takes the other side's key.
+/// Checks the other side's key.
 #[derive(Debug)]
 pub struct Verifier {
-    /// `None` takes any.
+    /// The accepted keys; `None` accepts any key.
     pinned: Option<Vec<[u8; KEY_BYTES]>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Verifier {
-    /// Takes one of these.
+    /// Accepts one of these keys.
     pub fn pinned(keys: impl IntoIterator<Item = [u8; KEY_BYTES]>) -> Arc<Verifier> {
         Arc::new(Verifier {
             pinned: Some(keys.into_iter().collect()),
@@ -70,7 +70,7 @@ impl Verifier {
         })
     }
 
-    /// Takes whatever key is shown.
+    /// Accepts any key.
     pub fn any() -> Arc<Verifier> {
         Arc::new(Verifier {
             pinned: None,

@@ -1,26 +1,27 @@
-//! Whether the resolver of this system finds anything: what /etc/resolv.conf and /etc/nsswitch.conf have made of it.
+//! Checks whether the resolver of this system finds anything, as configured by /etc/resolv.conf and /etc/nsswitch.conf.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// What the resolver says of a name.
+/// The resolver's answer for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The name has addresses.
     Known,
-    /// A name server was asked, and says that it has none.
+    /// A name server has answered that the name has none.
     Unknown,
-    /// Nobody answers, in the words of the system.
+    /// No name server answers, in the words of the system.
     Nobody(String),
 }
 
-/// Asks for the addresses of `name`. This blocks, often for 10 s and more where no name server answers.
+/// Asks for the addresses of `name`. This blocks, often for 10 s and more if no name server answers.
 pub fn ask(name: &str) -> Answer {
     let Ok(name) = CString::new(name) else {
         return Answer::Unknown;
     };
     let mut found: *mut libc::addrinfo = ptr::null_mut();
-    // SAFETY: the name ends in a zero byte and outlives the call; service and hints may be null, and the result is ours.
+    // SAFETY: the name ends in a zero byte and outlives the call; service and hints may be null, and the result is
+    // ours.
     let code =
         unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), ptr::null(), &raw mut found) };
     if code == 0 {

@@ -4,8 +4,8 @@
 //!   Receiver::open(ends, options) ──librist's threads repair──▶ receive ──▶ packets, when their time has come
 //!   Sender::open(ends, options) ──send──▶ librist's threads, which send again what is asked for
 //! ```
-//! An end listens or calls, whichever way the stream goes. The library has threads of its own, and tells them
-//! in [`Stats`] and [`Context::events`]. It is loaded when it is first used ([`LoadError`]).
+//! An end listens or calls, independently of the direction of the stream. The library has threads of its own, which
+//! report through [`Stats`] and [`Context::events`]. It is loaded when it is first used ([`LoadError`]).
 
 mod library;
 
@@ -19,35 +19,35 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use library::LoadError;
 
-/// Bytes of a packet, at most: of 1500 less the headers of IP, UDP, GRE and RTP.
+/// Largest size of a packet: 1500 less the headers of IP, UDP, GRE and RTP.
 pub const PAYLOAD_BYTES_MAX: usize = 1_440;
-/// Characters of a secret, at most: the library keeps 128 with the zero at the end.
+/// Largest length of a secret: the library stores 128 bytes with the zero at the end.
 pub const SECRET_BYTES_MAX: usize = 127;
-/// Packets that wait until they are taken; a power of two, as the library wants it. Choice: 8192 of 1316 bytes
-/// are 11 MB, and 0.9 s of 100 Mbit/s.
+/// Number of packets that may wait to be taken; the library needs a power of two. Choice: 8192 of 1316 bytes are 11 MB,
+/// and 0.9 s of 100 Mbit/s.
 const WAITING_PACKETS: u32 = 8_192;
-/// Events that wait until they are taken; later ones are lost.
+/// Number of events that may wait to be taken; later ones are lost.
 const EVENTS_MAX: usize = 64;
-/// How often the library counts.
+/// How often the library reports its counters.
 const STATS_EVERY_MS: c_int = 1_000;
 
-/// How much of RIST both ends speak.
+/// The RIST profile that both ends use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// RTP and RTCP (TR-06-1): the sender calls, at an even port.
     Simple,
-    /// In a tunnel of one port, perhaps encrypted (TR-06-2).
+    /// One tunnel with a single port, perhaps encrypted (TR-06-2).
     Main,
 }
 
-/// What connections are to be like.
+/// The parameters of connections.
 #[derive(Clone)]
 pub struct Options {
-    /// How much both ends speak.
+    /// The profile that both ends use.
     pub profile: Profile,
-    /// How long packets are held, so that what is lost can be sent again.
+    /// How long packets are held, so that lost packets can be retransmitted.
     pub latency: Duration,
-    /// Encrypts by a key of so many bits (128 or 256) from this secret; only of the main profile.
+    /// Encrypts with a key of this many bits (128 or 256) from this secret; only with the main profile.
     pub secret: Option<(String, u16)>,
 }
 
@@ -61,12 +61,12 @@ impl fmt::Debug for Options {
     }
 }
 
-/// One end of the way to the other side.
+/// One end of the connection to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Waits to be called here.
+    /// Waits for a call at this address.
     Listen(SocketAddr),
-    /// Calls this host and port, again and again until it answers.
+    /// Calls this host and port repeatedly until it answers.
     Call(String),
 }
 
@@ -85,12 +85,12 @@ pub enum Error {
     /// There is no librist.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// It does not take an end.
+    /// It does not accept an end.
     #[error("{end}: librist does not take it{}", if *.is_simple { ": the simple profile needs an even port, and its sender calls" } else { ": is the port in use, or the host unknown?" })]
     End {
-        /// Which.
+        /// The end.
         end: String,
-        /// Of the simple profile.
+        /// True for the simple profile.
         is_simple: bool,
     },
     /// The secret is empty, too long, or has a zero in it.
@@ -104,58 +104,58 @@ pub enum Error {
 /// Something that has happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The other side is there.
+    /// The other side has connected.
     Connected,
-    /// It was not heard for too long.
+    /// The other side was silent for too long.
     Lost,
 }
 
-/// What the library has counted; totals are since the beginning, the rest is of the last second.
+/// The library's counters. Totals are since the beginning, the other values are of the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// The round trip, of several ends the last one's that was counted.
+    /// The round trip; with several ends that of the one reported last.
     pub rtt_ms: u32,
-    /// Bits per second, without repetitions.
+    /// Bits per second, without retransmissions.
     pub rate_bps: u64,
-    /// Bits per second of repetitions.
+    /// Bits per second of retransmissions.
     pub retry_rate_bps: u64,
     /// Packets sent, or received.
     pub packets: u64,
-    /// Of a sender: packets sent again.
+    /// For a sender: packets that were retransmitted.
     pub retransmitted: u64,
-    /// Of a receiver: packets that were missing when a later one came.
+    /// For a receiver: packets that were missing when a later one arrived.
     pub missing: u64,
-    /// Of a receiver: those of them that came again.
+    /// For a receiver: missing packets that were recovered.
     pub recovered: u64,
-    /// Of a receiver: those that did not.
+    /// For a receiver: missing packets that were not recovered.
     pub lost: u64,
 }
 
-/// What the library's threads tell.
+/// The reports of the library's threads.
 #[derive(Debug, Default)]
 struct Watch {
     stats: Mutex<Stats>,
     events: Mutex<Vec<Event>>,
 }
 
-/// What a [`Receiver`] and a [`Sender`] have in common.
+/// The common part of a [`Receiver`] and a [`Sender`].
 pub struct Context {
     library: &'static Library,
     handle: *mut c_void,
-    /// Read by the library's threads until the context is destroyed.
+    /// The library's threads use it until the context is destroyed.
     watch: Box<Watch>,
 }
 
 // SAFETY: the library's functions may be called from any thread, and lock by themselves.
 unsafe impl Send for Context {}
 
-/// Takes a stream.
+/// Receives a stream.
 pub struct Receiver(Context);
 
-/// Gives a stream, to all who listen or call.
+/// Sends a stream to all who listen or call.
 pub struct Sender(Context);
 
-/// Loads the library; its version, as `0.2.7`.
+/// Loads the library. Returns its version, such as `0.2.7`.
 pub fn load() -> Result<String, LoadError> {
     let library = library()?;
     // SAFETY: no arguments, and a string that ends in zero comes back, which stays.
@@ -176,7 +176,7 @@ impl Context {
             Profile::Simple => 0,
             Profile::Main => 1,
         };
-        // Never freed: the library keeps the address.
+        // It is never freed, because the library keeps the address.
         let silent = Box::into_raw(Box::new(Logging::SILENT));
         if create(library, &raw mut handle, profile, silent) != 0 || handle.is_null() {
             return Err(Error::Failed("rist_create"));
@@ -244,12 +244,12 @@ impl Context {
         }
     }
 
-    /// What was counted until the last second.
+    /// Returns the counters up to the last second.
     pub fn stats(&self) -> Stats {
         *lock(&self.watch.stats)
     }
 
-    /// What has happened since the last call.
+    /// Returns the events since the last call.
     pub fn events(&self) -> Vec<Event> {
         core::mem::take(&mut *lock(&self.watch.events))
     }
@@ -263,7 +263,7 @@ impl Drop for Context {
 }
 
 impl Receiver {
-    /// Takes a stream at these ends. They need not be reached yet.
+    /// Receives a stream at these ends. They need not be reachable yet.
     pub fn open(ends: &[End], options: &Options) -> Result<Receiver, Error> {
         let context = Context::open(
             // SAFETY: `handle` and `log` are good for what the library writes and keeps.
@@ -280,8 +280,8 @@ impl Receiver {
         Ok(Receiver(context))
     }
 
-    /// Waits for a packet, and copies it into `buffer` as far as it fits; its length, `None` if there was none in
-    /// time.
+    /// Waits for a packet, and copies it into `buffer` as far as it fits. Returns its length, or `None` if there was
+    /// none in time.
     pub fn receive(&self, buffer: &mut [u8], wait: Duration) -> Result<Option<usize>, Error> {
         let Context {
             library, handle, ..
@@ -299,7 +299,7 @@ impl Receiver {
         };
         let len = of.payload_bytes.min(buffer.len());
         if len > 0 {
-            // SAFETY: the block has so many bytes, and the buffer too.
+            // SAFETY: the block has this many bytes, and the buffer too.
             unsafe { core::ptr::copy_nonoverlapping(of.payload.cast(), buffer.as_mut_ptr(), len) };
         }
         // SAFETY: it is the library's own, and not used again.
@@ -307,14 +307,14 @@ impl Receiver {
         Ok(Some(len))
     }
 
-    /// What its connections tell.
+    /// Returns the state of its connections.
     pub fn context(&self) -> &Context {
         &self.0
     }
 }
 
 impl Sender {
-    /// Gives a stream at these ends. They need not be reached yet.
+    /// Sends a stream to these ends. They need not be reachable yet.
     pub fn open(ends: &[End], options: &Options) -> Result<Sender, Error> {
         let context = Context::open(
             // SAFETY: `handle` and `log` are good for what the library writes and keeps; 0 is for a flow of
@@ -329,7 +329,7 @@ impl Sender {
         Ok(Sender(context))
     }
 
-    /// Hands a packet over, which is sent now; false when the library does not take it.
+    /// Passes a packet to the library, which sends it now. Returns false if the library does not accept it.
     pub fn send(&self, packet: &[u8]) -> bool {
         if packet.len() > PAYLOAD_BYTES_MAX {
             return false;
@@ -342,13 +342,13 @@ impl Sender {
         unsafe { (library.rist_sender_data_write)(*handle, &raw const block) >= 0 }
     }
 
-    /// What its connections tell.
+    /// Returns the state of its connections.
     pub fn context(&self) -> &Context {
         &self.0
     }
 }
 
-/// Text with a zero at its end; false if it is empty, too long, or has a zero in it.
+/// Writes text with a zero at its end. Returns false if it is empty, too long, or contains a zero.
 fn write_text(to: &mut [c_char], text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes.len() >= to.len() || bytes.contains(&0) {
@@ -440,7 +440,7 @@ mod tests {
         let sender = Sender::open(&call, &options("a good secret")).unwrap();
         let mut buffer = [0; PAYLOAD_BYTES_MAX];
         let mut got = 0;
-        // Until ten have come, which takes as long as the ends need to meet.
+        // Repeat until ten have arrived, which takes as long as the ends need to meet.
         for number in 0..2_000u32 {
             stranger.send(&[0xee; 188]);
             sender.send(&[number.to_be_bytes(), [7; 4]].concat());

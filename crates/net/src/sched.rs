@@ -1,7 +1,7 @@
-//! Where and when this process runs, what it used, and entropy.
+//! Where and when this process runs, the resources that it has used, and entropy.
 //!
-//! A node that shares its machine asks for real-time priority, as the paper's daemons did
-//! [Amir06 §V-A]. Whoever is refused is told what he got instead, to say it loudly.
+//! A node that shares its machine requests real-time priority, as the paper's daemons did [Amir06 §V-A]. If the system
+//! refuses, the result says what the thread got instead, so that the caller can report it.
 
 use crate::clock;
 use crate::sys;
@@ -13,17 +13,17 @@ use std::mem;
 use std::ptr;
 use std::slice;
 
-/// The scheduling that the calling thread has got.
+/// The scheduling class that the calling thread has got.
 #[derive(Debug)]
 pub enum Scheduling {
-    /// SCHED_RR at this priority, 1 to 99. Lower than asked for when the limit says so.
+    /// SCHED_RR at this priority, 1 to 99. It is lower than requested if the resource limit requires it.
     RealTime {
         /// The priority granted.
         priority: u8,
     },
     /// Time-sharing as before, because the system refused.
     Normal {
-        /// What it said.
+        /// The system's error.
         why: io::Error,
     },
 }
@@ -71,7 +71,7 @@ fn set_policy(policy: libc::c_int, priority: u8) -> io::Result<()> {
     sys::check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)
 }
 
-/// The real-time priority that an unprivileged process may take.
+/// Returns the real-time priority that an unprivileged process may take.
 fn priority_limit() -> u8 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -82,16 +82,16 @@ fn priority_limit() -> u8 {
     limit.rlim_cur.min(99) as u8
 }
 
-/// Makes the kernel wake the calling thread at most `slack` late on purpose. Threads of normal
-/// priority have 50 µs by default; real-time ones have none.
+/// Sets by how much the kernel may deliberately delay a wake-up of the calling thread. The default is 50 µs for threads
+/// of normal priority, and none for real-time threads.
 pub fn timer_slack(slack: Duration) -> io::Result<()> {
-    // Zero would mean the default.
+    // Zero would select the default.
     let ns = slack.as_nanos().clamp(1, u64::from(u32::MAX)) as libc::c_ulong;
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
-/// The processors on which the calling thread may run.
+/// Returns the processors on which the calling thread may run.
 pub fn processors() -> io::Result<Vec<usize>> {
     // SAFETY: all zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -127,8 +127,8 @@ pub fn confine(cpus: &[usize]) -> io::Result<()> {
         .map(drop)
 }
 
-/// Raises the limit of open descriptors to the highest that is permitted, and tells it: each client
-/// of a node takes one, and the usual soft limit of 1024 is meant for programs that use select(2).
+/// Raises the limit of open descriptors to the highest that is permitted, and returns it. Each client of a node takes
+/// one, and the usual soft limit of 1024 is meant for programs that use select(2).
 pub fn raise_descriptors() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -142,29 +142,29 @@ pub fn raise_descriptors() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Keeps all memory of the process, present and future, from being paged out. Pages that were
-/// never touched take no memory, as before.
+/// Prevents all memory of the process, present and future, from being paged out. Pages that were never touched still
+/// take no memory.
 pub fn lock_memory() -> io::Result<()> {
     let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::mlockall(flags) }).map(drop)
 }
 
-/// Lets memory of the process be paged out, and given back, again.
+/// Permits memory of the process to be paged out and released again.
 pub fn unlock_memory() -> io::Result<()> {
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::munlockall() }).map(drop)
 }
 
-/// Gives back the memory of the program's code and constants, and of its libraries', unless it is locked. What runs on is
-/// mapped again when it is used, from the page cache. Most of a program is called once, to start. Breakpoints that a
-/// debugger has set are lost.
+/// Releases the memory of the code and constants of the program and its libraries, unless it is locked. Code that runs
+/// again is mapped again from the page cache when it is used. Most of a program runs only once, at the start.
+/// Breakpoints of a debugger are lost.
 pub fn give_back_code() {
     // SAFETY: the function is of the type that is wanted, and takes no data.
     unsafe { libc::dl_iterate_phdr(Some(give_back_of), ptr::null_mut()) };
 }
 
-/// The same for what one file has brought.
+/// Does the same for one loaded file.
 unsafe extern "C" fn give_back_of(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -182,12 +182,13 @@ unsafe extern "C" fn give_back_of(
         if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W != 0 {
             continue;
         }
-        // Of an object that was linked for another address, the difference is negative.
+        // If an object was linked for another address, the difference is negative.
         let begun = info.dlpi_addr.wrapping_add(segment.p_vaddr);
         let start = begun as usize & !in_page;
         let end = begun.wrapping_add(segment.p_memsz) as usize;
-        // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the up-to-date
-        // contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays as it is.
+        // SAFETY: nobody writes there, and "subsequent accesses of pages in the range will succeed", with "the
+        // up-to-date contents of the underlying mapped file". Where the kernel refuses, as for its own code, all stays
+        // as it is.
         unsafe {
             libc::madvise(
                 ptr::without_provenance_mut(start),
@@ -199,17 +200,17 @@ unsafe extern "C" fn give_back_of(
     0
 }
 
-/// Processor time that the calling thread has used, in the kernel and outside.
+/// Returns the processor time that the calling thread has used, in the kernel and outside.
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(clock::read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Processor time that all threads of the process have used.
+/// Returns the processor time that all threads of the process have used.
 pub fn process_cpu() -> Duration {
     Duration::from_nanos(clock::read(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
-/// How often the calling thread has waited for something so far, and was woken again.
+/// Returns how often the calling thread has waited for something and was woken.
 pub fn thread_wakeups() -> u64 {
     // SAFETY: all zero is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
@@ -218,7 +219,7 @@ pub fn thread_wakeups() -> u64 {
     usage.ru_nvcsw as u64
 }
 
-/// Bytes of memory that the process has in use now.
+/// Returns how many bytes of memory the process uses now.
 pub fn resident_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/statm")?;
     let pages = text
@@ -231,13 +232,13 @@ pub fn resident_bytes() -> io::Result<u64> {
         .ok_or_else(malformed)
 }
 
-/// The least that is mapped.
+/// Returns the page size.
 fn page_bytes() -> usize {
     // SAFETY: no pointers are involved.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// 32 bytes that nobody can guess, to seed an engine's generator.
+/// Returns 32 unpredictable bytes, to seed an engine's generator.
 pub fn entropy() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     // SAFETY: the buffer is ours and of the length given. "If the urandom source has been
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn code_that_was_given_back_runs_on() {
-        // Constants that nothing else reads, in pages that are not mapped with those around.
+        // Constants that nothing else reads, in pages that are not mapped together with their neighbours.
         static CONSTANTS: [u64; 1 << 15] = [7; 1 << 15];
         let middle = &raw const CONSTANTS[1 << 14];
         let is_mapped = || {
@@ -306,7 +307,7 @@ mod tests {
         };
         let read = || std::hint::black_box(&CONSTANTS)[1 << 14];
         assert_eq!((read(), is_mapped()), (7, true));
-        // Locked memory stays.
+        // Locked memory is not released.
         if lock_memory().is_ok() {
             give_back_code();
             assert!(is_mapped());

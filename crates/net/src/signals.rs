@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM, and SIGHUP, as something that a loop can wait for.
 //!
-//! Choice: a handler that writes to an eventfd, and not signalfd: that one needs the signals
-//! blocked in every thread, and threads that a library has started are out of our hands.
+//! Choice: a handler that writes to an eventfd, and not signalfd: that one needs the signals blocked in every thread,
+//! and this is not possible for threads that a library has started.
 
 use crate::{epoll, sys};
 use std::io;
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::{mem, ptr};
 
 const ENDING: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
-/// The eventfds that the handlers write to; -1 when nobody asked.
+/// The eventfds that the handlers write to; -1 if no value is installed.
 static TERMINATION: AtomicI32 = AtomicI32::new(-1);
 static HANGUP: AtomicI32 = AtomicI32::new(-1);
 
-/// Readable once the process was asked to end. While it lives, the signals do nothing else.
+/// Readable once the process was asked to end. While this value lives, the signals have no other effect.
 #[derive(Debug)]
 pub struct Termination(Caught);
 
-/// Readable once the process was asked to read its files again, or its terminal has gone. While it
-/// lives, the signal does nothing else.
+/// Readable once the process was asked to read its files again, or its terminal has gone. While this value lives, the
+/// signal has no other effect.
 #[derive(Debug)]
 pub struct Hangup(Caught);
 
@@ -39,24 +39,24 @@ impl std::fmt::Debug for Action {
 }
 
 impl Termination {
-    /// Takes over SIGINT and SIGTERM. Fails with `AlreadyExists` while another one lives.
+    /// Takes over SIGINT and SIGTERM. Fails with `AlreadyExists` while another value lives.
     pub fn install() -> io::Result<Termination> {
         Caught::install(&TERMINATION, &ENDING, on_termination).map(Termination)
     }
 
-    /// How often a signal came since the last call; 0 when none did.
+    /// Returns how often a signal arrived since the last call.
     pub fn take(&self) -> u64 {
         self.0.take()
     }
 }
 
 impl Hangup {
-    /// Takes over SIGHUP. Fails with `AlreadyExists` while another one lives.
+    /// Takes over SIGHUP. Fails with `AlreadyExists` while another value lives.
     pub fn install() -> io::Result<Hangup> {
         Caught::install(&HANGUP, &[libc::SIGHUP], on_hangup).map(Hangup)
     }
 
-    /// How often the signal came since the last call; 0 when it did not.
+    /// Returns how often the signal arrived since the last call.
     pub fn take(&self) -> u64 {
         self.0.take()
     }
@@ -105,24 +105,24 @@ impl Drop for Caught {
     }
 }
 
-/// Ends the process `pid` without asking it. Whoever calls this knows whose number it is.
+/// Kills the process `pid`. The caller has to know whose id it is.
 pub fn kill(pid: u32) -> io::Result<()> {
     send(pid, libc::SIGKILL)
 }
 
-/// Ends a process that was started as the first of its group, and all that it has started in it.
+/// Kills a process that was started as the first of its group, and all that it has started in it.
 pub fn kill_group(first: u32) -> io::Result<()> {
     let first = number(first)?;
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::kill(-first, libc::SIGKILL) }).map(drop)
 }
 
-/// Has the process `pid` wait until [`resume`], as if its machine did something else.
+/// Stops the process `pid` until [`resume`], as if its machine did something else.
 pub fn stop(pid: u32) -> io::Result<()> {
     send(pid, libc::SIGSTOP)
 }
 
-/// Has a process go on that was told to [`stop`].
+/// Continues a process that was stopped by [`stop`].
 pub fn resume(pid: u32) -> io::Result<()> {
     send(pid, libc::SIGCONT)
 }
@@ -133,7 +133,7 @@ fn send(pid: u32, signal: libc::c_int) -> io::Result<()> {
     sys::check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-/// The number of one process. Zero and negative numbers would mean groups, and the first process is the machine's.
+/// Checks the id of one process. Zero and negative numbers would mean groups, and process 1 is the machine's.
 fn number(pid: u32) -> io::Result<libc::pid_t> {
     match libc::pid_t::try_from(pid) {
         Ok(pid) if pid > 1 => Ok(pid),
@@ -226,7 +226,7 @@ mod tests {
         said.read_line(&mut line).unwrap();
         assert_eq!(line, "begun\n");
         kill_group(first.id()).unwrap();
-        // It is over when nobody has it open.
+        // The pipe ends when no process has it open.
         let mut rest = String::new();
         said.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");

@@ -1,11 +1,11 @@
-//! Moving bytes from one socket to another within the kernel, by splice(2) through pipes.
+//! Moves bytes from one socket to another within the kernel, by splice(2) through pipes.
 //!
 //! ```text
 //!   socket ──splice──▶ pipe ──splice──▶ socket        nothing is copied through this process
 //!
 //!   from ──▶ ▓▓▓▓ ▓▓▓▓ ▓░░░ ░░░░ ──▶ to               copy: several pipes, one filled after the other
 //! ```
-//! What waits in pipes lets a connection go on while the other one recovers from a loss.
+//! Bytes that wait in pipes let a connection continue while the other one recovers from a loss.
 
 use crate::poll::{Polled, poll};
 use crate::sys;
@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a pipe is asked to hold at most: the most that an ordinary user may ask for. It is a power of two, as
-/// the kernel makes them.
+/// The size that is requested for a pipe: the most that an ordinary user may have. It is a power of two, as the kernel
+/// requires.
 const PIPE_BYTES: usize = 1 << 20;
-/// A pipe is never waited for where the same thread fills and empties it.
+/// The thread never blocks on a pipe that it fills and empties itself.
 const AT_ONCE: libc::c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
-/// Where pipes are short, more than so many are not worth their descriptors.
+/// If pipes are small, more than this many are not worth their descriptors.
 const PIPES_MAX: usize = 16;
 
-/// A pipe, and what it holds.
+/// A pipe, and how much it holds.
 #[derive(Debug)]
 pub struct Pipe {
     read: OwnedFd,
@@ -31,12 +31,12 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe, as large as is permitted.
+    /// Creates a pipe that is as large as is permitted.
     pub fn new() -> io::Result<Pipe> {
         Pipe::of(PIPE_BYTES)
     }
 
-    /// A pipe of so many bytes, as far as is permitted.
+    /// Creates a pipe of this many bytes, as far as is permitted.
     fn of(bytes: usize) -> io::Result<Pipe> {
         let mut fds = [-1; 2];
         // SAFETY: "The array pipefd is used to return two file descriptors": it has room for two.
@@ -54,12 +54,12 @@ impl Pipe {
         })
     }
 
-    /// Moves what is there into the pipe, which is empty, waiting as `from` waits; 0 at the end.
+    /// Moves available bytes into the pipe, which is empty. It blocks as `from` does. Returns 0 at the end.
     pub fn fill(&mut self, from: impl AsFd) -> io::Result<usize> {
         self.take(from, libc::SPLICE_F_MOVE)
     }
 
-    /// Moves all that the pipe holds on, waiting as `to` waits.
+    /// Moves everything in the pipe to `to`. It blocks as `to` does.
     pub fn drain(&mut self, to: impl AsFd) -> io::Result<()> {
         while self.held > 0 {
             self.give(&to, libc::SPLICE_F_MOVE)?;
@@ -105,8 +105,8 @@ fn splice(from: impl AsFd, to: impl AsFd, len: usize, flags: libc::c_uint) -> io
     }
 }
 
-/// Moves all that comes until the end, and tells `each` how much at a time. Neither socket may block.
-/// At most `hold` bytes wait in between, as far as the kernel gives such pipes.
+/// Moves everything until the end, and passes to `each` how many bytes were moved at a time. Neither socket may block.
+/// At most `hold` bytes wait in between, if the kernel provides such pipes.
 pub fn copy(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -131,10 +131,10 @@ pub fn copy(
 
 /// Pipes that are filled one after the other, and emptied in that order.
 struct Pipes {
-    /// Those that hold something, the first filled first.
+    /// Pipes that hold something, the one that was filled first at the front.
     filled: VecDeque<Pipe>,
     empty: Vec<Pipe>,
-    /// The last of the filled ones takes no more before it has been emptied.
+    /// The last filled pipe accepts no more before it has been emptied.
     is_full: bool,
     has_ended: bool,
 }
@@ -146,7 +146,7 @@ impl Pipes {
         let first = Pipe::of(share)?;
         let count = (hold / first.capacity).clamp(1, PIPES_MAX);
         let mut empty = vec![first];
-        // Where there are no more descriptors, fewer do.
+        // If there are no more descriptors, fewer pipes suffice.
         empty.extend((1..count).map_while(|_| Pipe::of(share).ok()));
         Ok(Pipes {
             filled: VecDeque::new(),
@@ -164,11 +164,11 @@ impl Pipes {
         !self.has_ended && (!self.is_full || !self.empty.is_empty())
     }
 
-    /// Takes in what there is; 0 if there is nothing, or no room.
+    /// Takes in available bytes. Returns 0 if there are none, or no room.
     fn fill(&mut self, from: BorrowedFd<'_>) -> io::Result<usize> {
         while self.has_room() {
             if self.is_full {
-                // An empty one takes whatever there is, so a refusal tells that there is nothing.
+                // An empty pipe accepts anything, so a refusal shows that there is nothing.
                 let Some(pipe) = self.empty.last_mut() else {
                     break;
                 };
@@ -194,7 +194,7 @@ impl Pipes {
                     self.has_ended = taken == 0;
                     return Ok(taken);
                 }
-                // Full, or nothing there.
+                // The pipe is full, or nothing is there.
                 None if is_readable(from)? => self.is_full = true,
                 None => return Ok(0),
             }
@@ -202,7 +202,7 @@ impl Pipes {
         Ok(0)
     }
 
-    /// Gives what `to` takes of the first pipe.
+    /// Passes to `to` what it accepts from the first pipe.
     fn drain(&mut self, to: BorrowedFd<'_>) -> io::Result<usize> {
         let Some(pipe) = self.filled.front_mut() else {
             return Ok(0);
@@ -217,7 +217,7 @@ impl Pipes {
         Ok(given)
     }
 
-    /// Waits until there is something to take, or somebody takes something.
+    /// Waits until there is something to take, or `to` accepts something.
     fn wait(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
         let give = Polled::new(to, false, true);
         let take = Polled::new(from, true, false);
@@ -230,14 +230,14 @@ impl Pipes {
     }
 }
 
-/// Something can be taken of it, or its end.
+/// Returns true if something can be read, or the end.
 fn is_readable(from: BorrowedFd<'_>) -> io::Result<bool> {
     let mut polled = [Polled::new(from, true, false)];
     poll(&mut polled, Some(std::time::Duration::ZERO))?;
     Ok(polled[0].readable())
 }
 
-/// None where nothing can be done without waiting.
+/// Returns none if the call would block.
 fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -299,13 +299,13 @@ mod tests {
             socket.set_nonblocking(true).unwrap();
         }
         let mut pipes = Pipes::new(3 << 20).unwrap();
-        // Until neither the pipes nor the sockets take any more.
+        // Repeat until neither the pipes nor the sockets accept more.
         let mut sent = Vec::new();
         loop {
             let block: Vec<u8> = (0..10_007u32).map(|i| (i / 3 % 251) as u8).collect();
             let written = would_block(near.write(&block)).unwrap();
             let mut moved = 0;
-            // Until nothing is there, each time: what comes next goes into the same pipe.
+            // Empty everything each time: what comes next goes into the same pipe.
             loop {
                 let more = pipes.fill(from.as_fd()).unwrap() + pipes.drain(out.as_fd()).unwrap();
                 moved += more;

@@ -1,12 +1,12 @@
-//! SRT, the protocol by which video encoders send over lossy networks, by libsrt.
+//! SRT, the protocol by which video encoders send over lossy networks, implemented by libsrt.
 //!
 //! ```text
 //!   Listener::bind(addr, options, admit) ──accept──▶ Socket ──receive──▶ messages, when their time has come
 //!   Socket::call(addr, options) ──▶ Poll: ready to send once it is connected ──send──▶
 //!   Poll: libsrt's own, because a connection has no descriptor
 //! ```
-//! The library has threads of its own, which send, receive, repair and hold packets back until their time.
-//! Calls here never block but [`Poll::wait`]. It is loaded when it is first used ([`LoadError`]).
+//! The library has threads of its own, which send, receive, repair and hold packets back until their time. Calls here
+//! never block except [`Poll::wait`]. It is loaded when it is first used ([`LoadError`]).
 
 mod library;
 mod options;
@@ -27,9 +27,9 @@ pub use options::{
 };
 pub use stats::Stats;
 
-/// Connections that have shaken hands and wait until they are taken.
+/// Number of connections that may wait after their handshake until they are accepted.
 const BACKLOG: c_int = 64;
-/// Events of one wait.
+/// Largest number of events of one wait.
 const EVENTS_MAX: usize = 64;
 
 /// Why a call failed.
@@ -44,7 +44,7 @@ pub enum Error {
     /// The peer refused the call.
     #[error("{0}")]
     Rejected(String),
-    /// libsrt refused.
+    /// Another error of libsrt.
     #[error("libsrt: {0}")]
     Other(String),
     /// There is no libsrt.
@@ -52,35 +52,35 @@ pub enum Error {
     Load(#[from] LoadError),
 }
 
-/// Why a listener lets a caller not in, as numbers that the caller is told.
+/// Why a listener refuses a caller, as numbers that the caller gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Refusal {
-    /// It asks for nothing that can be understood.
+    /// The request cannot be understood.
     BadRequest = 1_400,
-    /// There are as many connections as may be.
+    /// The largest number of connections is reached.
     Overload = 1_402,
-    /// It asks for what is not here.
+    /// The requested stream does not exist here.
     NotFound = 1_404,
-    /// It wants to send what is only to be had, or the other way round.
+    /// The caller wants to send a stream that it could only receive, or the other way round.
     BadMode = 1_405,
-    /// Another one sends already.
+    /// Another caller already sends this stream.
     Conflict = 1_409,
 }
 
-/// Decides on a caller, by its address and what it asks for; on a thread of the library, and quickly.
+/// Decides on a caller, by its address and its request. It runs on a thread of the library, and must be quick.
 pub type Admit = dyn Fn(SocketAddr, &str) -> Result<(), Refusal> + Send + Sync;
 
-/// A connection, or one that is to be. Several threads may use it.
+/// A connection that is established or being established. Several threads may use it.
 pub struct Socket {
     library: &'static Library,
     id: c_int,
 }
 
-/// Takes calls.
+/// Accepts calls.
 pub struct Listener(Socket);
 
-/// Loads the library; its version, as `1.5.1`.
+/// Loads the library. Returns its version, such as `1.5.1`.
 pub fn load() -> Result<String, LoadError> {
     let library = library()?;
     // SAFETY: no arguments, and a number comes back.
@@ -88,15 +88,15 @@ pub fn load() -> Result<String, LoadError> {
     Ok(format!("{major}.{minor}.{patch}"))
 }
 
-/// The library's clock, in microseconds.
+/// Returns the library's clock, in microseconds.
 pub fn now_us() -> i64 {
     // SAFETY: no arguments, and a number comes back.
     library().map_or(0, |library| unsafe { (library.srt_time_now)() })
 }
 
 impl Listener {
-    /// Takes calls at `addr`. `admit` stays for the life of the process, because a thread of the library may
-    /// still be in it when the listener goes.
+    /// Accepts calls at `addr`. `admit` is kept for the life of the process, because a thread of the library may still
+    /// be running it when the listener is dropped.
     pub fn bind(addr: SocketAddr, options: &Options, admit: Box<Admit>) -> Result<Listener, Error> {
         let socket = Socket::new()?;
         options.apply(&socket, false)?;
@@ -119,7 +119,7 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn local(&self) -> Result<SocketAddr, Error> {
         let (mut name, mut len) = (Address::EMPTY, NAME_BYTES as c_int);
         // SAFETY: `name` has room for `len` bytes.
@@ -129,7 +129,7 @@ impl Listener {
         name.read(0).map(socket_addr).ok_or(Error::Broken)
     }
 
-    /// Takes a caller that was let in and has shaken hands.
+    /// Accepts a caller that was admitted and has completed the handshake.
     pub fn accept(&self) -> Result<(Socket, SocketAddr), Error> {
         let (mut name, mut len) = (Address::EMPTY, NAME_BYTES as c_int);
         // SAFETY: `name` has room for `len` bytes.
@@ -140,20 +140,20 @@ impl Listener {
             library: self.0.library,
             id,
         };
-        // What it inherits is the listener's, but that calls do not wait.
+        // The socket inherits the listener's options, except that its calls do not block.
         socket.set(Name::ReceiveSynchronous, 0)?;
         socket.set(Name::SendSynchronous, 0)?;
         let peer = name.read(0).map(socket_addr).ok_or(Error::Broken)?;
         Ok((socket, peer))
     }
 
-    /// The socket, to wait for callers.
+    /// Returns the socket, to wait for callers.
     pub fn socket(&self) -> &Socket {
         &self.0
     }
 }
 
-/// Asks the listener's `Admit`, and tells the library.
+/// Asks the listener's `Admit`, and passes the answer to the library.
 unsafe extern "C" fn on_caller(
     opaque: *mut c_void,
     socket: c_int,
@@ -161,7 +161,7 @@ unsafe extern "C" fn on_caller(
     peer: *const sockaddr,
     stream_id: *const c_char,
 ) -> c_int {
-    /// SRT_REJX_ISE, as when a server fails.
+    /// SRT_REJX_ISE, the code for a server error.
     const FAILED: c_int = 1_500;
     let decide = || {
         // SAFETY: `opaque` is what `Listener::bind` has given, which is never freed.
@@ -189,7 +189,7 @@ unsafe extern "C" fn on_caller(
     -1
 }
 
-/// Reads an address of the kernel's form.
+/// Reads an address in the kernel's format.
 ///
 /// # Safety
 /// `name` is null or points to an address that is as long as its family says.
@@ -217,7 +217,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Begins a call. It is ready to send when it is connected; one that fails is in trouble.
+    /// Begins a call. It becomes ready to send when it is connected; a failed call is reported as failed.
     pub fn call(addr: SocketAddr, options: &Options) -> Result<Socket, Error> {
         let socket = Socket::new()?;
         options.apply(&socket, true)?;
@@ -229,12 +229,12 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Which events of [`Poll`] are its own.
+    /// Returns the id that its events of [`Poll`] have.
     pub fn id(&self) -> i32 {
         self.id
     }
 
-    /// What the caller has asked for.
+    /// Returns the stream that the caller requests.
     pub fn stream_id(&self) -> String {
         let mut bytes = [0; STREAM_ID_BYTES_MAX + 1];
         let mut len = bytes.len() as c_int;
@@ -252,13 +252,13 @@ impl Socket {
         }
     }
 
-    /// True once both ends have shaken hands, until the connection is over.
+    /// Returns true from the end of the handshake until the connection is over.
     pub fn is_connected(&self) -> bool {
         const CONNECTED: c_int = 5;
         self.state() == CONNECTED
     }
 
-    /// True while a call is not answered.
+    /// Returns true while a call is not answered.
     pub fn is_connecting(&self) -> bool {
         const CONNECTING: c_int = 4;
         self.state() == CONNECTING
@@ -269,7 +269,7 @@ impl Socket {
         unsafe { (self.library.srt_getsockstate)(self.id) }
     }
 
-    /// Why a call was not answered as hoped.
+    /// Returns why a call was rejected.
     pub fn why_rejected(&self) -> Error {
         // SAFETY: numbers only.
         let reason = unsafe { (self.library.srt_getrejectreason)(self.id) };
@@ -285,14 +285,14 @@ impl Socket {
             (self.library.srt_recvmsg2)(self.id, buffer.as_mut_ptr().cast(), len, &raw mut control)
         };
         match self.check(got)? {
-            // The library's word for an end.
+            // The library returns 0 at the end.
             0 => Err(Error::Broken),
             got => Ok(got as usize),
         }
     }
 
-    /// Hands a message over. It is played the connection's latency after `source_time_us`, a moment of
-    /// [`now_us`] since the connection began; 0 for now.
+    /// Sends a message. It is played the connection's latency after `source_time_us`, a time of [`now_us`] since the
+    /// connection began; 0 means now.
     pub fn send(&self, message: &[u8], source_time_us: i64) -> Result<(), Error> {
         let len = c_int::try_from(message.len()).unwrap_or(c_int::MAX);
         let mut control = control(source_time_us);
@@ -343,7 +343,7 @@ fn control(source_time_us: i64) -> MessageControl {
     }
 }
 
-/// What the library says of this thread's last call.
+/// Returns the error of this thread's last call to the library.
 fn failure(library: &Library) -> Error {
     let mut errno = 0;
     // SAFETY: `errno` is an `int`.
@@ -389,29 +389,29 @@ unsafe fn said(text: *const c_char) -> String {
     }
 }
 
-/// Waits for connections.
+/// Waits for events of connections.
 pub struct Poll {
     library: &'static Library,
     id: c_int,
 }
 
-/// What is waited for.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// A message, or a caller.
     pub readable: bool,
-    /// Room for a message; of a call, that it is connected.
+    /// There is room for a message; for a call, it is connected.
     pub writable: bool,
 }
 
-/// What has come.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Whose: [`Socket::id`].
+    /// The id of the socket: [`Socket::id`].
     pub id: i32,
-    /// A message, or a caller.
+    /// There is a message, or a caller.
     pub readable: bool,
-    /// Room for a message; of a call, that it is connected.
+    /// There is room for a message; for a call, it is connected.
     pub writable: bool,
     /// The connection is over, or a call has failed.
     pub failed: bool,
@@ -422,7 +422,7 @@ const OUT: c_int = 4;
 const ERROR: c_int = 8;
 
 impl Poll {
-    /// Waits for nothing yet.
+    /// Creates a poll that waits for nothing yet.
     pub fn new() -> Result<Poll, Error> {
         const ENABLE_EMPTY: i32 = 1;
         let library = library()?;
@@ -437,8 +437,8 @@ impl Poll {
         Ok(poll)
     }
 
-    /// Waits for this one too, or for something else of it than before. A listener is added before callers come;
-    /// and of a call or connection that was over before, nothing is told: see [`Socket::is_connected`].
+    /// Waits for this socket, too, or for something else of it than before. A listener has to be added before callers
+    /// arrive. If a call or connection was over before, nothing is reported: see [`Socket::is_connected`].
     pub fn add(&self, socket: &Socket, wanted: Wanted) -> Result<(), Error> {
         let readable = if wanted.readable { IN } else { 0 };
         let writable = if wanted.writable { OUT } else { 0 };
@@ -451,13 +451,13 @@ impl Poll {
             .map(drop)
     }
 
-    /// Waits for it no more.
+    /// Stops waiting for this socket.
     pub fn remove(&self, socket: &Socket) {
         // SAFETY: numbers only; that it is not there is no matter.
         unsafe { (self.library.srt_epoll_remove_usock)(self.id, socket.id) };
     }
 
-    /// Waits until something is ready, or for so long.
+    /// Waits until something is ready, or for at most this long.
     pub fn wait(&self, timeout: Duration, ready: &mut Vec<Ready>) -> Result<(), Error> {
         ready.clear();
         let none = PollEvent {

@@ -1,9 +1,9 @@
-//! What every module here needs of the C interface: results from `errno`, typed socket options.
+//! The parts of the C interface that every module here needs: results from `errno`, typed socket options.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The result of a call that returns -1 and sets `errno` on failure.
+/// Converts the result of a call that returns -1 and sets `errno` on failure.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 {
         Err(io::Error::last_os_error())
@@ -12,12 +12,12 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// The same for calls that return a length.
+/// Does the same for calls that return a length.
 pub(crate) fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// The `errno` within an error of the system; 0 for others.
+/// Returns the `errno` in an error of the system; 0 for other errors.
 pub(crate) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(0)
 }
@@ -29,14 +29,14 @@ pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A new socket, closed on exec and non-blocking.
+/// Makes a new socket, closed on exec and non-blocking.
 pub(crate) fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointers are involved.
     own(unsafe { libc::socket(family, kind, 0) })
 }
 
-/// Two connected sockets of this host, closed on exec and non-blocking.
+/// Makes two connected sockets of this host, closed on exec and non-blocking.
 pub(crate) fn socketpair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -47,14 +47,14 @@ pub(crate) fn socketpair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((a?, b?))
 }
 
-/// Makes calls on a descriptor wait, or not.
+/// Sets whether calls on a descriptor block.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let mut flag = libc::c_int::from(on);
     // SAFETY: FIONBIO reads an `int`.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut flag) }).map(drop)
 }
 
-/// Lets the kernel buffer so much towards the other side, or as much as it permits.
+/// Sets how much the kernel may buffer towards the other side, or as much as it permits.
 pub(crate) fn enlarge_send_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) {
     for name in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
         if set_option(fd, libc::SOL_SOCKET, name, bytes).is_ok() {
@@ -66,10 +66,10 @@ pub(crate) fn enlarge_send_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) {
 /// Values that a socket option may have: any bit pattern is one, and there is no padding.
 pub(crate) trait OptionValue: Copy + Default {}
 impl OptionValue for libc::c_int {}
-/// What `SO_MEMINFO` tells: see `sock_diag(7)`.
+/// The value of `SO_MEMINFO`: see `sock_diag(7)`.
 impl OptionValue for [u32; 9] {}
 
-/// Sets an option whose value is an `int`, as nearly all are.
+/// Sets an option whose value is an `int`, as for nearly all options.
 pub(crate) fn set_option(
     fd: BorrowedFd<'_>,
     level: i32,
@@ -90,7 +90,7 @@ pub(crate) fn set_option(
     .map(drop)
 }
 
-/// Reads an option. What the kernel does not write stays zero.
+/// Reads an option. Bytes that the kernel does not write stay zero.
 pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;

@@ -5,9 +5,9 @@
 //!                                                    └─ send: a frame arrives there
 //! ```
 //!
-//! A device is made in the network of the thread that opens it and belongs there for good; the
-//! descriptor works from anywhere. It goes with the descriptor, unless it was there before. Frames
-//! are whole: nothing is offloaded to a TAP, so their checksums are filled in. Needs root.
+//! A device is created in the network of the thread that opens it, and belongs there for good; the descriptor works
+//! from anywhere. The device disappears with the descriptor, unless it existed before. Frames are complete: nothing is
+//! offloaded to a TAP, so their checksums are filled in. Needs root.
 
 use crate::sys;
 use std::fs::OpenOptions;
@@ -16,9 +16,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Bytes of a frame before its IP packet: two addresses and a type.
+/// Size of a frame's header before its IP packet: two addresses and a type.
 pub const ETHERNET_BYTES: usize = 14;
-/// Longest IP packet that an interface of this kind takes: 65 535 less the Ethernet header.
+/// Longest IP packet that an interface of this kind accepts: 65 535 less the Ethernet header.
 pub const MTU_MAX: usize = 65_521;
 /// Longest frame.
 pub const FRAME_BYTES_MAX: usize = ETHERNET_BYTES + MTU_MAX;
@@ -28,32 +28,32 @@ pub const FRAME_BYTES_MAX: usize = ETHERNET_BYTES + MTU_MAX;
 pub struct Tap {
     fd: OwnedFd,
     name: String,
-    /// Before each frame stands what is left to a network card.
+    /// True if each frame is preceded by a header that says what is left to a network card.
     has_offload: bool,
 }
 
-/// Bytes of what is left to a network card, of `linux/virtio_net.h`.
+/// Size of the header that says what is left to a network card, of `linux/virtio_net.h`.
 const OFFLOAD_BYTES: usize = 10;
-/// A frame with which nothing is to be done.
+/// The header of a frame that needs no further work.
 const PLAIN: [u8; OFFLOAD_BYTES] = [0; OFFLOAD_BYTES];
-/// Parts of a train that is sent at once, beside its head.
+/// Number of parts of a train that is sent at once, in addition to its head.
 pub const TRAIN_PARTS_MAX: usize = 64;
 
 impl Tap {
-    /// Makes the interface `name` in the calling thread's network, down and without addresses, or
-    /// takes over one of this kind that nobody holds. Reading and writing never block.
+    /// Creates the interface `name` in the calling thread's network, down and without addresses, or takes over one of
+    /// this kind that no process holds. Reading and writing never block.
     ///
     /// # Errors
-    /// `InvalidInput` for what is no name of an interface; whatever the kernel says, such as
-    /// `PermissionDenied` without root and `ResourceBusy` if somebody holds it.
+    /// Returns `InvalidInput` if this is no valid name of an interface; otherwise the kernel's error, such as
+    /// `PermissionDenied` without root and `ResourceBusy` if another process holds it.
     pub fn open(name: &str) -> io::Result<Tap> {
         Tap::open_as(name, false)
     }
 
-    /// The same, for who sends trains of datagrams ([`Tap::send_train`]).
+    /// Does the same, for senders of trains of datagrams ([`Tap::send_train`]).
     ///
     /// # Errors
-    /// As [`Tap::open`].
+    /// Returns the same errors as [`Tap::open`].
     pub fn open_for_trains(name: &str) -> io::Result<Tap> {
         Tap::open_as(name, true)
     }
@@ -73,7 +73,7 @@ impl Tap {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        // Without IFF_NO_PI four bytes would stand before each frame.
+        // Without IFF_NO_PI, four bytes would precede each frame.
         let offload = if has_offload { libc::IFF_VNET_HDR } else { 0 };
         let flags = libc::IFF_TAP | libc::IFF_NO_PI | offload;
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
@@ -86,15 +86,15 @@ impl Tap {
         })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The next frame that was sent by the interface, and its length; `None` when none waits. A
-    /// frame that is longer than `frame` is cut.
+    /// Returns the length of the next frame that was sent by the interface; `None` if none waits. A frame that is
+    /// longer than `frame` is truncated.
     pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<usize>> {
-        // The kernel leaves nothing to us that we have not asked for, so this is of no interest.
+        // The kernel leaves no work to us that we have not requested, so this header is ignored.
         let mut offload = [0; OFFLOAD_BYTES];
         let mut parts = [IoSliceMut::new(&mut offload), IoSliceMut::new(frame)];
         let parts = &mut parts[usize::from(!self.has_offload)..];
@@ -109,24 +109,24 @@ impl Tap {
         }
     }
 
-    /// Lets a frame arrive at the interface.
+    /// Delivers a frame to the interface.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.send_parts([IoSlice::new(frame), IoSlice::new(&[])])
     }
 
-    /// Lets a frame arrive that is in two parts.
+    /// Delivers a frame that consists of two parts.
     pub fn send_parts(&self, [head, body]: [IoSlice<'_>; 2]) -> io::Result<()> {
         let parts = [IoSlice::new(&PLAIN), head, body];
         self.write(&parts[usize::from(!self.has_offload)..])
     }
 
-    /// Lets UDP datagrams arrive that have all but their payload in common: `head` has the headers of
-    /// Ethernet, IPv4 without options and UDP, as of one long datagram, with the sum of the pseudo
-    /// header in the place of UDP's checksum; `payloads` have `segment` bytes each, but for the last.
+    /// Delivers UDP datagrams that have everything but their payload in common. `head` has the headers of Ethernet,
+    /// IPv4 without options and UDP, as of one long datagram, with the sum of the pseudo header in the place of UDP's
+    /// checksum. The `payloads` have `segment` bytes each, except the last.
     ///
     /// # Errors
-    /// `InvalidInput` for too many, and for an interface that was not opened for this; what the kernel
-    /// says: one before 6.2 refuses.
+    /// Returns `InvalidInput` for too many payloads, and for an interface that was not opened for this; otherwise the
+    /// kernel's error: kernels before 6.2 refuse.
     pub fn send_train<'p>(
         &self,
         head: &[u8],
@@ -138,7 +138,7 @@ impl Tap {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut offload = PLAIN;
-        // A checksum is to be filled in, and datagrams are to be cut.
+        // A checksum has to be filled in, and datagrams have to be cut.
         (offload[0], offload[1]) = (1, 5);
         let numbers = [head.len() as u16, segment, UDP_AT, 6].map(u16::to_ne_bytes);
         offload[2..].copy_from_slice(numbers.as_flattened());
@@ -167,7 +167,7 @@ impl AsFd for Tap {
     }
 }
 
-/// Whether the kernel takes this as the name of one interface: "%d" would mean any that is free.
+/// Returns true if the kernel accepts this as the name of one interface: "%d" would mean any free one.
 pub fn is_interface_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%');
     (1..libc::IFNAMSIZ).contains(&name.len())

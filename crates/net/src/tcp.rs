@@ -1,4 +1,4 @@
-//! What the standard library's TCP sockets have no methods for.
+//! Operations on TCP sockets that the standard library lacks.
 
 use crate::addr::Name as AddressName;
 use crate::sys;
@@ -8,17 +8,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Listens, non-blocking. At `::` it takes connections of IPv4 too if it is to serve both families.
+/// Listens, non-blocking. At `::` it also accepts IPv4 connections if it has to serve both families.
 ///
 /// # Errors
-/// What the kernel says.
+/// Returns the kernel's error.
 pub fn listen(at: SocketAddr, is_of_both: bool) -> io::Result<TcpListener> {
     let family = match at {
         SocketAddr::V4(_) => libc::AF_INET,
         SocketAddr::V6(_) => libc::AF_INET6,
     };
     let socket = sys::socket(family, libc::SOCK_STREAM)?;
-    // As the standard library: who starts again need not wait for old connections.
+    // The standard library does the same: a restarted program need not wait for old connections.
     sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     if at.is_ipv6() {
         let only = libc::c_int::from(!is_of_both);
@@ -33,11 +33,11 @@ pub fn listen(at: SocketAddr, is_of_both: bool) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Chooses a connection's congestion control by the kernel's name for it: `reno`, `cubic`, `bbr`.
-/// A listener hands its own on to what it accepts.
+/// Sets a connection's congestion control by the kernel's name for it: `reno`, `cubic`, `bbr`. A listener passes its
+/// own on to the connections that it accepts.
 ///
 /// # Errors
-/// `NotFound` if the kernel has it not, `PermissionDenied` if only root may choose it.
+/// Returns `NotFound` if the kernel does not have it, and `PermissionDenied` if only root may choose it.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: "the arguments optval and optlen are used to access option values": the name's bytes
@@ -54,7 +54,7 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
-/// The name of the congestion control that a connection has, or that a listener's connections get.
+/// Returns the name of the congestion control of a connection, or of a listener's connections.
 pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     let name: Name = sys::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
     let end = name.0.iter().position(|byte| *byte == 0);
@@ -62,23 +62,23 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// As long as the kernel's names are, `TCP_CA_NAME_MAX`.
+/// Size of the kernel's names, `TCP_CA_NAME_MAX`.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 struct Name([u8; 16]);
 
 impl sys::OptionValue for Name {}
 
-/// Has the kernel ask an end that says nothing whether it is still there: after a minute, every 15 s
-/// from then on, four times. Who has vanished without a word does not hold a connection for ever.
+/// Makes the kernel probe whether a silent end is still there: after a minute, then every 15 s, four times. Therefore,
+/// a host that has vanished does not hold a connection for ever.
 pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
     ask(&socket, Duration::from_secs(60), Duration::from_secs(15), 4)
 }
 
-/// The same sooner: the kernel asks after `after` of silence and every `every` from then on, and ends
-/// the connection when for `silence` nothing has come, or nothing that was sent was acknowledged.
-/// Whole seconds, rounded up. The kernel of an end that reads nothing answers all the same; but data
-/// that it has no room for counts as unacknowledged, so this is for connections that are always read.
+/// Does the same sooner: the kernel probes after `after` of silence and then every `every`. It ends the connection if
+/// for `silence` nothing has arrived, or nothing that was sent was acknowledged. Times are rounded up to whole seconds.
+/// If an end reads nothing, its kernel still answers; but data for which it has no room counts as unacknowledged, so
+/// this is for connections that are always read.
 pub fn keep_alive_within(
     socket: impl AsFd,
     after: Duration,
@@ -89,11 +89,11 @@ pub fn keep_alive_within(
     let questions = left.as_millis().div_ceil(every.as_millis().max(1));
     let questions = u32::try_from(questions).unwrap_or(u32::MAX);
     ask(&socket, after, every, questions.clamp(1, QUESTIONS_MAX))?;
-    // It governs where both are set.
+    // The user timeout takes precedence if both are set.
     set_user_timeout(socket, silence)
 }
 
-/// The kernel takes no more.
+/// The kernel's maximum.
 const QUESTIONS_MAX: u32 = 127;
 
 fn ask(socket: impl AsFd, after: Duration, every: Duration, questions: u32) -> io::Result<()> {
@@ -112,20 +112,19 @@ fn ask(socket: impl AsFd, after: Duration, every: Duration, questions: u32) -> i
     Ok(())
 }
 
-/// Has writers wait (and polls tell nothing) while more than so many bytes have not been sent for
-/// the first time: what lies in the socket beyond that only makes the way longer, and is lost to a
-/// resumption when the process dies.
+/// Makes writers wait (and polls report nothing) while more than this many bytes have not been sent for the first time.
+/// More bytes in the socket would only lengthen the path, and a resumption would lose them when the process dies.
 pub fn set_unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// How long what was sent may go unacknowledged before the connection is given up.
+/// Sets how long sent bytes may stay unacknowledged before the connection is given up.
 fn set_user_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
 }
 
-/// The fastest that the kernel sends, in bits per second.
+/// Sets the highest rate at which the kernel sends, in bits per second.
 pub fn set_pacing_rate(socket: impl AsFd, rate_bps: u64) -> io::Result<()> {
     let bytes = u32::try_from(rate_bps / 8).unwrap_or(u32::MAX - 1);
     set_int(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes)
@@ -135,34 +134,34 @@ fn set_int(socket: impl AsFd, level: i32, name: i32, value: u32) -> io::Result<(
     sys::set_option(socket.as_fd(), level, name, value.cast_signed())
 }
 
-/// What the kernel tells of a connection, `TCP_INFO` of tcp(7).
+/// The kernel's information about a connection, `TCP_INFO` of tcp(7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// The smoothed round trip.
     pub rtt_us: u32,
-    /// The least round trip of late.
+    /// The least recent round trip.
     pub min_rtt_us: u32,
-    /// Segments sent of which nothing was heard yet.
+    /// Segments that were sent and are not yet acknowledged.
     pub unacked: u32,
-    /// Since the other end acknowledged anything, or answered a question.
+    /// Milliseconds since the other end last acknowledged anything, or answered a probe.
     pub silent_ms: u32,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub resent: u32,
-    /// Segments sent, those again included.
+    /// Number of sent segments, including retransmitted ones.
     pub sent: u32,
     /// Bytes that the other end has acknowledged.
     pub acked: u64,
     /// Bytes received.
     pub received: u64,
-    /// How long there was something to send.
+    /// For how long there was something to send.
     pub busy_us: u64,
-    /// How long of that the other end's window was shut.
+    /// For how long of that the other end's window was closed.
     pub window_limited_us: u64,
     /// The congestion window, in segments.
     pub window: u32,
 }
 
-/// Asks the kernel about a connection. What an older kernel does not tell is zero.
+/// Reads the kernel's information about a connection. Values that an older kernel does not provide are zero.
 pub fn info(socket: impl AsFd) -> io::Result<Info> {
     let raw: Raw = sys::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO)?;
     // Offsets of `struct tcp_info` in linux/tcp.h, to which fields are only appended.
@@ -181,7 +180,7 @@ pub fn info(socket: impl AsFd) -> io::Result<Info> {
     })
 }
 
-/// As many bytes of `struct tcp_info` as are looked at.
+/// The part of `struct tcp_info` that is used.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Raw([u8; 192]);
@@ -206,8 +205,8 @@ impl Raw {
     }
 }
 
-/// Resets the connection of `socket`: the peer gets an error and not an end, and so do the threads
-/// that read or write here.
+/// Resets the connection of `socket`: the peer gets an error and not an orderly end, and so do the threads that read or
+/// write here.
 pub fn abort(socket: impl AsFd) {
     // SAFETY: all zero is a valid `sockaddr`.
     let mut nobody: libc::sockaddr = unsafe { mem::zeroed() };
@@ -218,13 +217,12 @@ pub fn abort(socket: impl AsFd) {
     // SAFETY: the kernel reads `nobody`, which is of the length given.
     let dissolved =
         sys::check(unsafe { libc::connect(socket.as_fd().as_raw_fd(), &raw const nobody, len) });
-    // It fails only when there is no connection any more.
+    // It fails only if the connection no longer exists.
     drop(dissolved);
 }
 
-/// Has the kernel reset the connection of `socket` when it is closed (SO_LINGER of zero), or end it in
-/// order again: the kernel closes what a process that was killed has left open, and without this the
-/// peer sees an end in order.
+/// Sets whether the kernel resets the connection of `socket` when it is closed (SO_LINGER of zero), or ends it in
+/// order. The kernel closes what a killed process has left open, and without this the peer sees an orderly end.
 pub fn abort_on_close(socket: impl AsFd, on: bool) -> io::Result<()> {
     let linger = libc::linger {
         l_onoff: on.into(),
@@ -243,8 +241,8 @@ pub fn abort_on_close(socket: impl AsFd, on: bool) -> io::Result<()> {
     set.map(drop)
 }
 
-/// accept(2) failed because the process or the system has no more descriptors, or no memory for one:
-/// later it has.
+/// Returns true if accept(2) failed because the process or the system has no more descriptors, or no memory for one:
+/// later it may succeed.
 pub fn has_run_out(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -270,7 +268,7 @@ mod tests {
             there.read(&mut [0; 8]).unwrap_err().kind(),
             io::ErrorKind::ConnectionReset
         );
-        // Whether it waited already or came later, it does not wait for ever.
+        // Whether it was already waiting or came later, it does not wait for ever.
         drop(waiting.join().unwrap());
         drop(here.read(&mut [0; 8]));
     }
@@ -305,7 +303,7 @@ mod tests {
         set_pacing_rate(&here, 1_000_000_000).unwrap();
         here.write_all(&[7; 1_000]).unwrap();
         there.read_exact(&mut [0; 1_000]).unwrap();
-        // An answer acknowledges.
+        // The answer contains an acknowledgement.
         there.write_all(b"x").unwrap();
         here.read_exact(&mut [0; 1]).unwrap();
         let info = info(&here).unwrap();

@@ -1,18 +1,18 @@
-//! Terminals: how large one is, and its keys one by one.
+//! Terminals: their size, and single keys.
 //!
-//! A program that draws a whole screen asks for the [`size`] each time it draws, so that it needs no
-//! signal when the window changes, and holds [`Keys`] while it waits: a key is then there at once,
-//! without a line break and without an echo, and the terminal is as before when they are dropped.
+//! A program that draws a whole screen reads the [`size`] each time it draws, so that it needs no signal when the
+//! window changes. It holds [`Keys`] while it waits: a key is then available at once, without a line break and without
+//! an echo, and the terminal is restored when they are dropped.
 
 use crate::sys;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Keys that are read at once: nobody types more in the time of one drawing.
+/// Number of keys that are read at once: nobody types more in the time of one drawing.
 const KEYS_MAX: usize = 64;
 
-/// Columns and rows of the terminal at `fd`; nothing if it is none, or does not know.
+/// Returns columns and rows of the terminal at `fd`; none if it is no terminal, or does not know.
 pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
     // SAFETY: all zero is a valid `winsize`.
     let mut size: libc::winsize = unsafe { mem::zeroed() };
@@ -24,13 +24,13 @@ pub fn size(fd: impl AsFd) -> Option<(usize, usize)> {
     known.then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// Standard input, key by key; as it was before when this is dropped.
+/// Standard input, key by key. Dropping it restores the terminal.
 pub struct Keys {
     before: libc::termios,
 }
 
 impl Keys {
-    /// Takes standard input over. Fails if it is no terminal.
+    /// Takes over standard input. Fails if it is no terminal.
     pub fn begin() -> io::Result<Keys> {
         let fd = libc::STDIN_FILENO;
         // SAFETY: all zero is a valid `termios`.
@@ -43,13 +43,13 @@ impl Keys {
         // "MIN == 0, TIME == 0 (polling read)": a read returns at once [termios(3)].
         now.c_cc[libc::VMIN] = 0;
         now.c_cc[libc::VTIME] = 0;
-        // Ctrl-Z would leave a stopped program's screen behind. Ctrl-C goes on to be a signal.
+        // Ctrl-Z would leave a stopped program's screen behind. Ctrl-C is still a signal.
         now.c_cc[libc::VSUSP] = libc::_POSIX_VDISABLE;
         set(&now)?;
         Ok(Keys { before })
     }
 
-    /// The bytes of the keys that were struck since the last time.
+    /// Returns the bytes of the keys pressed since the last call.
     pub fn take(&self) -> Vec<u8> {
         let mut keys = vec![0; KEYS_MAX];
         // SAFETY: `keys` has room for that many bytes, and outlives the call.
@@ -68,7 +68,7 @@ impl AsFd for Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing.
+        // If the terminal has gone, nothing needs to be restored.
         let _ = set(&self.before);
     }
 }

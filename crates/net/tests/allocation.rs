@@ -1,4 +1,4 @@
-//! Forwarding by the node's sockets allocates nothing once it is warm.
+//! Checks that forwarding by the node's sockets allocates nothing after warm-up.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use net::udp::{Options, SendQueue, Socket};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts what the calling thread allocates.
+/// Counts the allocations of the calling thread.
 struct Counting;
 
 thread_local! {
@@ -35,7 +35,7 @@ fn bind() -> Socket {
     Socket::bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap()
 }
 
-/// Mixed traffic through one socket: singles to be merged, bursts, two destinations.
+/// Sends mixed traffic through one socket: single datagrams to be merged, bursts, two destinations.
 fn round(
     pool: &Pool,
     sockets: &mut [Socket; 3],

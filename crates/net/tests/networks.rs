@@ -1,7 +1,8 @@
-//! Sockets over real interfaces, between network namespaces. Needs root; says so and skips without.
+//! Tests sockets over real interfaces, between network namespaces. They need root; without it they report this and are
+//! skipped.
 //!
-//! A process of its own: `ip` is run by fork, and a fork holds for a moment the descriptors of
-//! all other tests in the process, such as listeners that they believe to be closed.
+//! They are a process of their own: `ip` is run by fork, and for a moment a fork holds the descriptors of all other
+//! tests in the process, such as listeners that those tests believe to be closed.
 #![allow(clippy::unwrap_used)]
 
 use base::{Burst, Pool, UnderlayAddr};
@@ -18,7 +19,7 @@ fn address(socket: &Socket) -> UnderlayAddr {
     underlay(socket.local_addr().unwrap(), 0)
 }
 
-/// A burst of `count` datagrams of `stride` bytes, each filled with its number.
+/// Creates a burst of `count` datagrams of `stride` bytes, each filled with its number.
 fn burst(pool: &Pool, first: u8, count: usize, stride: usize) -> Burst {
     let mut burst = pool.large().unwrap();
     for (i, byte) in burst.spare_mut()[..count * stride].iter_mut().enumerate() {
@@ -28,7 +29,7 @@ fn burst(pool: &Pool, first: u8, count: usize, stride: usize) -> Burst {
     burst
 }
 
-/// Everything that waits at `socket`: the number of each datagram.
+/// Returns everything that waits at `socket`: the number of each datagram.
 fn drain(socket: &mut Socket, pool: &Pool) -> Vec<u8> {
     let mut out = Vec::new();
     while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
@@ -68,7 +69,8 @@ fn two_namespaces_talk_over_a_pair_of_interfaces() {
     assert!(b.command("true").unwrap().status().unwrap().success());
 }
 
-/// Two sockets in namespaces of their own, connected by interfaces of `mtu`, and what holds them.
+/// Creates two sockets in namespaces of their own, connected by interfaces of `mtu`, and returns them with what holds
+/// them.
 fn over_veth(mtu: &str) -> Option<(Socket, Socket, [Namespace; 2])> {
     if let Err(why) = available() {
         eprintln!("SKIPPED a test over real interfaces: {why}");
@@ -81,7 +83,7 @@ fn over_veth(mtu: &str) -> Option<(Socket, Socket, [Namespace; 2])> {
     a.ip(&["link", "set", "to-b", "mtu", mtu]).unwrap();
     b.ip(&["addr", "add", "10.0.0.2/24", "dev", "to-a"])
         .unwrap();
-    // A socket stays in the network in which its thread has made it.
+    // A socket stays in the network in which its thread has created it.
     let bind = |network: &Namespace, addr: &str| {
         network.enter().unwrap();
         Socket::bind(addr.parse().unwrap(), Options::default()).unwrap()
@@ -122,7 +124,7 @@ fn what_must_not_be_fragmented_is_lost_alone_and_told() {
     };
     let pool = Pool::new(64, 64);
     let mut queue = SendQueue::new();
-    // A probe of the MTU between others, its short companion right behind it.
+    // A probe of the MTU is sent among others, with its short companion right behind it.
     queue.push(address(&b), burst(&pool, 0, 2, 1300));
     for (number, bytes) in [(2, 1_300), (3, 1_200)] {
         let mut probe = burst(&pool, number, 1, bytes);
@@ -139,7 +141,7 @@ fn what_must_not_be_fragmented_is_lost_alone_and_told() {
     assert_eq!(drain(&mut b, &pool), [0, 1, 12, 3, 13, 4, 5]);
 }
 
-/// Who sent what waits at `socket`, each once.
+/// Returns the senders of what waits at `socket`, each once.
 fn senders(socket: &mut Socket, pool: &Pool) -> Vec<IpAddr> {
     let mut out = Vec::new();
     while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
@@ -182,9 +184,8 @@ fn answers_leave_from_the_address_that_was_asked() {
     let mut a6 = bind(&a, "[fd00::1]:4000");
     let pool = Pool::new(64, 64);
     const DSCP: [u8; 2] = [0, 46];
-    // Both families by one socket, and IPv4 by one of its own.
-    // Not the same port twice: a child that another test starts at this moment holds the first socket
-    // until it executes its program.
+    // Both families use one socket, and IPv4 uses one of its own. The ports differ, because a child that another test
+    // starts at this moment holds the first socket until it executes its program.
     for (any, port, families) in [("0.0.0.0:4000", 4_000, 1), ("[::]:4001", 4_001, 2)] {
         let mut b = bind(&b_space, any);
         let asked = [["10.0.0.2", "10.0.7.7"], ["fd00::2", "fd07::7"]];
@@ -199,7 +200,7 @@ fn answers_leave_from_the_address_that_was_asked() {
                 b.recv_batch(&pool, &mut out, 64).unwrap();
                 let (from, _) = out.pop().unwrap();
                 assert_eq!(from.remote(), address(asker));
-                // A burst, and single ones with and without a class.
+                // A burst, and single datagrams with and without a class.
                 let mut answers = SendQueue::marking(&DSCP);
                 answers.push(from, burst(&pool, 0, 5, 100));
                 let mut marked = burst(&pool, 5, 1, 100);
@@ -211,7 +212,7 @@ fn answers_leave_from_the_address_that_was_asked() {
                 assert_eq!(senders(asker, &pool), [ip], "{any}");
                 last = Some(from);
             }
-            // The address goes; what is still sent from it goes from another.
+            // The address is removed; what is still sent from it leaves from another one.
             let gone = if asked[1].contains(':') {
                 "fd07::7/128"
             } else {
@@ -262,7 +263,7 @@ fn a_full_kernel_buffer_keeps_the_rest_in_order() {
     assert_eq!(a.counters().send_blocked, 1);
     queue.push(address(&b), burst(&pool, 10, 1, 1000));
     assert!(!queue.is_empty());
-    // Once somebody seems to be there, what waited leaves, and all the rest can follow.
+    // Once somebody seems to be there, the waiting datagrams are sent, and all the rest can follow.
     let [left, _right] = &networks;
     left.ip(&[
         "neigh",
@@ -292,8 +293,8 @@ fn a_full_kernel_buffer_keeps_the_rest_in_order() {
     assert_eq!(numbers, Vec::from_iter(0..11));
 }
 
-/// What the laboratory takes for granted of a node that is not scheduled (`NODE_DATAGRAMS` there is more: this
-/// holds with network cards that fill half pages too).
+/// The laboratory relies on this for a node that is not scheduled (`NODE_DATAGRAMS` there is more; this holds with
+/// network cards that fill half pages, too).
 #[test]
 fn thousands_of_small_datagrams_wait_for_a_node_that_does_not_run() {
     const BURSTS: usize = 35;
@@ -302,7 +303,7 @@ fn thousands_of_small_datagrams_wait_for_a_node_that_does_not_run() {
         return;
     };
     let pool = Pool::new(64, 64);
-    // One by one, as they come from many neighbours.
+    // The datagrams are sent one by one, as they arrive from many neighbours.
     a.set_gso(false);
     for _ in 0..BURSTS {
         let mut queue = SendQueue::new();
@@ -318,8 +319,8 @@ fn thousands_of_small_datagrams_wait_for_a_node_that_does_not_run() {
     assert_eq!(b.kernel_drops().unwrap(), 0);
 }
 
-/// Two hosts with two routers between them, each by its kernel's own forwarding:
-/// a (.1.1) ── (.1.2) r (.2.1) ── (.2.2) s (.3.1) ── (.3.2) b.
+/// Creates two hosts with two routers between them, which forward by their kernels: a (.1.1) ── (.1.2) r (.2.1) ──
+/// (.2.2) s (.3.1) ── (.3.2) b.
 fn four_in_a_row() -> Option<[Namespace; 4]> {
     if let Err(why) = available() {
         eprintln!("SKIPPED a test with routers: {why}");
@@ -362,7 +363,7 @@ fn four_in_a_row() -> Option<[Namespace; 4]> {
     Some([a, r, s, b])
 }
 
-/// How far a namespace finds an address.
+/// Returns the number of hops from a namespace to an address.
 fn hops_from(namespace: &Namespace, to: &str, from: Option<&str>) -> Result<Option<u8>, HopsError> {
     let (to, from) = (
         to.parse().unwrap(),
@@ -377,7 +378,7 @@ fn routers_on_the_way_and_one_more_are_the_hops() {
     let Some([a, _r, _s, b]) = four_in_a_row() else {
         return;
     };
-    // With what a kernel answers by default.
+    // These are the default answers of a kernel.
     for (from, to, expected) in [
         (&a, "10.0.3.2", 3),
         (&a, "fd00:3::2", 3),
@@ -385,7 +386,7 @@ fn routers_on_the_way_and_one_more_are_the_hops() {
         (&b, "fd00:3::1", 1),
         (&b, "10.0.3.2", 1),
     ] {
-        // A busy machine may be silent for as long as one question lasts; a wrong number stays wrong.
+        // A busy machine may not answer during one probe; a wrong number would stay wrong.
         let found = (0..5).find_map(|_| hops_from(from, to, None).unwrap());
         assert_eq!(found, Some(expected), "{to}");
     }
@@ -398,10 +399,10 @@ fn a_way_that_is_filtered_or_is_none_has_no_hops() {
     let Some([a, r, _s, b]) = four_in_a_row() else {
         return;
     };
-    // A router that refuses says so, and nothing is waited for.
+    // A router that refuses reports it, and the search does not wait.
     r.ip(&["route", "add", "prohibit", "10.0.9.0/24"]).unwrap();
     assert_eq!(hops_from(&a, "10.0.9.1", None).unwrap(), None);
-    // A host whose answers go nowhere is silent for as long as one waits.
+    // A host whose answers are dropped is silent for the whole time.
     b.ip(&["route", "replace", "blackhole", "10.0.1.0/24"])
         .unwrap();
     assert_eq!(
@@ -409,7 +410,7 @@ fn a_way_that_is_filtered_or_is_none_has_no_hops() {
         None,
         "within {TOTAL:?}"
     );
-    // Nowhere to send to.
+    // There is no route.
     let alone = Namespace::new().unwrap();
     let error = hops_from(&alone, "10.0.3.2", None).unwrap_err();
     assert!(matches!(error, HopsError::Send { .. }), "{error}");

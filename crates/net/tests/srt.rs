@@ -1,4 +1,5 @@
-//! SRT between two sockets of this process, by libsrt; says so and skips where that is missing.
+//! Tests SRT between two sockets of this process, by libsrt. If libsrt is missing, the tests report this and are
+//! skipped.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -8,12 +9,12 @@
 use net::srt::{self, Error, Listener, Options, Poll, Ready, Refusal, Socket, Wanted};
 use std::time::Duration;
 
-/// How long anything may take. Only a failure waits so long.
+/// Time limit for any operation. Only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// From one look to the next.
+/// The pause between two checks.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The next events that are not nothing.
+/// Returns the next nonempty events.
 #[track_caller]
 fn wait(poll: &Poll) -> Vec<Ready> {
     let mut ready = Vec::new();
@@ -22,7 +23,7 @@ fn wait(poll: &Poll) -> Vec<Ready> {
     ready
 }
 
-/// Waits until a call is answered, and tells whether it was let in.
+/// Waits until a call is answered, and returns whether it was admitted.
 #[track_caller]
 fn answered(socket: &Socket) -> bool {
     let nothing = Poll::new().unwrap();
@@ -97,7 +98,7 @@ fn messages_cross_and_callers_are_decided_on() {
     assert!(matches!(caller.send(&[0; 1_457], 0), Err(Error::Other(_))));
     let stats = socket.stats().unwrap();
     assert_eq!((stats.received_packets, stats.receive_dropped), (2, 0));
-    // The longer latency of both holds.
+    // The longer latency of both ends is used.
     assert_eq!(stats.receive_latency_ms, 30);
     assert_eq!(caller.stats().unwrap().sent_packets, 2);
     drop(caller);

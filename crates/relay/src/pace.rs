@@ -1,50 +1,50 @@
-//! The scavenger's brake: a rate for the kernel to pace a connection with, below the onset of delay.
+//! The scavenger's brake: a rate at which the kernel paces a connection, below the onset of delay.
 //!
 //! ```text
 //!   every 100 ms: round trip, least round trip, bytes delivered, segments resent
 //!     queue = round trip - least        ≤ target: up, faster the emptier the queue is
 //!                                       > target: down to below what was delivered
 //! ```
-//! Loss-based congestion control fills the queue of the slowest link before it slows down, and voice
-//! on the same link pays with delay and loss. This one keeps to what goes through while the round
-//! trip hardly grows; what others take, it leaves. It resembles LEDBAT (RFC 6817), at the pace that
-//! the kernel's own samples permit, on top of whatever congestion control the kernel runs.
+//! Loss-based congestion control fills the queue of the slowest link before it slows down, and voice on the same link
+//! suffers delay and loss. This pacer keeps to the delivered rate at which the round trip hardly grows, and leaves to
+//! other traffic what that takes. It resembles LEDBAT (RFC 6817), at the pace that the kernel's own samples permit, on
+//! top of whatever congestion control the kernel runs.
 
 use base::{Duration, Time};
 
-/// How often a connection is looked at. Choice: several round trips of most paths, and still fast
-/// enough that a queue of 20 Mbit/s that overflows after 100 ms is seen while it grows.
+/// How often the pacer samples a connection. Choice: several round trips of most paths, and still fast enough that a
+/// queue of 20 Mbit/s that overflows after 100 ms is seen while it grows.
 pub const TICK: Duration = Duration::from_millis(100);
 /// The queueing delay that is accepted: well below the 25 ms that a jitter buffer of voice has in
 /// reserve, and above the noise of the kernel's estimate on an idle path.
 pub const TARGET_US: u32 = 5_000;
-/// The longest that the other end holds an acknowledgement back for a second segment.
+/// The longest time that the other end delays an acknowledgement to wait for a second segment.
 const DELAYED_ACK_US: u64 = 40_000;
-/// The least rate: a transfer that yields still lives.
+/// The least rate: a transfer that gives way still makes progress.
 pub const RATE_MIN_BPS: u64 = 200_000;
-/// The rate that a connection begins with. Choice: half of what calls leave of the thinnest links; 100 Mbit/s
-/// are reached 1.4 s later.
+/// The rate that a connection begins with. Choice: half of what calls leave of the slowest links. The pacer reaches 100
+/// Mbit/s 1.4 s later.
 pub const RATE_START_BPS: u64 = 500_000;
-/// No rate is higher.
+/// The largest rate.
 pub const RATE_MAX_BPS: u64 = 100_000_000_000;
-/// More resent segments than this share of those delivered are congestion; fewer are the path's own
-/// loss, which slowing down does not mend.
+/// If the retransmitted segments exceed this share of the delivered ones, they indicate congestion. Fewer are the
+/// path's own loss, which slowing down does not reduce.
 const LOSS_PERMILLE: u64 = 50;
-/// What a segment of TCP carries, for that share.
+/// Payload of a TCP segment, for that share.
 const SEGMENT_BYTES: u64 = 1_448;
 
-/// What the kernel tells of a connection.
+/// The kernel's report about a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The smoothed round trip.
     pub rtt_us: u32,
     /// The least round trip seen.
     pub min_rtt_us: u32,
-    /// Bytes acknowledged since the beginning.
+    /// Bytes acknowledged since the connection began.
     pub delivered: u64,
-    /// Segments sent since the beginning.
+    /// Segments sent since the connection began.
     pub sent: u64,
-    /// Segments sent again since the beginning.
+    /// Segments retransmitted since the connection began.
     pub resent: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Sample {
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate_bps: u64,
-    /// No queue has been met yet: it doubles.
+    /// No queue has been seen yet: the rate grows fast.
     starting: bool,
     last: Option<(Time, Sample)>,
 }
@@ -68,12 +68,12 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// The rate to pace with.
+    /// Returns the rate to pace with.
     pub fn rate_bps(&self) -> u64 {
         self.rate_bps
     }
 
-    /// Looks at a sample, and gives the rate from here on.
+    /// Takes a sample, and returns the rate from here on.
     pub fn on_sample(&mut self, now: Time, sample: Sample) -> u64 {
         let Some((at, before)) = self.last.replace((now, sample)) else {
             return self.rate_bps;
@@ -82,25 +82,25 @@ impl Pacer {
         let delivered = sample.delivered.saturating_sub(before.delivered);
         let delivered_bps = delivered.saturating_mul(8_000_000) / span_us;
         let resent = sample.resent.saturating_sub(before.resent);
-        // A paced segment is acknowledged with the next one: that wait is no queue.
+        // A paced segment is acknowledged together with the next one: that waiting time is no queue.
         let segment_bits = sample.delivered.saturating_mul(8) / sample.sent.max(1);
         let held_us = (segment_bits.saturating_mul(2_000_000) / self.rate_bps).min(DELAYED_ACK_US);
         let waited_us = sample.rtt_us.saturating_sub(sample.min_rtt_us);
         let queue_us = waited_us.saturating_sub(held_us as u32);
         let lost = resent > 2 && resent * 1_000 * SEGMENT_BYTES > delivered * LOSS_PERMILLE;
         if queue_us > TARGET_US || lost {
-            // Who hardly sends is not whom the others wait for.
+            // A connection that hardly sends does not cause the queue.
             if delivered_bps * 4 < self.rate_bps && !lost {
                 return self.rate_bps;
             }
             self.starting = false;
-            // Down by a quarter at most, further below what went through the longer the queue is.
+            // The rate falls by a quarter at most. The longer the queue, the further it falls below the delivered rate.
             let excess = u64::from(queue_us.saturating_sub(TARGET_US).min(TARGET_US));
             let keep = 1_000 - 50 - excess * 200 / u64::from(TARGET_US);
             let through = self.rate_bps.min(delivered_bps.max(self.rate_bps / 2));
             self.rate_bps = through * keep / 1_000;
         } else if delivered_bps * 10 >= self.rate_bps * 7 {
-            // What does not use its rate learns nothing from more.
+            // A connection that does not use its rate gains no information from a higher one.
             self.rate_bps += match self.starting && queue_us < TARGET_US / 2 {
                 true => self.rate_bps / 2,
                 false => {
@@ -118,8 +118,8 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// A link that serves `others` first, with a queue of 100 ms: the share of what others leave
-    /// that the transfer gets in the second half, and the longest queue in it.
+    /// Simulates a link that serves `others` first, with a queue of 100 ms. Returns the share of the remaining capacity
+    /// that the transfer gets in the second half, and the longest queue in that half.
     fn run(link_bps: u64, others_bps: impl Fn(u64) -> u64, rtt_us: u32) -> (f64, u64) {
         let mut pacer = Pacer::default();
         let (mut queue, mut delivered, mut worst) = (0u64, 0u64, 0u64);
@@ -155,7 +155,7 @@ mod tests {
         for link_bps in [5_000_000, 20_000_000, 1_000_000_000] {
             let (share, worst) = run(link_bps, |_| 0, 20_000);
             assert!(share > 0.9, "{link_bps}: {share}");
-            // What is not told from an acknowledgement that was held back comes on top.
+            // A delay that cannot be distinguished from a delayed acknowledgement is added.
             let held = 2 * SEGMENT_BYTES * 8_000_000 / link_bps;
             assert!(worst < 12_000 + held, "{link_bps}: {worst} µs");
         }
@@ -165,7 +165,7 @@ mod tests {
     fn what_others_take_is_left_to_them() {
         let (share, worst) = run(20_000_000, |_| 2_000_000, 20_000);
         assert!(share > 0.85 && worst < 12_000, "{share} {worst}");
-        // They come and go every 10 s.
+        // The other traffic comes and goes every 10 s.
         let coming = |turn: u64| {
             if (turn / 100).is_multiple_of(2) {
                 0

@@ -2,8 +2,8 @@
 
 use wire::relay::{TICKET_BYTES, TRANSFER_BYTES};
 
-/// What stripe `stripe` of `transfer` shows: only who was given the ticket over the sealed control
-/// connection can compute it, and who overhears it learns nothing for another stripe.
+/// Computes the proof that stripe `stripe` of `transfer` shows. Only a node that received the ticket over the encrypted
+/// control connection can compute it. An eavesdropper learns nothing that is useful for another stripe.
 pub fn proof(
     ticket: &[u8; TICKET_BYTES],
     transfer: &[u8; TRANSFER_BYTES],

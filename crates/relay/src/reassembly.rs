@@ -1,20 +1,19 @@
-//! A sink's frames, in order again. [Liu04 §III-C: the receiver reassembles the data of parallel
-//! connections]
+//! Puts a sink's frames in order again. [Liu04 §III-C: the receiver reassembles the data of parallel connections]
 //!
-//! Connections lose nothing and repeat nothing, so a frame that overlaps another, or that lies
-//! beyond the window, is not bad luck but a sender that does not keep to the format: an error.
+//! Connections lose nothing and repeat nothing. Therefore, if a frame overlaps another one, or lies beyond the window,
+//! the sender violates the format: this is an error.
 
 use crate::{FRAME_COST_BYTES, FRAMES_MAX, QUEUE_BYTES, WINDOW_BYTES};
 use std::collections::BTreeMap;
 
-/// Frames that wait for those before them.
+/// Frames that wait for earlier ones.
 #[derive(Debug)]
 pub struct Reassembly {
     /// Connections that have not ended.
     open: usize,
     waiting: BTreeMap<u64, Vec<u8>>,
     held: usize,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     came: u64,
     next: u64,
     end: Option<u64>,
@@ -23,7 +22,7 @@ pub struct Reassembly {
 /// Why a frame is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misplaced {
-    /// It has bytes that were there already.
+    /// Some of its bytes have already arrived.
     #[error("the same bytes have come twice: run one version on all nodes")]
     Twice,
     /// It is further ahead than a source may be.
@@ -32,13 +31,13 @@ pub enum Misplaced {
     /// More frames are ahead than a source may have under way.
     #[error("more frames are under way than may be: run one version on all nodes")]
     TooMany,
-    /// It lies behind the end, or the end has been told differently.
+    /// It lies behind the end, or two connections disagree about the end.
     #[error("the end of the stream is told differently: run one version on all nodes")]
     End,
 }
 
 impl Reassembly {
-    /// What comes by so many connections, at least one.
+    /// Expects frames from this many connections, at least one.
     pub fn new(connections: usize) -> Reassembly {
         Reassembly {
             open: connections,
@@ -50,22 +49,23 @@ impl Reassembly {
         }
     }
 
-    /// The offset of the first byte that has not been taken.
+    /// Returns the offset of the first byte that has not been taken.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that wait, with [`FRAME_COST_BYTES`] for each frame.
+    /// Returns the bytes that wait, including [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self) -> usize {
         self.held + self.waiting.len() * FRAME_COST_BYTES
     }
 
-    /// Who has a frame may put it in: whoever has the one that all wait for does not wait.
+    /// Returns true if a connection may insert a frame. While the next frame is missing there is always room, so that
+    /// the connection that has the missing frame never waits.
     pub fn has_room(&self) -> bool {
         self.held() < QUEUE_BYTES || !self.is_ready()
     }
 
-    /// Takes a frame in.
+    /// Inserts a frame.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Misplaced> {
         let past = offset + bytes.len() as u64;
         if past > self.next + WINDOW_BYTES {
@@ -88,14 +88,14 @@ impl Reassembly {
         Ok(())
     }
 
-    /// A connection has ended, of a stream that is so long.
+    /// Notes that a connection has ended, and that the stream is so long.
     pub fn on_end(&mut self, end: u64) -> Result<(), Misplaced> {
         let last = self.waiting.last_key_value();
         let past = last.map_or(self.next, |(at, frame)| at + frame.len() as u64);
         if end < past || self.end.is_some_and(|told| told != end) {
             return Err(Misplaced::End);
         }
-        // Where the last one has ended, nothing that is missing comes any more.
+        // When the last connection has ended, missing bytes can no longer arrive.
         self.open = self.open.saturating_sub(1);
         if self.open == 0 && self.came != end {
             return Err(Misplaced::End);
@@ -104,7 +104,7 @@ impl Reassembly {
         Ok(())
     }
 
-    /// The next frame in order, if it has come.
+    /// Returns the next frame in order, if it has arrived.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let first = self.waiting.first_entry()?;
         if *first.key() != self.next {
@@ -116,13 +116,13 @@ impl Reassembly {
         Some(bytes)
     }
 
-    /// The next frame in order has come.
+    /// Returns true if the next frame in order has arrived.
     pub fn is_ready(&self) -> bool {
         let first = self.waiting.first_key_value();
         first.is_some_and(|(at, _)| *at == self.next)
     }
 
-    /// All of the stream has been taken.
+    /// Returns true if all of the stream has been taken.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.next)
     }
@@ -166,7 +166,7 @@ mod tests {
             assert!(r.has_room());
         }
         r.insert(0, vec![0; quarter]).unwrap();
-        // Five quarters are held, and what each costs.
+        // Five quarters are held, and the cost of each.
         for has_room in [false, false, true, true, true] {
             assert_eq!(r.has_room(), has_room);
             r.take().unwrap();
@@ -197,7 +197,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Frames of any lengths in any order come out as the stream, whatever is taken between.
+        /// Frames of any length in any order come out as the stream, no matter when frames are taken.
         #[test]
         fn any_order_gives_the_stream(
             lens in prop::collection::vec(1usize..50, 0..40),

@@ -1,32 +1,33 @@
-//! What a sink has already, and what of that is not sent again.
+//! Finds out which data the sinks already have, so that the source does not send it again.
 //!
 //! ```text
 //!   sink:    each entry that is there: its key ─▶ Kept … ─▶ Have(how many, the beginning of one file)
 //!   source:  the same key? Kept stands before the entry, and no content behind it
 //! ```
-//! The key of an entry is what tells it from what it was: path, size, time and permissions of a file,
-//! path and target of a link. Content that is complete was verified when it came, and has its time
-//! from then on; whoever writes to it changes that. Of a file whose beginning is there, the
-//! beginning's digest is compared: a file that changed in between is never continued with another
-//! one's end.
+//! The key of an entry identifies its present state: path, size, time and permissions of a file, path and target of a
+//! link. Complete content was verified when it arrived, and the file got its time then; a later write changes that
+//! time. If a sink has the beginning of a file, the digests of the beginning are compared: so a file that changed in
+//! between is never continued with the end of another version.
 //!
 //! ```text
 //!   sink:    a file of 4 MiB or more: the key of its path, too ([`path_key`])
 //!   source:  no key of the entry, but that of its path: Compare stands before the entry
 //!   sink:    Kept … (keys of its pieces of 1 MiB), Kept(none) ─▶ source: which pieces are the same
 //! ```
-//! So a file that was only touched costs reading at both ends, and one of which some changed costs the pieces that did.
-//! Nobody reads a file before it is its turn. The keys only find what is the same: the digest of the whole content
-//! decides, as with every file.
+//! Therefore, a file that was only touched costs only reading at both ends, and a file that changed in part costs only
+//! the changed pieces. Neither end reads a file before its turn. The keys only find what is the same: the digest of the
+//! whole content decides, as with every file.
 //!
-//! With `--checksum` a sink reads all files that are there, and tells them by their content ([`content_key`]) instead of
-//! their time. The source reads its own for that, and says Kept of those with the same content: the sink sets their time
-//! and permissions. A file that has other names or another owner there is told with its time and permissions, because
-//! setting those would change the other names, or fail: it stays only if nothing of it is to be changed.
+//! With `--checksum`, a sink reads all files that it has, and identifies them by their content ([`content_key`])
+//! instead of their time. The source reads its own files to compare, and sends Kept for those with the same content:
+//! the sink sets their time and permissions. If a file at the sink has other names or another owner, its key includes
+//! its time and permissions, because setting those would change the other names, or fail. Such a file stays only if
+//! nothing of it has to change.
 //!
-//! Several sinks were rarely broken off at the same byte. All get the stream from the shortest beginning on:
-//! a sink that has more of a file goes back to there, and one that has all of it leaves it as it is. The
-//! source has the whole file, so the digest of a longer beginning proves the shorter one, too.
+//! If a transfer to several sinks breaks off, the sinks rarely stop at the same byte. All of them get the stream from
+//! the end of the shortest beginning: a sink that has more of a file goes back to there, and a sink that has all of it
+//! leaves the file unchanged. The source has the whole file, so the digest of a longer beginning also proves the
+//! shorter one.
 
 mod pieces;
 
@@ -36,20 +37,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item};
 use wire::relay::{Have, TRANSFER_BYTES};
 
-/// Of permissions, what is taken over: not that a program runs as another user, because the owner is
-/// not taken over either.
+/// The permission bits that a sink takes over. It does not take over that a program runs as another user, because it
+/// does not take over the owner either.
 pub const MODE_MASK: u32 = 0o1777;
-/// Keys that a sink tells at most: 4 million entries take 32 MiB on the way, and some 70 MB at the
-/// source. What is beyond is sent again.
+/// How many keys a sink reports at most: 4 million entries take 32 MiB of traffic, and some 70 MB of memory at the
+/// source. The source sends everything beyond again.
 pub const KEYS_MAX: usize = 4 << 20;
 
-/// What tells an entry from what it was before, within one transfer: keyed by its name, so that nobody
-/// who names files can have two of them taken for one.
+/// Computes the key that identifies the state of an entry within one transfer. The key depends on the transfer's name,
+/// so that nobody who chooses file names can make two files collide.
 pub fn key(transfer: &[u8; TRANSFER_BYTES], entry: &Entry<'_>) -> u64 {
     let mut told = *entry;
     match entry.kind {
         EntryKind::File => told.mode &= MODE_MASK,
-        // Times and permissions of links are not taken over.
+        // Times and permissions of links are not copied.
         _ => (told.mode, told.mtime_s, told.mtime_ns) = (0, 0, 0),
     }
     let mut head = [0; HEAD_BYTES_MAX];
@@ -61,27 +62,27 @@ pub fn key(transfer: &[u8; TRANSFER_BYTES], entry: &Entry<'_>) -> u64 {
     short(&hasher.finalize())
 }
 
-/// A file of so many bytes or more is compared, if another is under its path. Choice: the answer takes a round trip
-/// of the whole path, in which nothing is sent, and 4 MiB take a third of a second at 100 Mbit/s.
+/// Size from which a file is compared, if the sink has another one under its path. Choice: the answer takes a round
+/// trip of the whole path, in which nothing is sent, and 4 MiB take a third of a second at 100 Mbit/s.
 pub const COMPARED_BYTES_MIN: u64 = 4 << 20;
-/// What is compared at once, and sent if it differs. Choice: four frames, so that a
-/// change of one byte costs some milliseconds; the key is a 131072th of it.
+/// The unit in which files are compared, and sent if they differ. Choice: four frames, so that a change of one byte
+/// costs some milliseconds; the key is a 131072th of the piece.
 pub const PIECE_BYTES: u64 = 1 << 20;
 
-/// What tells that a sink has a file under this path that it can compare.
+/// Computes the key by which a sink reports that it has a file under this path that can be compared.
 pub fn path_key(transfer: &[u8; TRANSFER_BYTES], path: &[u8]) -> u64 {
     let mut hasher = pieces(transfer);
     hasher.update(path);
     short(&hasher.finalize())
 }
 
-/// What tells a piece of a file from another.
+/// Computes the key that identifies a piece of a file.
 pub fn piece_key(transfer: &[u8; TRANSFER_BYTES], piece: &[u8]) -> u64 {
     short(&pieces(transfer).update(piece).finalize())
 }
 
-/// What tells a file by its content, which has this digest, its size and its path. With `is_exact` its time and
-/// permissions count, too.
+/// Computes the key that identifies a file by the digest of its content, its size and its path. With `is_exact`, its
+/// time and permissions count, too.
 pub fn content_key(
     transfer: &[u8; TRANSFER_BYTES],
     entry: &Entry<'_>,
@@ -103,7 +104,7 @@ pub fn content_key(
     short(&hasher.finalize())
 }
 
-/// Keyed by the transfer's name, as no entry's key is.
+/// Returns a hasher that is keyed by the transfer's name, so that its keys differ from those of entries.
 fn pieces(transfer: &[u8; TRANSFER_BYTES]) -> blake3::Hasher {
     blake3::Hasher::new_keyed(blake3::hash(transfer).as_bytes())
 }
@@ -113,12 +114,12 @@ fn short(digest: &blake3::Hash) -> u64 {
     u64::from_be_bytes(*first)
 }
 
-/// A sink tells more than it may, or of something else than it said.
+/// A sink reports more than it may, or something else than it announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a sink tells more of what it has than may be: run one version on all nodes")]
 pub struct TooMuch;
 
-/// What the sinks of a transfer have.
+/// The data that each sink of a transfer has.
 #[derive(Debug)]
 pub struct There<N: Ord> {
     sinks: usize,
@@ -126,24 +127,24 @@ pub struct There<N: Ord> {
     haves: BTreeMap<N, Have>,
 }
 
-/// What all sinks have.
+/// The data that all sinks have.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
-    /// Entries.
+    /// Keys of the entries.
     pub keys: BTreeSet<u64>,
     begun: BTreeMap<u64, Vec<Have>>,
 }
 
 impl Shared {
-    /// Files of which no sink lacks the beginning, by their keys: the beginnings that the sinks have, the
-    /// shortest first. A sink that has the whole file is not among them.
+    /// Returns, for the key of a file, the beginnings that the sinks have, the shortest first. The list is empty if a
+    /// sink lacks the beginning. A sink that has the whole file is not in the list.
     pub fn begun(&self, key: u64) -> &[Have] {
         self.begun.get(&key).map_or(&[], Vec::as_slice)
     }
 }
 
 impl<N: Ord + Copy> There<N> {
-    /// Of so many sinks.
+    /// Expects reports of this many sinks.
     pub fn new(sinks: usize) -> There<N> {
         There {
             sinks,
@@ -152,7 +153,7 @@ impl<N: Ord + Copy> There<N> {
         }
     }
 
-    /// A sink tells keys.
+    /// Takes keys that a sink reports.
     pub fn on_keys(&mut self, from: N, keys: impl Iterator<Item = u64>) -> Result<(), TooMuch> {
         let is_new = !self.keys.contains_key(&from);
         if (is_new && self.keys.len() == self.sinks) || self.haves.contains_key(&from) {
@@ -166,19 +167,19 @@ impl<N: Ord + Copy> There<N> {
         }
     }
 
-    /// A sink has told all.
+    /// Notes that a sink has reported everything.
     pub fn on_have(&mut self, from: N, have: Have) {
         if self.haves.len() < self.sinks {
             self.haves.entry(from).or_insert(have);
         }
     }
 
-    /// One that counts has told all.
+    /// Returns true if this sink, one of those that count, has reported everything.
     pub fn has_told(&self, who: N) -> bool {
         self.haves.contains_key(&who)
     }
 
-    /// What all have, once all have told.
+    /// Returns what all sinks have, once all have reported.
     pub fn take(&mut self) -> Option<Shared> {
         if self.haves.len() < self.sinks {
             return None;
@@ -201,7 +202,8 @@ impl<N: Ord + Copy> There<N> {
         Some(Shared { keys, begun })
     }
 
-    /// What each sink has of a file that is not whole there, the shortest first; none if one has nothing.
+    /// Returns the beginnings that the sinks have of a file that is not complete everywhere, the shortest first; none
+    /// if a sink has nothing of it.
     fn beginnings(&self, keys: &BTreeMap<N, BTreeSet<u64>>, key: u64) -> Option<Vec<Have>> {
         let is_whole = |sink: &N| keys.get(sink).is_some_and(|keys| keys.contains(&key));
         let parts = self.haves.iter().filter(|(sink, _)| !is_whole(sink));
@@ -269,7 +271,8 @@ mod tests {
 
     #[test]
     fn keys_of_other_entries_paths_and_pieces_differ() {
-        // Those of a path and of a piece of the same bytes do not: one is told before Have, and the other behind it.
+        // The keys of a path and of a piece with the same bytes are equal. They cannot be confused: a sink sends the
+        // one before Have, and the other after it.
         let name = [7; TRANSFER_BYTES];
         let keys = [
             key(&name, &file("a")),

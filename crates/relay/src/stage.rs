@@ -1,15 +1,14 @@
-//! What a relay holds between its connections in and those out: a bounded queue for each of its
-//! next segments, all of which get every frame.
+//! The data that a relay holds between its incoming and its outgoing connections: a bounded queue for each of its next
+//! segments. Each queue gets every frame.
 //!
 //! ```text
 //!   in 1 ─┐               ┌─▶ branch 1 (next segment): ≤ limit ─▶ its stripes
 //!   in 2 ─┴─ push ─ Fan ──┴─▶ branch 2                 ≤ limit ─▶ its stripes
 //! ```
-//! Who reads a connection asks [`Fan::has_room`] first, and does not read while there is none: the
-//! kernel's windows then carry the brake on to the sender. The slowest branch governs.
+//! The reader of a connection asks [`Fan::has_room`] first, and does not read while there is no room: the kernel's
+//! windows then slow down the sender. The slowest branch sets the pace.
 //!
-//! Frames go to whichever stripe of a branch comes for the next one, so that a slow stripe gets
-//! fewer.
+//! A frame goes to the first stripe of a branch that asks for the next one, so that a slow stripe gets fewer frames.
 
 use crate::FRAME_COST_BYTES;
 use std::collections::VecDeque;
@@ -17,43 +16,43 @@ use std::collections::VecDeque;
 /// The queues of a relay's next segments.
 #[derive(Debug)]
 pub struct Fan<T> {
-    /// Bytes that may wait in each queue, [`FRAME_COST_BYTES`] of each frame among them.
+    /// Bytes that may wait in each queue, including [`FRAME_COST_BYTES`] for each frame.
     limit: usize,
     branches: Vec<Branch<T>>,
-    /// Connections in that have not ended.
+    /// Incoming connections that have not ended.
     open: usize,
     /// The length of the stream, once a connection has ended.
     end: Option<u64>,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     came: u64,
 }
 
 #[derive(Debug)]
 struct Branch<T> {
     queue: VecDeque<(usize, T)>,
-    /// With [`FRAME_COST_BYTES`] for each.
+    /// Bytes in the queue, including [`FRAME_COST_BYTES`] for each frame.
     held: usize,
 }
 
-/// The connections in do not agree on the stream.
+/// The incoming connections do not agree on the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stripes have ended that do not make the whole stream: run one version on all nodes")]
 pub struct Incomplete;
 
-/// What a branch's stripe is to do.
+/// The next step of a stripe of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<T> {
-    /// Send this.
+    /// Send this frame.
     Frame(T),
     /// Wait.
     Nothing,
-    /// Tell the end: the stream is so long.
+    /// Send the end: the length of the stream.
     End(u64),
 }
 
 impl<T: Clone> Fan<T> {
-    /// With so many connections in, and so many branches that may each hold `limit` bytes, for the most
-    /// part [`crate::QUEUE_BYTES`].
+    /// Creates the queues for this many incoming connections, and for this many branches that may each hold `limit`
+    /// bytes, usually [`crate::QUEUE_BYTES`].
     pub fn new(connections: usize, branches: usize, limit: usize) -> Fan<T> {
         let branch = |_| Branch {
             queue: VecDeque::new(),
@@ -68,14 +67,14 @@ impl<T: Clone> Fan<T> {
         }
     }
 
-    /// A frame of so many bytes can be taken now.
+    /// Returns true if a frame of this many bytes can be taken now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.branches
             .iter()
             .all(|branch| branch.held == 0 || branch.held + bytes + FRAME_COST_BYTES <= self.limit)
     }
 
-    /// Takes a frame for all branches; its room was asked for.
+    /// Takes a frame for all branches. The caller has asked for room first.
     pub fn push(&mut self, bytes: usize, frame: &T) {
         self.came += bytes as u64;
         for branch in &mut self.branches {
@@ -84,7 +83,7 @@ impl<T: Clone> Fan<T> {
         }
     }
 
-    /// A connection in has ended, of a stream that is so long.
+    /// Notes that an incoming connection has ended, and that the stream is so long.
     pub fn on_end(&mut self, end: u64) -> Result<(), Incomplete> {
         self.open = self.open.checked_sub(1).ok_or(Incomplete)?;
         let agreed = *self.end.get_or_insert(end) == end;
@@ -94,7 +93,7 @@ impl<T: Clone> Fan<T> {
         Ok(())
     }
 
-    /// What a stripe of this branch sends next.
+    /// Returns what a stripe of this branch sends next.
     pub fn next(&mut self, branch: usize) -> Next<T> {
         let Some(branch) = self.branches.get_mut(branch) else {
             return Next::Nothing;
@@ -109,14 +108,14 @@ impl<T: Clone> Fan<T> {
         }
     }
 
-    /// The length of the stream, once a branch has sent all of it.
+    /// Returns the length of the stream, once a branch has sent all of it.
     pub fn end(&self, branch: usize) -> Option<u64> {
         let branch = self.branches.get(branch)?;
         let is_over = self.open == 0 && branch.queue.is_empty();
         self.end.filter(|_| is_over)
     }
 
-    /// Bytes that wait for this branch, with [`FRAME_COST_BYTES`] for each frame.
+    /// Returns the bytes that wait for this branch, including [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self, branch: usize) -> usize {
         self.branches.get(branch).map_or(0, |branch| branch.held)
     }
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn the_fullest_branch_says_whether_there_is_room() {
         let mut fan = Fan::new(1, 2, QUEUE_BYTES);
-        // The first one is taken however long it is.
+        // The first frame is taken however long it is.
         assert!(fan.has_room(QUEUE_BYTES + 1));
         fan.push(QUEUE_BYTES, &'a');
         assert!(!fan.has_room(1));
@@ -173,8 +172,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Beside a naive model: each branch gets all that was pushed, in order, and holds no more
-        /// than its share but for a first frame that is longer.
+        /// Compares with a naive model: each branch gets all frames in order, and holds no more than its share, unless
+        /// a first frame is longer.
         #[test]
         fn every_branch_gets_everything(
             steps in prop::collection::vec((0usize..4, 1usize..QUEUE_BYTES / 3), 1..200),

@@ -1,9 +1,8 @@
-//! Entries and their content as one stream of bytes, and back. See [`wire::relay::entry`] for the
-//! format.
+//! Encodes entries and their content as one stream of bytes, and decodes it. See [`wire::relay::entry`] for the format.
 //!
-//! [`Walk`] is what both ends know of the entries so far: that they are in order and each in a
-//! directory that came before, and the digest of their heads. [`Encoder`] writes at the source;
-//! [`Decoder`] reads at a sink, and verifies content and heads by their digests.
+//! [`Walk`] is the state that both ends keep of the entries so far: it checks that they are in order and each in a
+//! directory that came before, and has the digest of their heads. [`Encoder`] writes at the source. [`Decoder`] reads
+//! at a sink, and verifies contents and heads by their digests.
 
 mod decoder;
 #[cfg(test)]
@@ -21,36 +20,36 @@ use wire::relay::entry::{
     VALUE_BYTES_MAX, is_after, is_path,
 };
 
-/// Why a stream is not understood, or not believed.
+/// Why a sink rejects a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// Bytes that are no entry.
     #[error("the stream is not understood ({0}): run one version on all nodes")]
     Malformed(#[from] Malformed),
-    /// An entry comes before one that it belongs behind, or twice.
+    /// An entry comes twice, or before one that it must follow.
     #[error("the entries are out of order: run one version on all nodes")]
     Order,
-    /// An entry is in no directory of those that came.
+    /// An entry is in no directory that came before.
     #[error("an entry is in no directory that was named before")]
     Orphan,
-    /// Content that was read is not the content that was sent.
+    /// The content that arrived differs from the content that was sent.
     #[error("what came differs from what was sent: it was corrupted on the way; run it again")]
     Content,
-    /// The entries that came are not those that were sent.
+    /// The entries that arrived are not those that were sent.
     #[error("the entries that came are not those that were sent; run it again")]
     Entries,
-    /// Something comes behind the end.
+    /// Something follows the end.
     #[error("the stream goes on behind its end: run one version on all nodes")]
     Excess,
 }
 
-/// The entries up to some place of a walk.
+/// The entries of a walk so far.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     entries: u64,
     heads: blake3::Hasher,
     last: Vec<u8>,
-    /// The directories in which the next entry may be, each in the one before.
+    /// The directories that may contain the next entry, each in the one before.
     directories: Vec<Vec<u8>>,
 }
 
@@ -84,7 +83,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes what is said before an entry: of all of them, or of the attributes of the next.
+    /// Takes an item that precedes an entry: about all entries, or about the attributes of the next one.
     pub fn attribute(&mut self, item: &Item<'_>) {
         self.hash(item);
     }
@@ -96,17 +95,17 @@ impl Walk {
         self.heads.update(&head[..len]);
     }
 
-    /// The content of the entry that was taken last has come whole.
+    /// Notes that the content of the last entry is complete.
     pub fn complete(&mut self, digest: &[u8; DIGEST_BYTES]) {
         self.heads.update(digest);
     }
 
-    /// How many have been taken.
+    /// Returns how many entries have been taken.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The digest of their heads, and of what came of their contents.
+    /// Returns the digest of the heads and of the completed contents.
     pub fn digest(&self) -> [u8; DIGEST_BYTES] {
         *self.heads.finalize().as_bytes()
     }
@@ -120,25 +119,26 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Begins.
+    /// Begins a stream.
     pub fn begin(out: &mut Vec<u8>) -> Encoder {
         put(&Item::Begin, out);
         Encoder::default()
     }
 
-    /// What all entries will be, before the first of them.
+    /// Writes the totals of all entries, before the first of them.
     pub fn total(&mut self, total: Total, out: &mut Vec<u8>) {
         let item = Item::Total(total);
         self.walk.attribute(&item);
         put(&item, out);
     }
 
-    /// Which versions of this stream, and of what sinks say of it, the source speaks; before the first entry.
+    /// Writes which versions the source speaks of this stream and of the sinks' reports about it. This comes before the
+    /// first entry.
     pub fn speaks(&mut self, versions: VersionRange, out: &mut Vec<u8>) {
         put(&Item::Speaks(versions), out);
     }
 
-    /// The next entry, which all sinks have.
+    /// Writes the next entry, which all sinks have.
     pub fn kept(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), StreamError> {
         self.walk.enter(entry)?;
         put(&Item::Kept, out);
@@ -146,25 +146,25 @@ impl Encoder {
         Ok(())
     }
 
-    /// The next entry's content begins behind so many bytes, which `content` has taken.
+    /// Writes that the next entry's content begins behind this many bytes, which `content` has taken.
     pub fn from(&mut self, offset: u64, content: blake3::Hasher, out: &mut Vec<u8>) {
         put(&Item::From(offset), out);
         self.content = content;
     }
 
-    /// All sinks have another file under the next entry's path, and tell what is in it.
+    /// Writes that all sinks have another file under the next entry's path, and will report what is in it.
     pub fn compare(&mut self, out: &mut Vec<u8>) {
         put(&Item::Compare, out);
     }
 
-    /// Who owns the next entry.
+    /// Writes the owner of the next entry.
     pub fn owner(&mut self, owner: Owner<'_>, out: &mut Vec<u8>) {
         let item = Item::Owner(owner);
         self.walk.attribute(&item);
         put(&item, out);
     }
 
-    /// An extended attribute of the next entry.
+    /// Writes an extended attribute of the next entry.
     pub fn attribute(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let (mut value, mut goes_on) = (value, true);
         while goes_on {
@@ -180,7 +180,7 @@ impl Encoder {
         }
     }
 
-    /// Something that is not sent. Names that no item can have are left out.
+    /// Writes that something is not sent, and why. Paths that no item can have are left out.
     pub fn spared(&mut self, path: &[u8], why: &str, out: &mut Vec<u8>) {
         let mut end = why.len().min(REASON_BYTES_MAX);
         while !why.is_char_boundary(end) {
@@ -192,19 +192,19 @@ impl Encoder {
         }
     }
 
-    /// The next entry. Pieces of its content follow if it is a file, and [`Encoder::file_end`].
+    /// Writes the next entry. If it is a file, pieces of its content follow, and [`Encoder::file_end`].
     pub fn entry(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), StreamError> {
         self.walk.enter(entry)?;
         put(&Item::Entry(*entry), out);
         Ok(())
     }
 
-    /// Content that goes out behind a [`piece_head`].
+    /// Takes content that is sent behind a [`piece_head`].
     pub fn content(&mut self, bytes: &[u8]) {
         self.content.update(bytes);
     }
 
-    /// The content is complete; its digest.
+    /// Ends the content of a file, and returns its digest.
     pub fn file_end(&mut self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
         let digest = *self.content.finalize().as_bytes();
         self.content.reset();
@@ -214,31 +214,31 @@ impl Encoder {
         digest
     }
 
-    /// So many zeros follow, that need not be sent.
+    /// Writes that this many zeros follow, which need not be sent.
     pub fn hole(&mut self, len: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&piece_head(HOLE));
         out.extend_from_slice(&len.to_be_bytes());
         self.zeros(len);
     }
 
-    /// So many bytes that [`Encoder::content`] has taken are not sent: the sinks have them.
+    /// Writes that this many bytes, which [`Encoder::content`] has taken, are not sent: the sinks have them.
     pub fn same(&mut self, len: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&piece_head(SAME));
         out.extend_from_slice(&len.to_be_bytes());
     }
 
-    /// So many zeros are in what is the same.
+    /// Takes this many zeros that are part of the bytes that the sinks have.
     pub fn zeros(&mut self, len: u64) {
         zeros(&mut self.content, len);
     }
 
-    /// The content cannot be read on: there is no such file.
+    /// Writes that the source cannot read the content any further: the sinks drop this file.
     pub fn give_up(&mut self, out: &mut Vec<u8>) {
         self.content.reset();
         out.extend_from_slice(&piece_head(GIVEN_UP));
     }
 
-    /// All has been written; the digest of heads and contents.
+    /// Ends the stream, and returns the digest of heads and contents.
     pub fn end(self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
         let digest = self.walk.digest();
         let entries = self.walk.entries();
@@ -246,13 +246,13 @@ impl Encoder {
         digest
     }
 
-    /// The entries so far.
+    /// Returns the entries so far.
     pub fn walk(&self) -> &Walk {
         &self.walk
     }
 }
 
-/// Takes so many zeros in.
+/// Adds this many zeros to the digest.
 fn zeros(content: &mut blake3::Hasher, mut len: u64) {
     const ZEROS: &[u8] = &[0; 64 * 1024];
     while len > 0 {
@@ -262,7 +262,7 @@ fn zeros(content: &mut blake3::Hasher, mut len: u64) {
     }
 }
 
-/// What stands before a piece of content of so many bytes.
+/// Returns the head of a piece of content of this many bytes.
 pub fn piece_head(bytes: u32) -> [u8; 4] {
     bytes.to_be_bytes()
 }

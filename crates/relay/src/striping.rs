@@ -1,4 +1,4 @@
-//! How many of a segment's connections are used, and what that tells of the segment. [Liu04 §III-C]
+//! Decides how many of a segment's connections are used, and derives what the segment carries. [Liu04 §III-C]
 //!
 //! ```text
 //!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then seconds that are judged. With several
@@ -6,19 +6,20 @@
 //!   └──── back to the fewest that are as good, once it is shown that twice as many carry less than a fifth more,
 //!         or the round trip has grown by more than 20 ms: what they carry is then what the segment has
 //! ```
-//! "Too many parallel connections can cause more congestion to those already congested links" [Liu04
-//! §III-C]: so more are used only while they carry more. A connection whose own queue delays it has filled
-//! the segment already, and is given no company.
+//! "Too many parallel connections can cause more congestion to those already congested links" [Liu04 §III-C].
+//! Therefore, more connections are used only while they carry more. A connection that is delayed by its own queue has
+//! already filled the segment, and no connection is added to it.
 //!
-//! Where packets are lost, chance sets the rate, and a few seconds may not be enough to tell whether more connections
-//! carry more. `rates` knows how far a measurement may be off. What is not shown is not said: on a path
-//! with losses and without a queue, more connections are expected to help, so that more are tried until it is shown that
-//! they do not. What was shown there is tried again after some seconds, and then ever later.
+//! Where packets are lost, chance sets the rate, and a few seconds may not be enough to find out whether more
+//! connections carry more. The module `rates` estimates how far a measurement may be off. Nothing is claimed that the
+//! measurements do not show. On a path with losses and without a queue, more connections are expected to help, so more
+//! are tried until the measurements show that they do not help. There, this result is checked again after some seconds,
+//! and then at longer and longer intervals.
 //!
-//! What was seen at each level is kept apart: one connection alone, and those of a level together. Two that
-//! carry what one did are the segment's capacity; a level is never said to have what another one would make it. Only
-//! spans in which the network alone held the segment back count, not those in which it waited for data
-//! or for the next node.
+//! The measurements of each level are kept separately: one connection alone, and all connections of a level together.
+//! If two connections carry what one did, this is the segment's capacity. The rate of a level is never extrapolated
+//! from another level. Only time spans count in which the network alone limited the segment, not those in which the
+//! segment waited for data or for the next node.
 
 mod levels;
 mod rates;
@@ -26,98 +27,102 @@ mod rates;
 use levels::{Level, Levels};
 use rates::{Gain, Judgement};
 
-/// How often a segment is looked at. Choice: some round trips of most paths.
+/// How often the node measures a segment. Choice: some round trips of most paths.
 pub const LOOK_US: u64 = 500_000;
-/// What is seen so soon after a change of the level does not count: new connections start slowly.
+/// Number of measurements after a change of the level that do not count: new connections start slowly.
 const SETTLE_LOOKS: u32 = 2;
-/// So many looks make a judgement.
+/// Number of measurements that make one judgement.
 const JUDGE_LOOKS: u32 = 2;
-/// Twice as many connections help if they carry so much more, in per cent.
+/// The growth of the rate, in per cent, that is required if the number of connections is doubled; otherwise the new
+/// ones do not help.
 const GAIN_PCT: u64 = 20;
-/// So many judgements of a level are waited for, before more connections are tried though nothing is shown.
+/// Number of judgements of a level after which more connections are tried although nothing is shown yet.
 const PATIENCE: u32 = 3;
-/// After so many in which nothing was shown, fewer are measured once more. Choice: as many as are kept.
+/// Number of judgements without a clear result after which fewer connections are measured once more. Choice: as many as
+/// are kept.
 const LONG: u32 = 12;
-/// So many judgements have to find a queue. Choice: a second for a burst to go away.
+/// Number of judgements in a row that have to find a queue. Choice: this gives a burst a second to drain.
 const SURE: u32 = 2;
-/// The same while something is lost: a window that outgrew the path by a burst shrinks only with losses. Choice: on a
-/// segment of 20 Mbit/s and 40 ms that loses one packet in a thousand, that takes two to three seconds.
+/// The same number while packets are lost. A burst can make the window outgrow the path, and then only losses shrink
+/// it. Choice: on a segment of 20 Mbit/s and 40 ms that loses one packet in a thousand, that takes two to three
+/// seconds.
 const SURE_LOSSY: u32 = 4;
-/// More connections may not make the round trip so much longer.
+/// The largest increase of the round trip that more connections may cause.
 pub const RTT_RISE_US: u32 = 20_000;
-/// A round trip that is so much longer than the least, and by a quarter of it, is that of a queue which the
-/// connection has filled. Choice: twice what the scavenger takes for noise.
+/// If the round trip exceeds the least one by more than this, and by more than a quarter of the least one, the
+/// connection has filled a queue. Choice: twice the delay that the scavenger treats as noise.
 const QUEUE_US: u32 = 10_000;
-/// A span counts if the segment was idle for less than this share of 1000. Choice: one that idles more
-/// has its windows from other times.
+/// A span counts if the segment was idle for less than this share, in 1000ths. Choice: if a segment idles longer, the
+/// windows of its connections do not reflect the present.
 const IDLE_PERMILLE: u16 = 250;
-/// After so many looks in which nothing grew, one level more is tried again: the path may have changed.
-/// Choice: a minute, so that a path that does not change is bothered for a thirtieth of the time.
+/// Number of measurements without a change after which one more level is tried again: the path may have changed.
+/// Choice: a minute, so that tries take only a thirtieth of the time on a path that does not change.
 const RETRY_LOOKS: u32 = 120;
-/// At first sooner: what was said may be wrong. Choice: eight seconds, two of which trying it takes.
+/// The first such interval, which is shorter, because the first result may be wrong. Choice: eight seconds, two of
+/// which the try takes.
 const RETRY_LOOKS_LEAST: u32 = 16;
-/// What a segment of TCP carries.
+/// Payload of a TCP segment.
 const SEGMENT_BYTES: f64 = 1_448.0;
-/// What was measured may be off by this at least, in per cent.
+/// The least uncertainty that a measurement is given, in per cent.
 const SPREAD_LEAST_PCT: u8 = 10;
-/// And by no more than this.
+/// The largest uncertainty that a measurement is given, in per cent.
 const SPREAD_MAX_PCT: u8 = 100;
 
-/// What was seen of the connections in use since the last look.
+/// A measurement of the connections in use: what happened since the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// How long that was.
+    /// Length of the span.
     pub span_us: u64,
     /// Bytes that the other end has acknowledged.
     pub bytes: u64,
-    /// The share of the time, in 1000ths, in which it waited for data or for the other end.
+    /// The share of the time, in 1000ths, in which the segment waited for data or for the other end.
     pub idle_permille: u16,
-    /// The longest smoothed round trip.
+    /// The longest smoothed round trip of the connections.
     pub rtt_us: u32,
-    /// The least round trip.
+    /// The least round trip of the connections.
     pub min_rtt_us: u32,
-    /// Segments of TCP that were sent again.
+    /// Number of retransmitted TCP segments.
     pub resent: u32,
 }
 
-/// What a segment has carried.
+/// The measured rates of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// One connection alone.
+    /// Rate of one connection alone.
     pub one_bps: Option<u64>,
-    /// Those of the best level together.
+    /// Rate of all connections of the best level together.
     pub together_bps: Option<u64>,
-    /// More would not carry more.
+    /// True if more connections would not carry more.
     pub is_full: bool,
-    /// How far what was seen lies apart, in per cent of it.
+    /// How far the measurements lie apart, in per cent of their mean.
     pub spread_pct: u8,
 }
 
 /// The connections of one segment.
 #[derive(Clone, Debug)]
 pub struct Striping {
-    /// So many are there.
+    /// Number of connections that exist.
     most: u8,
-    /// So many are used.
+    /// Number of connections in use.
     active: u8,
-    /// Never fewer: each uplink has one of these.
+    /// Least number of connections in use, so that each uplink has one.
     least: u8,
-    /// It is free to choose.
+    /// True if the number of connections in use may change.
     is_free: bool,
-    /// Looks at this level, those that settle included.
+    /// Measurements at this level, including those during which new connections settle.
     looks: u32,
-    /// Sums of the judgement under way.
+    /// Sums for the current judgement.
     now: Sum,
-    /// Something was lost since this level was taken up, while it settled too.
+    /// True if a packet was lost since this level began, also while it settled.
     has_lost: bool,
-    /// What was seen at the levels that were tried.
+    /// Measurements of the levels that were tried.
     levels: Levels,
-    /// Looks since something was tried.
+    /// Measurements since the last change.
     calm: u32,
     is_full: bool,
-    /// Looks after which more are tried again.
+    /// Number of measurements after which more connections are tried again.
     retry: u32,
-    /// What is known is not only from another transfer.
+    /// True if this transfer itself has judged, so that the knowledge is not only from an earlier transfer.
     has_judged: bool,
 }
 
@@ -132,7 +137,7 @@ struct Sum {
 }
 
 impl Striping {
-    /// Up to `most` connections; all of them, and always, unless it is free to choose.
+    /// Uses up to `most` connections. Unless it is free to choose, it always uses all of them.
     pub fn new(most: u8, is_free: bool) -> Striping {
         let most = most.max(1);
         Striping {
@@ -151,8 +156,8 @@ impl Striping {
         }
     }
 
-    /// So many of the first connections are never fewer, since it takes them all to use each uplink. What was seen with
-    /// another number says nothing.
+    /// Sets the least number of connections in use: this many of the first connections are needed to use each uplink.
+    /// If the number changes, earlier measurements are discarded, because they do not apply.
     pub fn over(self, least: u8) -> Striping {
         let least = least.clamp(1, self.most);
         if least == self.least {
@@ -164,7 +169,8 @@ impl Striping {
         fresh
     }
 
-    /// Up to `most` connections of another transfer over the same segment, which begins where this one has ended.
+    /// Continues with up to `most` connections for another transfer over the same segment, from the state that this one
+    /// ended in.
     pub fn go_on(mut self, most: u8) -> Striping {
         self.most = most.max(1);
         self.has_judged = false;
@@ -174,22 +180,22 @@ impl Striping {
         self
     }
 
-    /// It is free to choose how many are used.
+    /// Returns true if it is free to choose how many connections are used.
     pub fn is_free(&self) -> bool {
         self.is_free
     }
 
-    /// It has seen something itself, and not only the transfer before it.
+    /// Returns true if it has judged this transfer itself, and does not rely only on an earlier transfer.
     pub fn has_judged(&self) -> bool {
         self.has_judged
     }
 
-    /// So many are to be used.
+    /// Returns how many connections are to be used.
     pub fn active(&self) -> u8 {
         self.active
     }
 
-    /// Takes in what was seen, and decides how many are used from here on.
+    /// Takes in a measurement, and decides how many connections are used from here on.
     pub fn on_look(&mut self, look: Look) {
         self.looks = self.looks.saturating_add(1);
         self.calm = self.calm.saturating_add(1);
@@ -198,13 +204,13 @@ impl Striping {
             return;
         }
         if look.idle_permille >= IDLE_PERMILLE {
-            // What else it waits for says nothing of the segment.
+            // If the segment waits for other things, the measurement shows nothing about the segment.
             self.now = Sum::default();
             return;
         }
         let now = &mut self.now;
         now.looks += 1;
-        // The time in which it idled was none in which it could have carried more.
+        // While the segment idled, it could not have carried more.
         now.span_us += look.span_us * u64::from(1_000 - look.idle_permille) / 1_000;
         now.bytes += look.bytes;
         now.resent += u64::from(look.resent);
@@ -243,7 +249,7 @@ impl Striping {
         };
         let sure = match (here.rates.has_lost_lately(), self.has_lost) {
             (true, _) => SURE_LOSSY,
-            // In slow start, as far as is known.
+            // The connections are in slow start, as far as can be known.
             (false, true) => PATIENCE,
             (false, false) => SURE,
         };
@@ -253,13 +259,13 @@ impl Striping {
             return;
         }
         if !is_queueing && self.may_have_left_too_early() {
-            // Before what is below is believed: it was seen even earlier.
+            // This comes before the measurements of lower levels are used, because those are even older.
             self.is_full = false;
             return self.climb();
         }
         let Some(fewer) = self.levels.below(self.active) else {
-            // One connection: more are tried unless it queues already.
-            // Once more were tried and gained nothing, that stays known.
+            // One connection is in use: more are tried unless it already fills a queue. If more were tried and gained
+            // nothing, that result is kept.
             let has_tried_more = self.levels.above(self.active).is_some();
             self.is_full = has_filled || (self.is_full && has_tried_more);
             let is_untried = !has_tried_more || self.is_time_to_retry();
@@ -277,22 +283,22 @@ impl Striping {
         };
         let rises = here.rises_over(before, RTT_RISE_US);
         if (rises && here.judged < SURE) || (is_queueing && !has_filled) {
-            // New connections begin with a burst, and hosts stand still for a moment.
+            // New connections begin with a burst, and hosts can pause for a moment.
             return;
         }
         let is_patient = here.judged >= PATIENCE;
         let is_in_vain = match gain {
             Gain::Some => false,
             Gain::None => here.judged >= SURE,
-            // Fewer may do as well: a longer queue or a path that loses nothing speaks for it. Where there are losses and
-            // no queue, a second connection should have as much as the first.
+            // Fewer connections may do as well: a longer queue, or a path that loses nothing, suggests it. Where there
+            // are losses and no queue, a second connection should carry as much as the first.
             Gain::Unknown if is_queueing => here.rises_over(before, RTT_RISE_US / 2),
             Gain::Unknown => is_patient && !self.levels.is_lossy(),
         };
         if rises || is_in_vain {
             self.descend();
         } else if gain == Gain::Unknown && here.judged >= LONG {
-            // What is not known well enough is what fewer have; nothing is shown of either.
+            // Nothing is shown for either level. The rate of fewer connections is not known well enough.
             self.is_full = false;
             self.set(fewer);
         } else if is_queueing {
@@ -305,7 +311,7 @@ impl Striping {
         }
     }
 
-    /// What was said of more connections is old, or was said for the first time.
+    /// Returns true if it is time to try more connections again: the last result is old, or was the first one.
     fn is_time_to_retry(&self) -> bool {
         let retry = if self.levels.is_lossy() {
             self.retry
@@ -315,15 +321,16 @@ impl Striping {
         self.calm >= retry
     }
 
-    /// By what this level has now, more connections have not carried more.
+    /// Returns true if, compared with the present measurements of this level, more connections have not carried more.
     fn is_shown_to_be_all(&self) -> bool {
         self.levels
             .above(self.active)
             .is_some_and(|more| self.levels.gain(self.active, more) == Some(Gain::None))
     }
 
-    /// The next level was left because of what this one had by chance, and by what it has now, that one gains; or it was
-    /// left to measure this one anew, and still nothing is shown.
+    /// Returns true if the next level may have been left too early. Either it was left because this level had a high
+    /// rate by chance, and compared with the present rate of this level it does gain; or it was left to measure this
+    /// level again, and still nothing is shown.
     fn may_have_left_too_early(&self) -> bool {
         let Some(more) = self.levels.above(self.active) else {
             return false;
@@ -342,17 +349,18 @@ impl Striping {
     fn climb(&mut self) {
         let next = self.active.saturating_mul(2).min(self.most);
         if next > self.active {
-            // What was seen there, and beyond, at another time is not held against it.
+            // Earlier measurements of the next level and those beyond are discarded, so that they do not count against
+            // it.
             self.levels.keep(self.active);
             if self.is_time_to_retry() {
-                // The next time is later.
+                // The next try comes later.
                 self.retry = (self.retry * 2).min(RETRY_LOOKS);
             }
             self.set(next);
         }
     }
 
-    /// Back to the fewest that carry as much.
+    /// Goes back to the fewest connections that carry as much.
     fn descend(&mut self) {
         let mut count = self.active;
         while let Some(fewer) = self.levels.below(count) {
@@ -371,9 +379,10 @@ impl Striping {
         (self.now, self.has_lost) = (Sum::default(), false);
     }
 
-    /// It has found what it wanted to know: more would not help, or there are no more. What was not compared with more
-    /// has to be steady: one that fills a queue by itself may share it with others, and comes to its share only by and
-    /// by; new ones on a path with losses begin with several times their share.
+    /// Returns true if the probe has its result: more connections would not help, or there are no more. A level that
+    /// was not compared with a higher one has to be steady. For a connection that fills a queue by itself may share the
+    /// queue with others, and then reaches its share only slowly. New connections on a path with losses begin with
+    /// several times their share.
     pub fn is_settled(&self) -> bool {
         let Some(here) = self.levels.of(self.active) else {
             return false;
@@ -385,23 +394,24 @@ impl Striping {
             .below(self.active)
             .map(|fewer| self.levels.gain(fewer, self.active));
         let is_last = self.active == self.most && gain.is_none_or(|gain| gain == Some(Gain::Some));
-        // More judgements of the last level would not tell either: what is not known is how much fewer have.
+        // More judgements of the last level would not help: what is not known is the rate of fewer connections.
         let is_open = self.active == self.most && here.judged >= 2 * PATIENCE;
-        // What was steady before it was left for more was so by chance, perhaps.
+        // If the rate was steady before the level was left for a higher one, that was by chance, perhaps.
         let is_steady = here.judged >= 2 && here.rates.is_steady();
         (self.is_full && has_tried_more && is_believed)
             || ((self.is_full || is_last) && is_steady)
             || is_open
     }
 
-    /// Nothing more will be seen: what has been seen of a level that was never judged is judged.
+    /// Ends the measurements. If the present level was never judged, it is judged by what was measured so far.
     pub fn close(&mut self) {
         if self.now.looks > 0 && self.levels.of(self.active).is_none() {
             self.judge();
         }
     }
 
-    /// There is no time for more. What was not shown to be in vain is kept, and not called full.
+    /// Ends the choice, because there is no time for more. A level that was not shown to be in vain is kept, and not
+    /// called full.
     pub fn hurry(&mut self) {
         self.close();
         let fewer = self.levels.below(self.active).filter(|_| self.is_free);
@@ -410,12 +420,12 @@ impl Striping {
         }
     }
 
-    /// What it has carried; nothing of what was never seen.
+    /// Returns what the segment has carried. Levels that were never measured are empty.
     pub fn carried(&self) -> Carried {
         let rate_of = |level: &Level| level.rates.mean(0.0).rate_bps as u64;
         let one = self.levels.one();
         let best = self.levels.all().max_by_key(|level| rate_of(level));
-        // What a few more connections had beyond those that are used was not worth having them.
+        // If more connections carried a little more than those in use, the difference was too small to be worth them.
         let best = self
             .levels
             .of(self.active)

@@ -1,27 +1,27 @@
-//! How far a source may go: [`WINDOW_BYTES`] beyond what the slowest of its sinks has written, in at most
+//! How far a source may send: [`WINDOW_BYTES`] beyond what the slowest of its sinks has written, in at most
 //! [`FRAMES_MAX`] frames.
 
 use crate::{FRAMES_MAX, WINDOW_BYTES};
 use base::NodeAddr;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the sinks have acknowledged.
+/// The sinks' acknowledgements.
 #[derive(Debug)]
 pub struct Window {
     acked: BTreeMap<NodeAddr, u64>,
     sinks: usize,
     sent: u64,
-    /// Where the frames end that have not been written everywhere.
+    /// Ends of the frames that not all sinks have written.
     ends: VecDeque<u64>,
 }
 
-/// A sink acknowledges what was not sent, or there are more of them than the route has.
+/// A sink acknowledges bytes that were not sent, or there are more sinks than the route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a sink acknowledges what was not sent: run one version on all nodes")]
 pub struct BadAck;
 
 impl Window {
-    /// Of a transfer to so many sinks, which have written nothing of the stream.
+    /// Creates the window of a transfer to this many sinks, which have written nothing of the stream.
     pub fn new(sinks: usize) -> Window {
         Window {
             acked: BTreeMap::new(),
@@ -31,7 +31,7 @@ impl Window {
         }
     }
 
-    /// How many bytes may be sent now, in one frame.
+    /// Returns how many bytes may be sent now, in one frame.
     pub fn room(&self) -> u64 {
         if self.ends.len() >= FRAMES_MAX {
             return 0;
@@ -39,18 +39,18 @@ impl Window {
         (self.acked() + WINDOW_BYTES).saturating_sub(self.sent)
     }
 
-    /// A frame of so many bytes has been sent.
+    /// Notes that a frame of this many bytes has been sent.
     pub fn on_sent(&mut self, bytes: u64) {
         self.sent += bytes;
         self.ends.push_back(self.sent);
     }
 
-    /// What has been sent.
+    /// Returns how many bytes have been sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// What all sinks have written.
+    /// Returns how many bytes all sinks have written.
     pub fn acked(&self) -> u64 {
         if self.acked.len() < self.sinks {
             return 0;
@@ -58,7 +58,7 @@ impl Window {
         self.acked.values().copied().min().unwrap_or(self.sent)
     }
 
-    /// A sink has written all before `offset`. Acknowledgements of one sink come in order.
+    /// Notes that a sink has written all bytes before `offset`. Acknowledgements of one sink arrive in order.
     pub fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), BadAck> {
         let is_new = !self.acked.contains_key(&from);
         if offset > self.sent || (is_new && self.acked.len() == self.sinks) {

@@ -1,4 +1,4 @@
-//! A pipe together with what is under way in it.
+//! A pipe together with the packets under way in it.
 
 use super::{LossRule, Model, Pipe, Reason, Verdict};
 use crate::pool::{Burst, Pool};
@@ -6,20 +6,20 @@ use crate::rng::Rng;
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// Most packets under way in a line. 131 072 packets of 160 bytes cover 168 ms at 1 Gbit/s; full
-/// ones of 1500 bytes, 1.6 s. Their buffers are bounded by their pool before that.
+/// Largest number of packets under way in a line. 131 072 packets of 160 bytes cover 168 ms at 1 Gbit/s; full ones of
+/// 1500 bytes, 1.6 s. The pool bounds their buffers before that.
 pub const LINE_PACKETS_MAX: usize = 1 << 17;
 
 /// One direction of an impaired path, with the packets under way.
 #[derive(Debug)]
 pub struct Line<T> {
     pipe: Pipe,
-    /// In the order of arrival.
+    /// The packets in the order of arrival.
     under_way: VecDeque<(Time, T)>,
 }
 
 impl<T> Line<T> {
-    /// An empty line after `model`.
+    /// Creates an empty line for `model`.
     pub fn new(model: Model, rng: Rng) -> Line<T> {
         Line {
             pipe: Pipe::new(model, rng),
@@ -27,17 +27,17 @@ impl<T> Line<T> {
         }
     }
 
-    /// The pipe, to look at its model and counts.
+    /// Returns the pipe, to read its model and counts.
     pub fn pipe(&self) -> &Pipe {
         &self.pipe
     }
 
-    /// Changes what the path is like; what is under way arrives as it would have.
+    /// Changes the model of the path; packets under way arrive at their original times.
     pub fn set_model(&mut self, model: Model) {
         self.pipe.set_model(model);
     }
 
-    /// The same, bit by bit; see [`Pipe::follow`].
+    /// Does the same gradually; see [`Pipe::follow`].
     pub fn follow(&mut self, model: Model) {
         self.pipe.follow(model);
     }
@@ -47,8 +47,8 @@ impl<T> Line<T> {
         self.pipe.set_loss_rule(rule);
     }
 
-    /// Lets two lines change their pipes: what is under way stays where it is. So what is pushed in
-    /// between goes through the other's rate, queue and losses.
+    /// Exchanges the pipes of two lines; packets under way stay in their line. Packets that are pushed until the pipes
+    /// are exchanged again are subject to the other line's rate, queue and losses.
     pub fn swap_pipes(&mut self, other: &mut Line<T>) {
         core::mem::swap(&mut self.pipe, &mut other.pipe);
     }
@@ -58,7 +58,7 @@ impl<T> Line<T> {
         self.pipe.set_outage(outage);
     }
 
-    /// The next packet that has arrived by `now`.
+    /// Returns the next packet that has arrived by `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<T> {
         match self.under_way.front() {
             Some((at, _)) if *at <= now => self.under_way.pop_front().map(|(_, item)| item),
@@ -66,17 +66,17 @@ impl<T> Line<T> {
         }
     }
 
-    /// When the next packet arrives.
+    /// Returns when the next packet arrives.
     pub fn next(&self) -> Option<Time> {
         self.under_way.front().map(|(at, _)| *at)
     }
 
-    /// Packets under way.
+    /// Returns the number of packets under way.
     pub fn len(&self) -> usize {
         self.under_way.len()
     }
 
-    /// True when nothing is under way.
+    /// Returns true if nothing is under way.
     pub fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
@@ -94,8 +94,8 @@ impl<T> Line<T> {
         self.pipe.admit(now, bytes)
     }
 
-    /// Behind everything that arrives no later. From the back: without reordering that is the end,
-    /// with it the few packets that are overtaken are passed.
+    /// Inserts a packet behind all that arrive no later. It searches from the back: without reordering that is the
+    /// position, with reordering it passes the few packets that are overtaken.
     fn insert(&mut self, at: Time, item: T) {
         let overtaken = self
             .under_way
@@ -111,7 +111,7 @@ impl<T> Line<T> {
 }
 
 impl<T: Clone> Line<T> {
-    /// Sends `item`, a packet of `bytes`. If it does not arrive it is dropped here and now.
+    /// Sends `item`, a packet of `bytes`. If it will not arrive, it is dropped at once.
     pub fn push(&mut self, now: Time, bytes: usize, item: T) -> Verdict {
         let verdict = self.admit(now, bytes);
         if let Verdict::Deliver(at) = verdict {
@@ -126,18 +126,17 @@ impl<T: Clone> Line<T> {
     }
 }
 
-/// What becomes of a datagram on its way into a line: its bytes, its fate, and when a copy of it
-/// arrives, if one does.
+/// Observes a datagram on its way into a line: its bytes, its fate, and when a copy of it arrives, if there is one.
 pub type Witness<'a> = &'a mut dyn FnMut(&[u8], Verdict, Option<Time>);
 
 impl Line<Burst> {
-    /// Sends the datagrams of `burst`, each with a fate of its own. Those that follow each other
-    /// and arrive at the same moment stay together. Copies take their buffers from `pool`.
+    /// Sends the datagrams of `burst`, each with a fate of its own. Consecutive datagrams that arrive at the same time
+    /// stay together. Copies take their buffers from `pool`.
     pub fn push_burst(&mut self, now: Time, burst: Burst, pool: &Pool) {
         self.push_burst_before(now, burst, pool, None);
     }
 
-    /// The same before a witness, who sees each datagram in turn.
+    /// Does the same with a witness, which sees each datagram in turn.
     pub fn push_burst_before(
         &mut self,
         now: Time,
@@ -145,7 +144,7 @@ impl Line<Burst> {
         pool: &Pool,
         mut witness: Option<Witness<'_>>,
     ) {
-        // The first `run` datagrams of what is left of the burst arrive together.
+        // The first `run` datagrams of the rest of the burst arrive together.
         let (mut run, mut run_at) = (0, now);
         for _ in 0..burst.segments() {
             let datagram = burst.segment(run);
@@ -157,7 +156,7 @@ impl Line<Burst> {
             if let Some(witness) = &mut witness {
                 witness(datagram, verdict, again);
             }
-            // A network without a buffer for the copy makes none.
+            // Without a buffer, there is no copy.
             let copy = again.and_then(|at| Some((at, pool.copy_of(0, datagram)?)));
             if run > 0 && verdict != Verdict::Deliver(run_at) {
                 self.insert(run_at, burst.split_front(run));
@@ -168,7 +167,7 @@ impl Line<Burst> {
                 Verdict::Drop(_) => drop(burst.split_front(1)),
             }
             if let Some((at, copy)) = copy {
-                // What came before the copy arrives before it.
+                // Datagrams that were sent before the copy arrive before it.
                 let before = burst.split_front(run);
                 self.insert(run_at, before);
                 run = 0;

@@ -1,21 +1,21 @@
-//! What a path is like. Every [`Model`] is valid: the setters refuse what cannot be.
+//! The model of a path. Every [`Model`] is valid: the setters refuse impossible values.
 
 use crate::time::{Duration, Time};
 use core::fmt;
 
-/// Longest delay, and longest jitter: half an hour round trip reaches Mars; nothing here is
-/// farther, and sums of times stay far from saturation.
+/// Longest delay, and longest jitter: a round trip of half an hour reaches Mars; nothing here is farther, and sums of
+/// times stay far from saturation.
 pub const DELAY_MAX: Duration = Duration::from_secs(15 * 60);
-/// Most packets that wait before a transmitter: 65 536 of 1500 bytes are 0.8 s at 1 Gbit/s.
+/// Largest number of packets that wait in front of a transmitter: 65 536 of 1500 bytes are 0.8 s at 1 Gbit/s.
 pub const QUEUE_PACKETS_MAX: usize = 65_536;
-/// The queue of a path with a rate if nothing else is said: ns-2's default limit.
+/// The default queue of a path with a rate: ns-2's default limit.
 pub const QUEUE_DEFAULT: Queue = Queue::Packets(50);
 /// Longest loss trace: 2^20 packets are 5.8 h of 20 ms voice frames, 1 MiB of memory.
 pub const TRACE_PACKETS_MAX: usize = 1 << 20;
-/// Most scheduled outages of one path.
+/// Largest number of scheduled outages of one path.
 pub const OUTAGES_MAX: usize = 1024;
 
-/// What a path is like, in one direction. The default is perfect: nothing lost, no delay.
+/// The properties of a path in one direction. The default is perfect: no loss, no delay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     delay: Duration,
@@ -32,64 +32,63 @@ pub struct Model {
 /// Which packets are lost on the wire. All probabilities are per packet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossModel {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each with probability `p`, whatever became of the others.
+    /// Each packet is lost with probability `p`, independently of the others.
     Bernoulli {
         /// Probability of loss.
         p: f64,
     },
-    /// A share `p` in the long run, and after a lost packet the next one with probability
-    /// `burstiness`. [Amir06 §II-C] A burstiness of zero means independent losses (not that two
-    /// in a row never happen).
+    /// A share `p` is lost in the long run, and after a lost packet the next one is lost with probability `burstiness`.
+    /// [Amir06 §II-C] A burstiness of zero means independent losses (not that two in a row never happen).
     Conditional {
-        /// Probability of loss, whatever came before.
+        /// Marginal probability of loss.
         p: f64,
         /// Probability of loss if the previous packet was lost.
         burstiness: f64,
     },
     /// A path that changes between a good and a bad state.
     GilbertElliott {
-        /// Probability to turn bad after a packet in the good state.
+        /// Probability of a change to the bad state after a packet in the good state.
         enter: f64,
-        /// Probability to turn good after a packet in the bad state.
+        /// Probability of a change to the good state after a packet in the bad state.
         leave: f64,
         /// Probability of loss in the good state.
         loss_good: f64,
         /// Probability of loss in the bad state.
         loss_bad: f64,
     },
-    /// Packet by packet as recorded, true = lost; from the start again after the end.
+    /// Packets are lost as recorded, true = lost. The record is repeated.
     Trace(Vec<bool>),
 }
 
-/// How much waits before the transmitter of a path with a rate. What comes on top is dropped.
+/// The limit of the queue in front of the transmitter of a path with a rate. Further packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Packets, the one in transmission not counted.
+    /// Number of packets, not counting the one in transmission.
     Packets(usize),
-    /// Bytes, the packet in transmission not counted.
+    /// Number of bytes, not counting the packet in transmission.
     Bytes(usize),
 }
 
-/// Why there is no such path.
+/// Why a path is impossible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BadModel {
-    /// A probability that is none: it must lie between 0 and 1.
+    /// A value that is no probability: it must lie between 0 and 1.
     Probability(f64),
-    /// Losses that come so often cannot come so singly: p(1−b)/(1−p) would exceed 1.
+    /// Losses of this frequency cannot have so little burstiness: p(1−b)/(1−p) would exceed 1.
     Burstiness {
-        /// The marginal probability of loss that was asked for.
+        /// The requested marginal probability of loss.
         p: f64,
-        /// The burstiness that was asked for.
+        /// The requested burstiness.
         burstiness: f64,
     },
-    /// A burstiness of 1: a burst of losses would never end.
+    /// A burstiness of 1: a burst would never end.
     EndlessBurst,
     /// A delay or jitter above [`DELAY_MAX`].
     Delay(Duration),
-    /// A rate of zero. An outage is said by `outage`.
+    /// A rate of zero. Use `outage` for an outage.
     Rate,
     /// A queue above [`QUEUE_PACKETS_MAX`] packets.
     Queue(usize),
@@ -108,33 +107,33 @@ impl Model {
         Ok(self)
     }
 
-    /// Delays every packet by up to `jitter` more, each evenly.
+    /// Adds up to `jitter` to the delay of every packet, with a uniform distribution.
     pub fn with_jitter(mut self, jitter: Duration) -> Result<Model, BadModel> {
         self.jitter = checked_delay(jitter)?;
         Ok(self)
     }
 
-    /// Lets packets overtake each other when their jitter says so. By default order is kept.
+    /// Lets packets overtake each other if their jitter causes it. By default, order is kept.
     pub fn with_reordering(mut self, reorders: bool) -> Model {
         self.reorders = reorders;
         self
     }
 
-    /// Loses packets after `loss`.
+    /// Loses packets as `loss` says.
     pub fn with_loss(mut self, loss: LossModel) -> Result<Model, BadModel> {
         loss.check()?;
         self.loss = loss;
         Ok(self)
     }
 
-    /// Brings a share of the packets that arrive a second time.
+    /// Duplicates this share of the arriving packets.
     pub fn with_duplicates(mut self, share: f64) -> Result<Model, BadModel> {
         probability(share)?;
         self.duplicates = share;
         Ok(self)
     }
 
-    /// Transmits `rate_bps` bits per second at most, behind a drop-tail queue.
+    /// Transmits at most `rate_bps` bits per second, behind a drop-tail queue.
     pub fn with_rate(mut self, rate_bps: u64, queue: Queue) -> Result<Model, BadModel> {
         if rate_bps == 0 {
             return Err(BadModel::Rate);
@@ -148,7 +147,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Carries no packet of more than so many bytes: longer ones vanish without a word.
+    /// Drops packets of more than this many bytes silently.
     pub fn with_mtu(mut self, bytes: Option<usize>) -> Model {
         self.mtu = bytes;
         self
@@ -160,7 +159,7 @@ impl Model {
         self
     }
 
-    /// Takes the path down from each first moment until just before the second.
+    /// Takes the path down from each first time until just before the second.
     pub fn with_outages(mut self, outages: Vec<(Time, Time)>) -> Result<Model, BadModel> {
         if outages.len() > OUTAGES_MAX {
             return Err(BadModel::Outages(outages.len()));
@@ -172,43 +171,43 @@ impl Model {
         Ok(self)
     }
 
-    /// Delay of every packet.
+    /// Returns the delay of every packet.
     pub fn delay(&self) -> Duration {
         self.delay
     }
-    /// Most that is added to the delay.
+    /// Returns the largest addition to the delay.
     pub fn jitter(&self) -> Duration {
         self.jitter
     }
-    /// True if packets may overtake each other.
+    /// Returns true if packets may overtake each other.
     pub fn reorders(&self) -> bool {
         self.reorders
     }
-    /// Which packets are lost.
+    /// Returns which packets are lost.
     pub fn loss(&self) -> &LossModel {
         &self.loss
     }
-    /// The share of packets that arrive a second time.
+    /// Returns the share of packets that arrive twice.
     pub fn duplicates(&self) -> f64 {
         self.duplicates
     }
-    /// Bits per second and queue, if there is a limit.
+    /// Returns bits per second and queue, if there is a limit.
     pub fn rate(&self) -> Option<(u64, Queue)> {
         self.rate
     }
-    /// The longest packet, in the bytes that are handed in, if there is a limit.
+    /// Returns the length of the longest packet, in bytes as handed in, if there is a limit.
     pub fn mtu(&self) -> Option<usize> {
         self.mtu
     }
-    /// True if the path is down until further notice.
+    /// Returns true if the path is down until further notice.
     pub fn outage(&self) -> bool {
         self.outage
     }
-    /// The scheduled outages.
+    /// Returns the scheduled outages.
     pub fn outages(&self) -> &[(Time, Time)] {
         &self.outages
     }
-    /// True if nothing gets in at `now`.
+    /// Returns true if packets cannot enter at `now`.
     pub fn is_out(&self, now: Time) -> bool {
         self.outage
             || self
@@ -219,7 +218,7 @@ impl Model {
 }
 
 impl LossModel {
-    /// The share of packets that are lost in the long run.
+    /// Returns the share of packets that are lost in the long run.
     pub fn marginal(&self) -> f64 {
         match self {
             LossModel::None => 0.0,

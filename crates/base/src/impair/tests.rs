@@ -13,7 +13,7 @@ fn pipe(text: &str, seed: u64) -> Pipe {
     Pipe::new(parsed(text), Rng::new(seed))
 }
 
-/// Which of `n` packets, one per microsecond, are lost.
+/// Returns which of `n` packets, one per microsecond, are lost.
 fn losses(pipe: &mut Pipe, n: u64) -> Vec<bool> {
     (0..n)
         .map(|i| {
@@ -103,7 +103,7 @@ fn the_first_packet_is_lost_as_often_as_any() {
 fn jitter_spreads_evenly_and_keeps_the_order() {
     let mut pipe = pipe("delay=10ms jitter=2ms", 5);
     let (mut sum, mut low, mut high) = (0, u64::MAX, 0);
-    // Packets far enough apart that none has to wait for another.
+    // The packets are far enough apart that none has to wait for another one.
     for i in 0..20_000u64 {
         let sent = Time::ZERO + MS * (10 * i);
         let Verdict::Deliver(at) = pipe.admit(sent, 100) else {
@@ -146,7 +146,7 @@ fn loss_and_jitter_do_not_disturb_each_other() {
 
 #[test]
 fn the_rate_spaces_packets_and_the_queue_drops_the_rest() {
-    // 1250 bytes at 10 Mbit/s take 1 ms each; of 60 at once one is sent and 50 wait.
+    // 1250 bytes at 10 Mbit/s take 1 ms each; of 60 at once, one is being sent and 50 wait.
     let mut pipe = pipe("rate=10mbit queue=50 delay=5ms", 1);
     let fates: Vec<Verdict> = (0..60).map(|_| pipe.admit(Time::ZERO, 1250)).collect();
     for (i, fate) in fates.iter().enumerate() {
@@ -157,7 +157,7 @@ fn the_rate_spaces_packets_and_the_queue_drops_the_rest() {
         };
         assert_eq!(*fate, expected, "packet {i}");
     }
-    // Half a packet later nothing has left; after the first one has, there is room for one.
+    // Half a packet later nothing has been sent; after the first one has, there is room for one.
     let later = Time::ZERO + Duration::from_micros(500);
     assert_eq!(pipe.admit(later, 1250), Verdict::Drop(Reason::Queue));
     let free = Time::ZERO + MS;
@@ -170,7 +170,7 @@ fn the_rate_spaces_packets_and_the_queue_drops_the_rest() {
 fn the_rate_is_kept_over_a_long_overload() {
     let mut pipe = pipe("rate=8mbit queue=20kB", 1);
     let mut last = Time::ZERO;
-    // 16 Mbit/s offered for 10 s: 10 MB get through, and what then still waits, at most 20 kB.
+    // 16 Mbit/s are offered for 10 s: 10 MB pass, and what then still waits, at most 20 kB.
     for i in 0..40_000u64 {
         if let Verdict::Deliver(at) = pipe.admit(Time::from_nanos(i * 250_000), 500) {
             last = at;
@@ -241,7 +241,7 @@ fn a_share_of_what_arrives_comes_twice() {
     }
     let counts = line.pipe().counts();
     assert_eq!(counts.admitted(), 10_000);
-    // Of 5000 that arrive 500 come twice; the standard deviation is 21.
+    // 500 of the 5000 that arrive come twice; the standard deviation is 21.
     assert!((400..600).contains(&counts.duplicated), "{counts:?}");
     let mut seen = Vec::new();
     while let Some(at) = line.next() {
@@ -311,7 +311,7 @@ fn models_print_what_was_read() {
         "loss=5% rate=1500kbit queue=64000B"
     });
     assert_eq!(parsed("rate=1gbit").to_string(), "rate=1gbit queue=50");
-    // People write more units than are printed.
+    // Parsing accepts more units than printing uses.
     let text = "delay=5000ms rate=10mbit queue=50 outage=60s..120s";
     assert_eq!(parsed("delay=5s rate=10M outage=1m..2min"), parsed(text));
     assert_eq!(parsed("rate=10Mbit/s").to_string(), "rate=10mbit queue=50");
@@ -360,7 +360,7 @@ fn bad_texts_say_what_was_expected() {
     }
 }
 
-/// Texts of which about one in ten is a model.
+/// Generates texts of which about one in ten is a model.
 const WORDS: &str = "((loss|burst|delay|jitter|rate|queue|outage|gilbert|trace)\
     (=[0-9]{1,3}(%|ms|mbit|kB|\\.|/|[a-z]|s\\.\\.9s|))? |[ -~]{0,3}|reorder|outage ){0,3}";
 
@@ -389,7 +389,7 @@ proptest! {
         }
     }
 
-    /// Whether datagrams come singly or as a burst, each has the same fate.
+    /// Whether datagrams are sent singly or as a burst, each has the same fate.
     #[test]
     fn a_burst_fares_as_its_datagrams_do(
         text in "(loss=30% burst=50% )?(delay=1ms )?(jitter=1us )?(rate=1gbit queue=5)?( reorder)?( duplicate=30%)?",
@@ -419,7 +419,7 @@ proptest! {
         prop_assert_eq!(pool.in_use(), (0, 0));
     }
 
-    /// Against a queue simulated packet by packet from the definition.
+    /// Compares with a queue that is simulated packet by packet from the definition.
     #[test]
     fn the_queue_agrees_with_a_naive_one(
         steps in proptest::collection::vec((0u64..3_000_000, 1usize..1500), 1..150),

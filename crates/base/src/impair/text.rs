@@ -1,5 +1,5 @@
-//! The text form of a model, as the command line and scenario files have it:
-//! `loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 mtu=1300 outage`.
+//! The text form of a model, as used on the command line and in scenario files: `loss=5% burst=25% delay=10ms
+//! jitter=2ms rate=10mbit queue=50 mtu=1300 outage`.
 //!
 //! | word | means |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | `duplicate=1%` | share of arriving packets that arrive a second time |
 //! | `rate=10mbit` | units bit, kbit, mbit, gbit, per second |
 //! | `queue=50` `queue=64kB` | with `rate`: packets, or bytes by the units B, kB, MB |
-//! | `mtu=1300` | longer packets vanish without a word |
+//! | `mtu=1300` | longer packets are dropped silently |
 //! | `outage` `outage=10s..12s` | down until further notice; down from 10 s until 12 s |
 //! | `clean` | alone: a perfect path |
 //!
-//! What [`Model`] prints reads back as the same model.
+//! The text that [`Model`] prints reads back as the same model.
 
 use super::model::{BadModel, LossModel, Model, QUEUE_DEFAULT, Queue};
 use crate::time::{Duration, Time};
@@ -26,28 +26,28 @@ use core::str::FromStr;
 /// Why a text is no model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadText {
-    /// A word that means nothing here.
+    /// An unknown word.
     Unknown(String),
-    /// A word that stands twice.
+    /// A word that occurs twice.
     Twice(&'static str),
-    /// A value that is not of the kind that was expected.
+    /// A value that is not of the expected kind.
     Value {
         /// The word before the equals sign.
         key: &'static str,
-        /// What stands behind it.
+        /// The value.
         value: String,
-        /// What should.
+        /// The expected kind of value.
         expected: &'static str,
     },
-    /// A word that is meaningless without another one.
+    /// A word that needs another one.
     Needs(&'static str, &'static str),
     /// Two words that exclude each other.
     Conflict(&'static str, &'static str),
-    /// All can be read, but there is no such path.
+    /// The text can be parsed, but such a path is impossible.
     Model(BadModel),
 }
 
-/// The words as they were read, before they are put together.
+/// The parsed words, before they are combined.
 #[derive(Default)]
 struct Words {
     loss: Option<f64>,
@@ -248,12 +248,12 @@ const SPAN_UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
-/// Those that are written, too: one for each size, up to seconds.
+/// Units that are also used for output: one for each magnitude, up to seconds.
 const WRITTEN_RATES: &[(&str, u64)] = RATE_UNITS.split_at(4).0;
 const WRITTEN_SPANS: &[(&str, u64)] = SPAN_UNITS.split_at(4).0;
 const BYTE_UNITS: [(&str, u64); 3] = [("mb", 1_000_000), ("kb", 1_000), ("b", 1)];
 
-/// A number with one of the units behind it. Longer units come before those that end them.
+/// Parses a number with one of the units behind it. If a unit ends in another unit, it comes before it in the list.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (digits, factor) = units
@@ -265,12 +265,12 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     }
 }
 
-/// A time such as `10ms`, in the units ns, us, ms, s, m or min, h and d.
+/// Parses a time such as `10ms`, in the units ns, us, ms, s, m or min, h and d.
 pub fn span(text: &str) -> Option<Duration> {
     scaled(text, &SPAN_UNITS).map(Duration::from_nanos)
 }
 
-/// Bits per second, such as `10mbit`, `10Mbit/s` or `10M`, in the units bit, kbit, mbit and gbit.
+/// Parses bits per second, such as `10mbit`, `10Mbit/s` or `10M`, in the units bit, kbit, mbit and gbit.
 pub fn rate(text: &str) -> Option<u64> {
     scaled(text.strip_suffix("/s").unwrap_or(text), &RATE_UNITS)
 }
@@ -346,7 +346,7 @@ impl fmt::Display for Model {
     }
 }
 
-/// In the largest unit that needs no fraction.
+/// Formats a number in the largest unit that needs no fraction.
 fn exact(n: u64, units: &[(&str, u64)]) -> String {
     let fits = |(_, factor): &&(&str, u64)| n.is_multiple_of(*factor);
     let (unit, factor) = units
@@ -357,7 +357,7 @@ fn exact(n: u64, units: &[(&str, u64)]) -> String {
     format!("{}{unit}", n / factor)
 }
 
-/// Prints as percent where that is short and exact, else as a fraction.
+/// Prints a share as percent if that is short and exact, or else as a fraction.
 struct Share(f64);
 
 impl fmt::Display for Share {

@@ -84,7 +84,7 @@ fn what_is_kept_takes_its_own_size_and_frees_its_slot() {
     burst.set_mark(5);
     burst.set_waited(Duration::from_micros(7));
     let content = burst.bytes().to_vec();
-    // A part of a slot pins all of it, however short it is.
+    // A part of a slot pins all of the slot, however short the part is.
     let mut part = burst.split_front(1);
     assert!(pool.keep(&mut part) && pool.keep(&mut burst));
     assert_eq!(pool.in_use(), (0, 0));

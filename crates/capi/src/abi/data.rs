@@ -16,7 +16,7 @@ pub unsafe extern "C" fn sinew_send(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller promises; no address.
+    // SAFETY: as the caller promises; there is no address.
     unsafe { sinew_sendto(fd, buffer, length, flags, ptr::null(), 0) }
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn sinew_recv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller promises; nowhere to write an address to.
+    // SAFETY: as the caller promises; there is no place for an address.
     unsafe { sinew_recvfrom(fd, buffer, length, flags, ptr::null_mut(), ptr::null_mut()) }
 }
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn sinew_recvfrom(
     let bytes: &mut [u8] = match (length, buffer.is_null()) {
         (0, _) => &mut [],
         (_, true) => return fail_len(libc::EFAULT),
-        // SAFETY: as the caller promises. What C has not written there is bytes all the same.
+        // SAFETY: as the caller promises. Memory that C has not written is still bytes.
         _ => unsafe { slice::from_raw_parts_mut(buffer.cast(), length) },
     };
     length_or_fail(socket.recv(bytes, flags).map(|(len, sender)| {

@@ -29,28 +29,28 @@ pub unsafe extern "C" fn sinew_setsockopt(
             if value.is_null() || (length as usize) < size_of::<libc::in_addr>() {
                 return fail(libc::EINVAL);
             }
-            // Both forms, ip_mreq and ip_mreqn, begin with the group; the interface is the overlay.
-            // SAFETY: as the caller promises; C may have put it anywhere.
+            // Both forms, ip_mreq and ip_mreqn, begin with the group; the interface is always the overlay.
+            // SAFETY: as the caller promises; C may pass an unaligned address.
             let group = unsafe { value.cast::<libc::in_addr>().read_unaligned() };
             let group = NodeAddr(u32::from_be(group.s_addr));
             let joins = name == libc::IP_ADD_MEMBERSHIP;
             return done(socket.set_membership(group, joins));
         }
         (Some(_), libc::IPPROTO_TCP | libc::IPPROTO_IP) => return fail(libc::ENOPROTOOPT),
-        // What the kernel knows of any socket: timeouts, buffers, reuse of addresses.
+        // The kernel handles the general options of any socket: timeouts, buffers, reuse of addresses.
         // SAFETY: as the caller promises.
         _ => return unsafe { libc::setsockopt(fd, level, name, value, length) },
     };
     if value.is_null() || (length as usize) < size_of::<c_int>() {
         return fail(libc::EINVAL);
     }
-    // SAFETY: as the caller promises; C may have put it anywhere.
+    // SAFETY: as the caller promises; C may pass an unaligned address.
     let value = unsafe { value.cast::<c_int>().read_unaligned() };
     done(socket.set_option(name, value))
 }
 
-/// Options of IP that change nothing here: what a socket sends to a group does not come back to it,
-/// and the overlay's time to live is `SINEW_TTL`.
+/// IP options that are accepted without effect: what a socket sends to a group does not return to it, and the overlay's
+/// time to live is `SINEW_TTL`.
 const IP_TAKEN: [c_int; 4] = [
     libc::IP_TOS,
     libc::IP_MULTICAST_IF,
@@ -58,7 +58,7 @@ const IP_TAKEN: [c_int; 4] = [
     libc::IP_MULTICAST_TTL,
 ];
 
-/// Options of TCP that ask for what streams of the overlay do anyhow.
+/// TCP options that are accepted because streams of the overlay behave so anyway.
 const TCP_TAKEN: [c_int; 7] = [
     libc::TCP_NODELAY,
     libc::TCP_CORK,

@@ -1,4 +1,4 @@
-//! Connecting: at once, or while the program does other things.
+//! Connects at once, or in the background.
 
 use super::{Socket, State, node};
 use crate::address::Address;
@@ -85,7 +85,7 @@ impl Socket {
     ) -> (State, Result<(), Errno>) {
         let socket = match Arc::try_unwrap(socket) {
             Ok(socket) => socket,
-            // Another thread waits in it.
+            // Another thread is blocked in it.
             Err(used) => return (State::Datagram(used), Err(libc::EBUSY)),
         };
         let (node, max_payload) = (socket.local().node, socket.max_payload());
@@ -113,7 +113,7 @@ impl Socket {
         }
     }
 
-    /// What opens the stream; waits for the peer.
+    /// Returns a function that opens the stream; it waits for the peer.
     fn opening(
         &self,
         address: Address,
@@ -142,8 +142,8 @@ impl Socket {
         }
     }
 
-    /// What connecting in the background has come to; `number` stays the program's descriptor, which
-    /// `show` makes writable: whoever sees that finds the socket as it is from then on.
+    /// Notes the result of connecting in the background. `number` stays the program's descriptor; `show` makes it
+    /// writable. A program that sees this finds the socket in its new state.
     pub(crate) fn connected(&self, outcome: Result<Arc<Accepted>, Errno>, show: impl FnOnce()) {
         let mut state = self.state();
         show();
@@ -160,7 +160,7 @@ impl Socket {
         };
     }
 
-    /// SO_ERROR: how connecting in the background has failed, told once.
+    /// Returns the value of SO_ERROR: the failure of connecting in the background, once.
     pub(crate) fn take_error(&self) -> Errno {
         match &mut *self.state() {
             State::Failed { why, .. } => mem::replace(why, libc::ECONNABORTED),

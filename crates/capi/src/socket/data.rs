@@ -1,4 +1,4 @@
-//! Sending, receiving, and the end of both.
+//! Sending, receiving, and ending both.
 
 use super::{MESSAGE_BYTES_MAX, Socket, State};
 use crate::address::Address;
@@ -8,7 +8,7 @@ use client::{Accepted, How, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What was received, and from whom, if that is to be told.
+/// The length of what was received, and the sender, if it has to be reported.
 pub(crate) type ReceivedFrom = (usize, Option<Target>);
 
 impl Socket {
@@ -23,8 +23,8 @@ impl Socket {
             State::Datagram(socket) => {
                 let to = to.ok_or(libc::EDESTADDRREQ)?;
                 if socket.local().port.0 == 0
-                    // Another thread that waits in it keeps us from learning the port: the node
-                    // binds the socket by itself.
+                    // If another thread is blocked in it, we cannot learn the port: the node then binds the socket by
+                    // itself.
                     && let Some(own) = Arc::get_mut(socket)
                 {
                     self.asking(|| own.bind(0))?;
@@ -44,7 +44,7 @@ impl Socket {
                     return Err(libc::EMSGSIZE);
                 }
                 drop(state);
-                // A node that went away is no reason to kill the program.
+                // A signal must not kill the program because the node has gone.
                 match sys::send(self.number, bytes, flags | libc::MSG_NOSIGNAL) {
                     Err(libc::EPIPE | libc::ECONNRESET) => Err(libc::ENETDOWN),
                     other => other,
@@ -82,7 +82,7 @@ impl Socket {
                     errno::say(&error.to_string());
                     Err(libc::ECONNRESET)
                 }
-                // Once more, with the signal, unless the program wants none.
+                // Try once more, with the signal, unless the program wants none.
                 None => sys::send(self.number, bytes, flags),
             },
             other => other,
@@ -110,7 +110,7 @@ impl Socket {
                 let peer = *peer;
                 drop(state);
                 match sys::recv(self.number, buffer, flags) {
-                    // Nothing, or the end of the node?
+                    // This is either an empty datagram or the end of the node.
                     Ok(0) if !buffer.is_empty() && sys::hung_up(self.number) => Err(libc::ENETDOWN),
                     Err(libc::ECONNRESET) => Err(libc::ENETDOWN),
                     other => other.map(|len| (len, Some(peer))),
@@ -139,7 +139,7 @@ impl Socket {
 
     pub(crate) fn shutdown(&self, how: libc::c_int) -> Result<(), Errno> {
         match (&*self.state(), how) {
-            // As with TCP: what comes is still taken from the peer.
+            // The peer's data is still accepted, as with TCP.
             (State::Stream { .. }, libc::SHUT_RD) => Ok(()),
             (State::Stream { _number, stream }, _) => {
                 if how == libc::SHUT_RDWR {

@@ -10,37 +10,36 @@ use domain::rdata::{A, Aaaa, Soa, Srv as SrvData};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The most records of one answer that count: those of the lowest priorities. Choice: 64 servers are
-/// more than anybody runs behind one name, and an answer of thousands is an attack or a mistake.
+/// Largest number of records of one answer that are used: those with the lowest priority numbers. Choice: 64 servers
+/// are more than anybody runs behind one name, and an answer with thousands is an attack or a mistake.
 pub const RECORDS_MAX: usize = 64;
-/// The most addresses of one host that count.
+/// Largest number of addresses of one host that are used.
 pub const ADDRESSES_MAX: usize = 16;
-/// For how long it counts that there is nothing, where the answer does not tell.
+/// How long a negative answer is valid if the answer does not say.
 const NOTHING_TTL: Duration = Duration::from_secs(30);
-/// For how long it counts that nobody could answer: calls that come meanwhile fail at once, and a
-/// name server that is back is noticed soon.
+/// How long a failure is remembered: calls meanwhile fail at once, and a name server that recovers is noticed soon.
 const FAILURE_TTL: Duration = Duration::from_secs(2);
 /// How often a question is asked again for the name that an alias leads to, because the answer did not have its records.
 const ALIASES_MAX: usize = 8;
 
-/// What is asked.
+/// A question to a name server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Question {
     Srv(String),
     Addresses(String),
 }
 
-/// What was answered.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Servers, in no order.
+    /// Servers, in no particular order.
     Servers(Vec<Srv>),
-    /// The domain says that it has no such service.
+    /// The domain declares that it has no such service.
     NoService,
     Addresses(Vec<IpAddr>),
     /// There is no such record.
     Nothing,
-    /// Nobody could answer.
+    /// No name server could answer.
     Failed(Arc<str>),
 }
 
@@ -67,7 +66,7 @@ async fn servers(resolver: &Resolver, name: &str) -> Outcome {
     let records = answered.message.answer().map_err(unreadable)?;
     for record in records.limit_to_in::<SrvData<_>>() {
         let record = record.map_err(unreadable)?;
-        if record.owner() != &answered.owner {
+        if *record.owner() != answered.owner {
             continue;
         }
         let srv = record.data();
@@ -144,7 +143,7 @@ async fn records(resolver: &Resolver, name: &str, kind: Rtype) -> Result<Option<
         let canonical: Name<Vec<u8>> = canonical.to_name();
         let mut answer = message.answer().map_err(unreadable)?;
         let has_it = answer.any(|record| {
-            record.is_ok_and(|record| record.owner() == &canonical && record.rtype() == kind)
+            record.is_ok_and(|record| *record.owner() == canonical && record.rtype() == kind)
         });
         let is_asked = canonical == owner;
         owner = canonical;
@@ -159,15 +158,15 @@ impl Records {
     fn addresses(&self) -> Result<Vec<IpAddr>, String> {
         let answer = self.message.answer().map_err(unreadable)?;
         let mut found = Vec::new();
-        for record in answer.clone().limit_to_in::<A>() {
+        for record in answer.limit_to_in::<A>() {
             let record = record.map_err(unreadable)?;
-            if record.owner() == &self.owner {
+            if *record.owner() == self.owner {
                 found.push(IpAddr::V4(record.data().addr()));
             }
         }
         for record in answer.limit_to_in::<Aaaa>() {
             let record = record.map_err(unreadable)?;
-            if record.owner() == &self.owner {
+            if *record.owner() == self.owner {
                 found.push(IpAddr::V6(record.data().addr()));
             }
         }

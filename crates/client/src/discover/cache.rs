@@ -1,13 +1,13 @@
-//! Answers that are kept for as long as they say, and no longer.
+//! Answers that are kept as long as their TTL says.
 
 use base::{Duration, Time};
 use std::collections::BTreeMap;
 
-/// An answer is kept for so long at least: a name with a TTL of 0 is asked for once per second and
-/// not once per call.
+/// The shortest time for which an answer is kept: a name with a TTL of 0 is asked for once per second and not once per
+/// call.
 pub const TTL_MIN: Duration = Duration::from_secs(1);
-/// An answer is kept for so long at most: whoever moves a server and forgot to lower the TTL of
-/// days waits for an hour.
+/// The longest time for which an answer is kept: if a server moves and the TTL is days, clients notice it after an
+/// hour.
 pub const TTL_MAX: Duration = Duration::from_secs(3_600);
 
 /// A bounded memory of answers.
@@ -18,7 +18,7 @@ pub struct Cache<K, V> {
 }
 
 impl<K: Ord + Clone, V> Cache<K, V> {
-    /// An empty one for `most` answers.
+    /// Creates an empty cache for `most` answers.
     pub fn new(most: usize) -> Cache<K, V> {
         Cache {
             entries: BTreeMap::new(),
@@ -26,13 +26,13 @@ impl<K: Ord + Clone, V> Cache<K, V> {
         }
     }
 
-    /// The answer for `key`, and until when it counts.
+    /// Returns the answer for `key`, and until when it is valid.
     pub fn find(&self, now: Time, key: &K) -> Option<(Time, &V)> {
         let (until, value) = self.entries.get(key)?;
         (now < *until).then_some((*until, value))
     }
 
-    /// Keeps an answer for `ttl`, within the bounds. The one that would end first makes room.
+    /// Keeps an answer for `ttl`, within the bounds. The answer that expires first makes room.
     pub fn keep(&mut self, now: Time, key: K, value: V, ttl: Duration) -> Time {
         let until = now + ttl.max(TTL_MIN).min(TTL_MAX);
         if self.entries.len() >= self.most && !self.entries.contains_key(&key) {
@@ -48,12 +48,12 @@ impl<K: Ord + Clone, V> Cache<K, V> {
         until
     }
 
-    /// How many answers are held, those that are over included.
+    /// Returns how many answers are held, including expired ones.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if none is held.
+    /// Returns true if no answer is held.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -93,8 +93,8 @@ mod tests {
     }
 
     proptest! {
-        /// With room for all it is what a list that is read from its end is; with less it holds
-        /// no more than it may and never tells what the list does not.
+        /// With room for all answers, it behaves like a list that is searched from its end. With less room it stays
+        /// within its bound, and never returns an answer that the list would not return.
         #[test]
         fn it_never_tells_what_is_over_or_replaced(
             steps in prop::collection::vec((0u64..3_000, 0u8..6, 0u64..4), 1..60),

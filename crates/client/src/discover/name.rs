@@ -1,24 +1,24 @@
-//! Domains, services and endpoints as text.
+//! The text forms of domains, services and endpoints.
 
 use super::Error;
 use core::fmt;
 use core::str::FromStr;
 use std::net::IpAddr;
 
-/// The longest name of the DNS, and the longest of its labels.
+/// The longest DNS name, and the longest of its labels.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// How SIP is carried.
+/// The transport of SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// Each message is a datagram.
     Udp,
-    /// Over a connection.
+    /// TCP: messages are sent over a connection.
     Tcp,
 }
 
-/// What is looked for.
+/// A service to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
     /// Nodes of an overlay: their gates for clients on other hosts.
@@ -28,7 +28,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// What stands in front of the domain in the DNS.
+    /// Returns the prefix of the domain in the DNS.
     pub const fn label(self) -> &'static str {
         match self {
             Service::Nodes => "_sinew._udp",
@@ -37,8 +37,7 @@ impl Service {
         }
     }
 
-    /// The port where nothing else is said: that of gates in the documentation, and SIP's.
-    /// [RFC 3261 §18.2.1]
+    /// Returns the default port: that of gates in the documentation, and SIP's. [RFC 3261 §18.2.1]
     pub const fn default_port(self) -> u16 {
         match self {
             Service::Nodes => 7443,
@@ -123,8 +122,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// A name as it is asked for: labels of letters, digits, `-` and `_`, in lower case, without the dot at
-/// the end. Names of other scripts are written in their `xn--` form.
+/// Returns a name in the form for questions: labels of letters, digits, `-` and `_`, in lower case, without the dot at
+/// the end. Names in other scripts are written in their `xn--` form.
 pub(super) fn host_name(text: &str) -> Option<String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -134,16 +133,15 @@ pub(super) fn host_name(text: &str) -> Option<String> {
     whole.then(|| text.to_ascii_lowercase())
 }
 
-/// What configuration knows of a domain, so that nobody else is asked:
-/// `example.org=HOST:PORT,HOST:PORT`, the first one first. The name may be that of one service, as
-/// in `_sip._udp.example.org=HOST`.
+/// Configured servers of a domain, for which the DNS is not asked: `example.org=HOST:PORT,HOST:PORT`, in the order in
+/// which they are to be tried. The name may be that of one service, as in `_sip._udp.example.org=HOST`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Static {
     pub(super) name: String,
     pub(super) hosts: Vec<HostPort>,
 }
 
-/// The most hosts of one domain in configuration.
+/// Largest number of hosts of one domain in the configuration.
 pub const STATIC_HOSTS_MAX: usize = 16;
 
 impl FromStr for Static {

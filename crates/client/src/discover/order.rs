@@ -1,15 +1,15 @@
-//! In which order servers are tried: the choice of RFC 2782.
+//! The order in which servers are tried, as in RFC 2782.
 //!
-//! Lower priorities come first. Among equals, one after the other is drawn, each with a chance in
-//! proportion to its weight; a weight of 0 has a very small chance as long as others are left. So a
-//! crowd of clients spreads over servers as their owner wishes, and each client still knows all.
+//! Lower priority numbers come first. Among equals, servers are drawn one after the other, each with a probability in
+//! proportion to its weight; a weight of 0 has a very small probability as long as others are left. This way, many
+//! clients spread over the servers as their owner wishes, and each client still knows all of them.
 
 /// An SRV record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Srv {
-    /// The lower, the earlier.
+    /// The priority: records with lower numbers come first.
     pub priority: u16,
-    /// The share among those of the same priority.
+    /// The share among the records of the same priority.
     pub weight: u16,
     /// The port of the service.
     pub port: u16,
@@ -17,9 +17,9 @@ pub struct Srv {
     pub target: String,
 }
 
-/// Orders records. `draw(n)` is asked for a random number from 0 to `n`, both included.
+/// Orders records. `draw(n)` returns a random number from 0 to `n`, both included.
 pub fn order(mut records: Vec<Srv>, mut draw: impl FnMut(u32) -> u32) -> Vec<Srv> {
-    // Weights of 0 first within a priority, as RFC 2782 has it; the rest only makes it repeatable.
+    // Weights of 0 come first within a priority, as in RFC 2782; the rest only makes the order repeatable.
     records.sort();
     let mut ordered = Vec::with_capacity(records.len());
     while let Some(first) = records.first() {
@@ -32,7 +32,7 @@ pub fn order(mut records: Vec<Srv>, mut draw: impl FnMut(u32) -> u32) -> Vec<Srv
             running += u32::from(record.weight);
             running >= drawn
         });
-        // A number beyond the sum would be the fault of `draw`; the last one is as good.
+        // A number beyond the sum would be a mistake of `draw`; the last record is as good.
         ordered.push(records.remove(chosen.unwrap_or(equals - 1)));
     }
     ordered
@@ -93,7 +93,7 @@ mod tests {
             let ordered = order(records, |most| rng.below(u64::from(most) + 1) as u32);
             first[usize::from(ordered[0].target.as_bytes()[0] - b'a')] += 1;
         }
-        // Of 101 numbers 0 to 60 are the first's: 60.4 %; five deviations of 0.5 % are allowed.
+        // The numbers 0 to 60 of 101 select the first: 60.4 %; five deviations of 0.5 % are allowed.
         assert!((5_790..6_290).contains(&first[0]), "{first:?}");
         assert!((1_780..2_200).contains(&first[1]), "{first:?}");
     }

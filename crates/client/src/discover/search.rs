@@ -1,4 +1,4 @@
-//! One search: whom to ask what, in which order. [RFC 3263 §4]
+//! One search: which questions are asked, and in which order. [RFC 3263 §4]
 
 use super::answers::{self, Answer, Question};
 use super::name::{Host, HostPort};
@@ -10,30 +10,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Answers that are kept: at most 64 servers of 253 characters each, 20 kB, 20 MB together.
+/// Number of answers that are kept: with at most 64 servers of 253 characters each, one takes 20 kB, all take 20 MB.
 const ANSWERS_MAX: usize = 1_024;
-/// The most servers whose addresses are looked up for one search. Whoever has tried so many gives
-/// up.
+/// Largest number of servers whose addresses are looked up for one search. A client that has tried this many gives up.
 const ENDPOINTS_MAX: usize = 16;
 
-/// What searches have in common.
+/// The shared state of searches.
 #[derive(Debug)]
 pub(super) struct Search {
     settings: Settings,
     clock: net::Clock,
     cache: Mutex<Cache<Question, Answer>>,
     rng: Mutex<Rng>,
-    /// Made anew after a failure: this host may have got other name servers.
+    /// It is created anew after a failure, because this host may have got other name servers.
     resolver: Mutex<Option<Arc<Resolver>>>,
 }
 
-/// A server whose addresses are not known yet, and until when what is known of it counts.
+/// A server without addresses yet, and until when the information about it is valid.
 struct Lead {
     endpoint: Endpoint,
     until: Time,
 }
 
-/// What the records of one service say.
+/// The records of one service.
 enum Told {
     Servers(Vec<Lead>),
     NoService,
@@ -63,8 +62,8 @@ impl Search {
             Wanted::Nodes(_) => &[Service::Nodes],
             Wanted::Sip(_, Some(Udp)) => &[Service::Sip(Udp)],
             Wanted::Sip(_, Some(Tcp)) => &[Service::Sip(Tcp)],
-            // Choice: no NAPTR. It would only say in which order these two are preferred, and
-            // datagrams are what every SIP server takes. [RFC 3263 §4.1]
+            // Choice: no NAPTR. It would only say in which order these two are preferred, and every SIP server accepts
+            // datagrams. [RFC 3263 §4.1]
             Wanted::Sip(_, None) => &[Service::Sip(Udp), Service::Sip(Tcp)],
         };
         let asked: HostPort = wanted.domain().parse()?;
@@ -72,7 +71,7 @@ impl Search {
         self.with_addresses(leads, &asked.host).await
     }
 
-    /// The servers of a domain, in order.
+    /// Returns the servers of a domain, in order.
     async fn leads(
         self: &Arc<Search>,
         asked: &HostPort,
@@ -116,7 +115,7 @@ impl Search {
         }
     }
 
-    /// What configuration says.
+    /// Returns the configured servers.
     fn known(&self, service: Service, domain: &str) -> Vec<Lead> {
         let of = |name: &str| {
             self.settings
@@ -132,9 +131,9 @@ impl Search {
             .collect()
     }
 
-    /// What the SRV records of one service say.
+    /// Returns what the SRV records of one service say.
     async fn told(self: &Arc<Search>, service: Service, domain: &str) -> Result<Told, Error> {
-        // A domain so long that the service does not fit in front has no such record.
+        // If the domain is so long that the service does not fit in front, there is no such record.
         let name = format!("{service}.{domain}");
         let (until, answer) = self.answer(Question::Srv(name)).await?;
         Ok(match answer {
@@ -153,7 +152,7 @@ impl Search {
         })
     }
 
-    /// The servers that have addresses, with these.
+    /// Looks up the addresses, and returns the servers that have any.
     async fn with_addresses(
         self: &Arc<Search>,
         mut leads: Vec<Lead>,
@@ -203,7 +202,7 @@ impl Search {
         }
     }
 
-    /// The answer to a question, kept or new, and until when it counts.
+    /// Returns the answer to a question, cached or new, and until when it is valid.
     async fn answer(&self, question: Question) -> Result<(Time, Answer), Error> {
         {
             let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +231,7 @@ impl Search {
     }
 }
 
-/// A server that was named without the DNS.
+/// Returns a server that was named without the DNS.
 fn lead(service: Service, at: HostPort, priority: u16, origin: Origin) -> Lead {
     Lead {
         endpoint: Endpoint {

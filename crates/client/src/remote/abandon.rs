@@ -1,4 +1,4 @@
-//! The end of streams whose client has vanished.
+//! Ends streams whose client has vanished.
 
 use core::time::Duration;
 use net::poll::{Polled, poll};
@@ -8,14 +8,13 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 use wire::ipc::Request;
 
-/// How long the node may take to hear it, microseconds by rights.
+/// How long the node may take to react. Normally it takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest message about a stream.
 const NOTICE_BYTES_MAX: usize = 256;
 
-/// Ends streams before their time, by the connections that tell of their ends: the peers get an
-/// error and not an end. When it returns the streams may be closed; before the node has heard this
-/// that would look like the end.
+/// Ends streams prematurely, by the connections that report their ends: the peers get an error and not an end. When it
+/// returns, the streams may be closed; before the node has reacted, that would look like an orderly end.
 pub fn abandon(notices: &[&SeqStream]) {
     let mut bytes = [0; 8];
     let Ok(len) = Request::Reset.emit(&mut bytes) else {
@@ -26,7 +25,7 @@ pub fn abandon(notices: &[&SeqStream]) {
         told.and_then(|()| stream.send_parts(&[IoSlice::new(&bytes[..len])]))
     };
     let until = Instant::now() + PATIENCE;
-    // Where nothing can be said nobody is, or it has ended by itself.
+    // If nothing can be sent, the node has gone, or the stream has already ended.
     let heard: Vec<&SeqStream> = notices
         .iter()
         .copied()

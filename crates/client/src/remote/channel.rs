@@ -14,21 +14,21 @@ use wire::Malformed;
 use wire::remote::way::{KEYS_BYTES, LABEL};
 use wire::remote::{BODY_BYTES_MAX, Frame, HEAD_BYTES, WITH_WAYS, head};
 
-/// Read at once from TLS: its records have 16 KiB at most.
+/// Number of bytes read at once from TLS: its records have 16 KiB at most.
 const READ_BYTES: usize = 16 << 10;
 
-/// How long the end of the other side is waited for.
+/// How long to wait for the other side's end.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// One end of a connection between a client and a gate.
 pub struct Channel {
     tcp: TcpStream,
     tls: Connection,
-    /// What has come and is not taken; the frame at the front begins at `at`.
+    /// Received bytes that are not yet taken; the frame at the front begins at `at`.
     inbox: Vec<u8>,
     at: usize,
     outbox: Vec<u8>,
-    /// Frames that were said.
+    /// Number of frames that were sent.
     pub(super) frames: u64,
     pub(super) heard: Instant,
     pub(super) said: Instant,
@@ -43,29 +43,29 @@ pub enum ChannelError {
     /// The other end does not answer in time.
     #[error("no answer in time")]
     Late,
-    /// What came is not TLS, or not by whom it should be.
+    /// The received bytes are not TLS, or not from the expected peer.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// What came within TLS is not understood.
+    /// A frame within TLS cannot be understood.
     #[error("a frame that is not understood: {0}")]
     Frame(#[from] Malformed),
-    /// The other end says why not.
+    /// The other end refuses, with a reason.
     #[error("{0}")]
     Refused(String),
-    /// The kernel refused.
+    /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Channel {
-    /// The connection `tcp`, with TLS at its beginning.
+    /// Creates the channel of connection `tcp`, with TLS at its beginning.
     pub fn new(tcp: TcpStream, tls: impl Into<Connection>) -> io::Result<Channel> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
         let now = Instant::now();
         let mut tls = tls.into();
-        // At most two frames at a time are handed to it: the second one from a socket that goes on by
-        // UDP while the first is not sent.
+        // At most two frames at a time are passed to it: the second one from a socket that continues by UDP while the
+        // first is not sent.
         tls.set_buffer_limit(None);
         Ok(Channel {
             tcp,
@@ -79,7 +79,7 @@ impl Channel {
         })
     }
 
-    /// Waits for the end of the handshake, and gives the key that the other end has proven.
+    /// Waits for the end of the handshake, and returns the key that the other end has proved to have.
     pub(super) fn shaken(
         &mut self,
         until: Instant,
@@ -94,12 +94,12 @@ impl Channel {
         Ok(shown.and_then(|shown| raw_key::shown(shown)))
     }
 
-    /// Both ends know of ways as they are now.
+    /// Returns true if both ends support the present form of ways.
     pub(super) fn knows_ways(&self) -> bool {
         self.tls.alpn_protocol() == Some(WITH_WAYS)
     }
 
-    /// The keys of the connection's way number `generation`.
+    /// Returns the keys of the connection's way number `generation`.
     pub(super) fn way_keys(&self, generation: u32) -> Result<Keys, ChannelError> {
         let context = generation.to_be_bytes();
         let keys = self
@@ -108,12 +108,12 @@ impl Channel {
         Ok(Keys::new(keys))
     }
 
-    /// Where the other end is.
+    /// Returns the address of the other end.
     pub(super) fn peer(&self) -> io::Result<SocketAddr> {
         self.tcp.peer_addr()
     }
 
-    /// Queues a frame. Who has many calls this only while [`Channel::is_flushed`].
+    /// Queues a frame. A caller with many frames calls this only while [`Channel::is_flushed`].
     pub fn say(&mut self, frame: &Frame<'_>) -> Result<(), ChannelError> {
         let len = frame
             .emit(&mut self.outbox)
@@ -124,7 +124,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what is queued, as far as the kernel takes it.
+    /// Sends what is queued, as far as the kernel accepts it.
     pub fn flush(&mut self) -> Result<(), ChannelError> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.tcp) {
@@ -138,12 +138,12 @@ impl Channel {
         Ok(())
     }
 
-    /// True when everything that was said is with the kernel.
+    /// Returns true if the kernel has everything that was sent.
     pub fn is_flushed(&self) -> bool {
         !self.tls.wants_write()
     }
 
-    /// Reads until a whole frame is at the front, or nothing more has come.
+    /// Reads until a whole frame is at the front, or nothing more is there.
     pub(super) fn fill(&mut self) -> Result<bool, ChannelError> {
         loop {
             if self.front()?.is_some() {
@@ -168,7 +168,7 @@ impl Channel {
         }
     }
 
-    /// False when nothing has come.
+    /// Reads once. Returns false if nothing is there.
     fn read_tls(&mut self) -> Result<bool, ChannelError> {
         match self.tls.read_tls(&mut self.tcp) {
             Ok(0) => return Err(ChannelError::Ended),
@@ -178,14 +178,14 @@ impl Channel {
             Err(error) => return Err(ended(error)),
         }
         if let Err(error) = self.tls.process_new_packets() {
-            // The other end is told why, if it listens.
+            // Try to inform the other end why.
             let _ = self.flush();
             return Err(error.into());
         }
         Ok(true)
     }
 
-    /// The frame at the front: its kind and where its body lies.
+    /// Returns the frame at the front: its kind and the range of its body.
     fn front(&self) -> Result<Option<(u8, usize, usize)>, Malformed> {
         let Some(bytes) = self.inbox[self.at..].first_chunk() else {
             return Ok(None);
@@ -196,7 +196,7 @@ impl Channel {
         Ok(whole.then_some((kind, start, start + len)))
     }
 
-    /// The frame at the front, if it is whole.
+    /// Returns the frame at the front, if it is complete.
     pub(super) fn frame(&self) -> Result<Option<Frame<'_>>, ChannelError> {
         match self.front()? {
             Some((kind, start, end)) => Ok(Some(Frame::parse(kind, &self.inbox[start..end])?)),
@@ -204,14 +204,14 @@ impl Channel {
         }
     }
 
-    /// Lets go of the frame at the front.
+    /// Removes the frame at the front.
     pub(super) fn pass(&mut self) {
         if let Ok(Some((_, _, end))) = self.front() {
             self.at = end;
         }
     }
 
-    /// Makes room behind by leaving out what has been taken.
+    /// Makes room at the end by removing what has been taken.
     fn compact(&mut self) {
         if self.at > 0 {
             self.inbox.drain(..self.at);
@@ -219,13 +219,13 @@ impl Channel {
         }
     }
 
-    /// What a wait must watch of it.
+    /// Returns what a wait has to watch.
     pub(super) fn polled(&self, read: bool) -> Polled<'_> {
         Polled::new(self.tcp.as_fd(), read, self.tls.wants_write())
     }
 
-    /// Says the end, and waits a little for the other side's: what was said last would be lost if
-    /// the connection were closed with something unread in it.
+    /// Sends the end, and waits a little for the other side's: the last frames would be lost if the connection were
+    /// closed with unread data in it.
     pub fn close(&mut self) {
         self.tls.send_close_notify();
         let until = Instant::now() + LINGER;
@@ -257,7 +257,7 @@ impl Channel {
         }
     }
 
-    /// The next frame, for who waits for nothing else; `take` makes of it what outlives it.
+    /// Waits for the next frame, for callers that wait for nothing else. `take` extracts what has to outlive it.
     pub fn next<T>(
         &mut self,
         until: Instant,
@@ -285,7 +285,7 @@ impl Channel {
     }
 }
 
-/// A connection that breaks has ended.
+/// Converts the error of a broken connection to its end.
 fn ended(error: io::Error) -> ChannelError {
     match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {

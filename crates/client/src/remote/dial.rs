@@ -1,4 +1,4 @@
-//! Connecting to a gate.
+//! Connects to a gate.
 
 use super::channel::{Channel, ChannelError};
 use super::keyring::Keyring;
@@ -18,18 +18,18 @@ use std::time::Instant;
 use wire::ipc::{Framing, Reply};
 use wire::remote::{Frame, Purpose, Ticket, VERSION};
 
-/// Stack of a thread that carries: its buffers are on the heap.
+/// Stack size of a thread that carries data: its buffers are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Streams that are being fetched at the same time. Who listens waits with the others, and the gate
-/// with him.
+/// Largest number of streams that are fetched at the same time. Beyond that the listener waits, and the gate waits with
+/// it.
 const FETCHES_MAX: usize = 32;
 
-/// A gate that can be connected to.
+/// A gate to connect to.
 #[derive(Debug)]
 pub struct Remote {
     endpoint: String,
-    /// The addresses of the endpoint, where they are known without asking.
+    /// The addresses of the endpoint, if they are already known.
     addresses: Option<Vec<SocketAddr>>,
     keyring: Keyring,
     tls: Arc<ClientConfig>,
@@ -39,7 +39,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The gate at `place`.
+    /// Creates the gate at `place`.
     pub fn new(place: Place) -> Result<Remote, rustls::Error> {
         let keyring = Keyring::from(&place);
         let tls = tls::client(keyring.keys())?;
@@ -49,7 +49,7 @@ impl Remote {
         })
     }
 
-    /// The gate at `addresses`, called `endpoint`, of a node that is in `keyring`.
+    /// Creates the gate at `addresses`, called `endpoint`, of a node in `keyring`.
     pub(super) fn at(
         endpoint: String,
         addresses: Vec<SocketAddr>,
@@ -67,17 +67,17 @@ impl Remote {
         }
     }
 
-    /// Where it is.
+    /// Returns its endpoint.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// How the datagrams of its sockets travel.
+    /// Returns the reports of how the datagrams of its sockets travel.
     pub fn ways(&self) -> &ClientWays {
         &self.ways
     }
 
-    /// Connects, and gives what a connection to the node's own socket would be.
+    /// Connects, and returns the equivalent of a connection to the node's own socket.
     pub fn open(self: &Arc<Remote>, until: Instant) -> Result<SeqStream, ChannelError> {
         let channel = self.greet(Purpose::Socket, until)?;
         let (ours, theirs) = SeqStream::pair()?;
@@ -86,7 +86,7 @@ impl Remote {
         Ok(ours)
     }
 
-    /// Connects to the operator's socket of the node, and gives what a connection to it would be.
+    /// Connects to the operator's socket of the node, and returns the equivalent of a connection to it.
     pub fn operate(self: &Arc<Remote>, until: Instant) -> Result<UnixStream, ChannelError> {
         let channel = self.greet(Purpose::Operator, until)?;
         let (ours, theirs) = pair(Framing::Bytes)?;
@@ -95,8 +95,8 @@ impl Remote {
         Ok(UnixStream::from(ours))
     }
 
-    /// Fetches a stream that was offered by `message`, and hands it to who listens. Waits while as
-    /// many are being fetched as may be.
+    /// Fetches a stream that `message` has offered, and passes it to the listener. Waits while the largest number is
+    /// being fetched.
     pub(super) fn fetch(
         self: &Arc<Remote>,
         ticket: Ticket,
@@ -104,8 +104,8 @@ impl Remote {
         listener: Arc<SeqStream>,
     ) {
         let fetching = Fetching::enter(Arc::clone(self));
-        // What fails here the gate notices, and tells the stream's peer: there is no thread, no way
-        // to the gate, or nobody who takes streams any more.
+        // The gate notices a failure here, and informs the stream's peer: there is no thread, no connection to the
+        // gate, or no listener any longer.
         let _ = start(move || {
             let remote = Arc::clone(&fetching.0);
             let until = Instant::now() + GREETING_TIMEOUT;
@@ -124,13 +124,13 @@ impl Remote {
         });
     }
 
-    /// A greeted connection.
+    /// Makes a connection and completes the greeting.
     fn greet(&self, purpose: Purpose, until: Instant) -> Result<Channel, ChannelError> {
         let name = ServerName::try_from(tls::NAME).map_err(io::Error::other)?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
         let mut channel = Channel::new(self.connect(until)?, tls)?;
         let key = channel.shaken(until)?;
-        // The handshake has checked that it is one of them.
+        // The handshake has checked that it is one of the keys.
         let token = key.and_then(|key| self.keyring.token(&key));
         let token = *token.ok_or_else(|| io::Error::other("the node has shown no key"))?;
         channel.say(&Frame::Hello {
@@ -158,7 +158,7 @@ impl Remote {
             }
         };
         for (addr, others) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
-            // One that is silent leaves time for the others.
+            // A silent address leaves time for the other ones.
             let left = until.saturating_duration_since(Instant::now()) / others;
             if left.is_zero() {
                 return Err(ChannelError::Late);
@@ -172,7 +172,7 @@ impl Remote {
     }
 }
 
-/// One of the streams that are being fetched, until it is dropped.
+/// Counts as one of the streams that are being fetched, until it is dropped.
 struct Fetching(Arc<Remote>);
 
 impl Fetching {
@@ -197,7 +197,7 @@ impl Drop for Fetching {
     }
 }
 
-/// Both ends of what carries a stream: the program's, which waits unless set otherwise, and ours.
+/// Creates both ends of what carries a stream: the program's, which blocks unless set otherwise, and ours.
 pub(super) fn pair(framing: Framing) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(match framing {
         Framing::Bytes => {
@@ -216,6 +216,6 @@ pub(super) fn pair(framing: Framing) -> io::Result<(OwnedFd, OwnedFd)> {
 fn start(run: impl FnOnce() -> Result<(), ChannelError> + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("sinew-remote".into());
     let thread = thread.stack_size(STACK_BYTES);
-    // Why it ended nobody asks: the program sees the end of its socket.
+    // Nobody needs the reason for its end: the program sees the end of its socket.
     thread.spawn(move || run().ok()).map(drop)
 }

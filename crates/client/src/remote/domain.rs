@@ -6,8 +6,7 @@
 //!                       └─────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! All sockets of a program go to the same node as long as it answers, for a node's ports and
-//! addresses are its own.
+//! All sockets of a program use the same node as long as it answers, because ports and addresses belong to a node.
 
 use super::keyring::{BadKeyring, Keyring};
 use super::{ChannelError, GREETING_TIMEOUT, Remote, WayReport, tls};
@@ -22,12 +21,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What the text of a domain begins with where a node may be named in several ways.
+/// The prefix of a domain, where a node may be named in several ways.
 const SCHEME: &str = "dns:";
-/// For so long one gate is tried as long as there are others. Choice: a round trip to the other side of
-/// the world and three lost packets of TCP's beginning take less.
+/// How long one gate is tried as long as there are others. Choice: a round trip to the other side of the world and
+/// three lost packets of TCP's beginning take less.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// Domains that are remembered for the life of the process. A program has one, or a few.
+/// Number of domains that are remembered for the life of the process. A program has one, or a few.
 const SHARED_MAX: usize = 64;
 
 /// The nodes of a domain, of which one is used.
@@ -37,12 +36,12 @@ pub struct Domain {
     discover: Discover,
     keyring: Keyring,
     tls: Arc<ClientConfig>,
-    /// The gate that was last good.
+    /// The gate that last answered.
     chosen: Mutex<Option<Arc<Remote>>>,
 }
 
-/// `dns:DOMAIN?keys=FILE&server=ADDRESS:PORT&static=HOST:PORT,HOST:PORT`, all behind the domain
-/// optional.
+/// A text of the form `dns:DOMAIN?keys=FILE&server=ADDRESS:PORT&static=HOST:PORT,HOST:PORT`. Everything behind the
+/// domain is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named<'a> {
     domain: &'a str,
@@ -68,10 +67,11 @@ impl Domain {
 
     /// Connects to a node of the domain.
     pub(crate) fn open(&self, until: Instant) -> Result<SeqStream, Error> {
-        // Who comes while another one chooses waits for its choice.
+        // If another thread is choosing a gate, this one waits for its choice.
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(remote) = chosen.clone() {
-            // What has answered so far need not be held up while this one connects.
+            // Release the lock, so that other threads can use the gate that has answered so far while this one
+            // connects.
             drop(chosen);
             if let Ok(stream) = remote.open(until.min(Instant::now() + ATTEMPT)) {
                 return Ok(stream);
@@ -117,7 +117,7 @@ impl Domain {
         Err(last)
     }
 
-    /// How the datagrams of sockets at the gate that is used travel.
+    /// Returns the reports of how the datagrams of sockets at the gate in use travel.
     pub(crate) fn ways(&self) -> Vec<WayReport> {
         let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         let remote = chosen.as_ref();
@@ -133,7 +133,7 @@ impl Domain {
 }
 
 impl<'a> Named<'a> {
-    /// What `text` names, if it is meant so.
+    /// Parses `text`, if it has this form.
     pub(crate) fn parse(text: &'a str) -> Option<Result<Named<'a>, Error>> {
         let rest = text.strip_prefix(SCHEME)?;
         let (domain, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -185,10 +185,10 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The node that `text` names, the same one for the whole process. Whoever asks first waits for
-/// nothing but the keyring's file.
+/// Returns the node that `text` names, the same one for the whole process. The first caller waits only for reading the
+/// keyring's file.
 pub(crate) fn shared(text: &str, named: &Named<'_>) -> Result<Node, Error> {
-    /// By process as well: a child of fork has none of its parent's threads.
+    /// The process id is part of the key, because a child of fork has none of its parent's threads.
     static SHARED: Mutex<BTreeMap<(u32, String), Node>> = Mutex::new(BTreeMap::new());
     let key = (std::process::id(), text.to_owned());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,35 +1,34 @@
-//! What lets a client in at the nodes that it may find: by their keys, the tokens.
+//! The tokens for the nodes that a client may find, by the nodes' keys.
 
 use super::place::{BadPlace, KEY_BYTES, Place, TOKEN_BYTES};
 use core::fmt;
 use core::str::FromStr;
 use std::path::{Path, PathBuf};
 
-/// The most nodes of a keyring: as many as a network has nodes with gates, and more.
+/// Largest number of nodes in a keyring: more than a network has nodes with gates.
 pub const KEYS_MAX: usize = 256;
-/// The longest file: 256 lines of some 250 characters, comments included.
+/// Largest size of the file: 256 lines of some 250 characters, plus comments.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// What the file is called in the directories of configuration.
+/// Name of the file in the directories of configuration.
 const FILE: &str = "sinew/keys";
 
-/// The keys of nodes, each with the token that lets in there. Where those nodes are is another
-/// matter: whoever answers must prove that it has one of the keys before it is told a token.
+/// The keys of nodes, each with the token that lets the client in. A keyring does not contain addresses: a server must
+/// prove that it has one of the keys before it gets a token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Keyring(Vec<([u8; KEY_BYTES], [u8; TOKEN_BYTES])>);
 
-/// A keyring is missing, or wrong.
+/// A keyring is missing or invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct BadKeyring {
     /// Its file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub why: String,
 }
 
 impl Keyring {
-    /// The keyring in a file: what `sinew net clients` has written for each node, one below the
-    /// other.
+    /// Loads the keyring in a file: the lines that `sinew net clients` has written for each node.
     pub fn load(path: &Path) -> Result<Keyring, BadKeyring> {
         let bad = |why: String| BadKeyring {
             path: path.to_owned(),
@@ -44,8 +43,8 @@ impl Keyring {
             .map_err(|error: BadPlace| bad(error.to_string()))
     }
 
-    /// The keyring of this user, or else of this host: `sinew/keys` in `$XDG_CONFIG_HOME` or
-    /// `~/.config`, or in `/etc`.
+    /// Loads the keyring of this user, or else of this host: `sinew/keys` in `$XDG_CONFIG_HOME` or `~/.config`, or in
+    /// `/etc`.
     pub fn of_user() -> Result<Keyring, BadKeyring> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
@@ -102,7 +101,7 @@ impl FromStr for Keyring {
 }
 
 impl fmt::Debug for Keyring {
-    /// Without the secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keyring({} keys)", self.0.len())
     }

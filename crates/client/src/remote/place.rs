@@ -1,22 +1,22 @@
-//! Where a node on another host is, what lets in, and whom to trust: one line of text.
+//! The address of a node on another host, its token, and the key to trust: one line of text.
 
 use core::fmt;
 use core::str::FromStr;
 use std::path::Path;
 
-/// Bytes of a token. Nobody guesses it.
+/// Size of a token, which nobody can guess.
 pub const TOKEN_BYTES: usize = 32;
-/// Bytes of a node's key.
+/// Size of a node's key.
 pub use net::raw_key::KEY_BYTES;
-/// What the text begins with.
+/// The prefix of the text.
 const SCHEME: &str = "tls://";
 
-/// A gate of a node: `tls://HOST:PORT?token=HEX&key=HEX`. It is a secret, for its token is.
+/// A gate of a node: `tls://HOST:PORT?token=HEX&key=HEX`. It is secret, because its token is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Place {
     /// Host name or address, and port.
     pub endpoint: String,
-    /// What lets the client in.
+    /// The token that lets the client in.
     pub token: [u8; TOKEN_BYTES],
     /// The node's public key.
     pub key: [u8; KEY_BYTES],
@@ -30,14 +30,14 @@ pub struct Place {
 pub struct BadPlace(pub(super) &'static str);
 
 impl Place {
-    /// True for a text that is meant as a place.
+    /// Returns true for a text that is meant as a place.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
-    /// The place in a file that `sinew net clients` has written.
+    /// Loads the place in a file that `sinew net clients` has written.
     pub fn load(path: &Path) -> Option<Result<Place, BadPlace>> {
-        /// A line of this kind is some 180 characters.
+        /// A line of this kind has some 180 characters.
         const MAX_BYTES: u64 = 4_096;
         if std::fs::metadata(path).ok()?.len() > MAX_BYTES {
             return None;
@@ -89,7 +89,7 @@ impl FromStr for Place {
 }
 
 impl fmt::Display for Place {
-    /// The whole line, secret and all.
+    /// Writes the whole line, including the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}?token=", self.endpoint)?;
         self.token
@@ -101,13 +101,13 @@ impl fmt::Display for Place {
 }
 
 impl fmt::Debug for Place {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({SCHEME}{})", self.endpoint)
     }
 }
 
-/// Bytes out of hexadecimal digits.
+/// Parses bytes from hexadecimal digits.
 pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {

@@ -1,5 +1,4 @@
-//! Carries what passes between local sockets and a connection, in both directions, until both ends
-//! of everything are closed.
+//! Carries data between local sockets and a connection, in both directions, until both ends of everything are closed.
 //!
 //! ```text
 //!   control (SOCK_SEQPACKET) ── Message, Attached, Offered, Closed ──▶
@@ -7,12 +6,11 @@
 //!   lines   (of an operator) ── the same, without a control socket ──▶
 //! ```
 //!
-//! Datagrams go beside the connection while that works (`beside`).
+//! Datagrams are sent beside the connection while that works (`beside`).
 //!
-//! Neither direction buffers more than one frame, or two where datagrams go on beside the first one: what
-//! the other side does not take stays in the kernel, and who writes there waits, as he would at the node
-//! itself. Frames are in order, so what the control connection says of a stream's end is there before
-//! the end.
+//! Neither direction buffers more than one frame, or two if datagrams continue beside the first one. Data that the
+//! other side does not accept stays in the kernel, and the writer blocks, as it would at the node itself. Frames are in
+//! order, so the message on the control connection about a stream's end arrives before the end.
 
 mod beside;
 mod carry;
@@ -39,41 +37,40 @@ use std::time::Instant;
 use wire::ipc::{Framing, MESSAGE_BYTES_MAX};
 use wire::remote::{Frame, Ticket};
 
-/// What a gate does for its pumps.
+/// The services of a gate for its pumps.
 pub trait Ground: Send + Sync {
-    /// Takes a stream in until its client fetches it, with the connection that tells of its end;
-    /// `None` when there is no room, of which its peer is told.
+    /// Keeps a stream until its client fetches it, with the connection that reports its end. Returns `None` if there is
+    /// no room; the peer is then informed.
     fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket>;
 
-    /// Opens a way for the datagrams of the socket `control` under these keys; `None` where there is
-    /// none.
+    /// Opens a way for the datagrams of the socket `control` with these keys; `None` if there is none.
     fn open(&self, keys: &Keys, control: &Arc<SeqStream>) -> Option<Box<dyn Beside>>;
 }
 
-/// What carries for one connection.
+/// Carries the data of one connection.
 pub struct Pump {
     channel: Channel,
     control: Option<Arc<SeqStream>>,
     data: Option<Data>,
     role: Role,
     buffer: Vec<u8>,
-    /// How much of the frame at the front has been handed over.
+    /// How much of the frame at the front has been delivered.
     offset: usize,
     ending: bool,
-    /// The client has said that the end of what it writes is one.
+    /// The client has announced that its data ends in order.
     finishing: bool,
-    /// The socket has become one of payloads only.
+    /// The socket now carries bare payloads only.
     is_raw: bool,
     way: Way,
-    /// What the socket's options permit.
+    /// Whether the socket's options permit UDP.
     wish: Wish,
-    /// Where long messages are cut.
+    /// The buffer in which long messages are split.
     scratch: Vec<u8>,
-    /// A frame waits behind one that the other side does not take.
+    /// A frame waits behind one that the other side does not accept.
     is_stuck: bool,
     /// How many keys the connection's way has had.
     generations: u32,
-    /// A client's process waits for its pumps.
+    /// Makes the end of a client's process wait for its pumps.
     running: Option<Running>,
 }
 
@@ -82,12 +79,12 @@ enum Role {
     Gate(Arc<dyn Ground>),
 }
 
-/// What takes no more now.
+/// The end that accepts no more at present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blocked {
     Control,
     Data,
-    /// The other side reads nothing, and what came is to be answered.
+    /// The other side does not read, and an answer has to be sent.
     Channel,
 }
 
@@ -98,12 +95,12 @@ enum Turn {
     Idle,
     /// There may be more.
     More,
-    /// There is, and it cannot be handed over.
+    /// There is something, but it cannot be delivered.
     Blocked(Blocked),
 }
 
 impl Pump {
-    /// A client's side.
+    /// Creates a client's side.
     pub(super) fn of_client(
         channel: Channel,
         control: SeqStream,
@@ -113,7 +110,7 @@ impl Pump {
         Pump::new(channel, Some(control), data, Role::Client(remote))
     }
 
-    /// A gate's side: `control` is a connection to the node, or that of the stream `data`.
+    /// Creates a gate's side: `control` is a connection to the node, or that of the stream `data`.
     pub fn of_gate(
         channel: Channel,
         control: SeqStream,
@@ -123,13 +120,13 @@ impl Pump {
         Pump::new(channel, Some(control), data, Role::Gate(ground))
     }
 
-    /// A client's side of the operator's socket.
+    /// Creates a client's side of the operator's socket.
     pub(super) fn of_operator(channel: Channel, lines: OwnedFd, remote: Arc<Remote>) -> Pump {
         let data = Some((Framing::Bytes, lines));
         Pump::new(channel, None, data, Role::Client(remote))
     }
 
-    /// A gate's side of the operator's socket, to which `lines` is a connection.
+    /// Creates a gate's side of the operator's socket, to which `lines` is a connection.
     pub fn to_operator(channel: Channel, lines: OwnedFd, ground: Arc<dyn Ground>) -> Pump {
         let data = Some((Framing::Bytes, lines));
         Pump::new(channel, None, data, Role::Gate(ground))
@@ -161,7 +158,7 @@ impl Pump {
         }
     }
 
-    /// Carries until the end.
+    /// Carries data until the end.
     pub fn run(mut self) -> Result<(), ChannelError> {
         let ended = self.carry();
         if ended.is_err() {
@@ -191,7 +188,7 @@ impl Pump {
             }
             if self.ending && outward == Turn::Idle && self.channel.is_flushed() {
                 if self.data.as_ref().is_some_and(|data| !data.read) {
-                    // Who ends without a word about its stream leaves it where it is.
+                    // If the client has not announced the end of its stream, the stream is reset.
                     self.channel.say(match self.finishing {
                         true => &Frame::End,
                         false => &Frame::Gone,
@@ -212,8 +209,8 @@ impl Pump {
         Ok(())
     }
 
-    /// The connection broke before the client had ended what it wrote: its peer is not to take for
-    /// the end what is none. (A client's program knows it from the node's silence.)
+    /// Handles that the connection broke before the client had ended its data: its peer must not take this for an
+    /// orderly end. (A client's program notices it by the node's silence.)
     fn give_up(&self) {
         let unended = self.data.as_ref().is_some_and(|data| !data.written);
         if let (Role::Gate(_), true, Some(control)) = (&self.role, unended, &self.control) {
@@ -221,11 +218,11 @@ impl Pump {
         }
     }
 
-    /// Says that this end is there, and notices when the other one is not.
+    /// Sends a ping if needed, and notices if the other end is gone.
     fn keep_alive(&mut self, inward: Turn) -> Result<(), ChannelError> {
         let now = Instant::now();
         if matches!(inward, Turn::Blocked(Blocked::Control | Blocked::Data)) {
-            // Nothing is read, so nothing is heard.
+            // Nothing is read, so nothing can be heard.
             self.channel.heard = now;
         }
         if now.duration_since(self.channel.heard) >= DEAD_AFTER {
@@ -255,7 +252,7 @@ impl Pump {
         if let Some(control) = &self.control
             && (goes_on || blocked(Blocked::Control))
         {
-            // What is hung up is found by reading, so it is not watched while it is not read.
+            // A hang-up is found by reading, so the socket is not watched while it is not read.
             polled.push(Polled::new(
                 control.as_fd(),
                 goes_on,
@@ -266,7 +263,7 @@ impl Pump {
         let mut ended = false;
         if let Some(data) = &self.data {
             let (read, write) = (free && !data.read, blocked(Blocked::Data));
-            // Of a stream that was read to its end it is still of interest whether it is closed.
+            // If a stream was read to its end, it still matters whether it is closed.
             ended = data.read && !write;
             if read || write || ended {
                 polled.push(Polled::new(data.fd(), read, write));

@@ -1,40 +1,40 @@
-//! What a client tells of its ways.
+//! A client's reports about its ways.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How the datagrams of one socket travel to the gate. Counts are of this end.
+/// How the datagrams of one socket travel to the gate. The counts are of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WayReport {
-    /// By UDP; else by TLS.
+    /// True if they travel by UDP; otherwise they travel by TLS.
     pub is_udp: bool,
-    /// The round trip to the gate by UDP, once it is known.
+    /// The round trip to the gate by UDP, if it is known.
     pub rtt: Option<core::time::Duration>,
-    /// Datagrams that were sent by UDP, and by TLS.
+    /// Number of datagrams that were sent by UDP.
     pub sent: u64,
-    /// See `sent`.
+    /// Number of datagrams that were sent by TLS.
     pub sent_by_tls: u64,
-    /// Datagrams that have come by UDP.
+    /// Number of datagrams that have arrived by UDP.
     pub came: u64,
-    /// Of those that were sent lately the share that was lost, towards the gate and from there.
+    /// The shares of recently sent datagrams that were lost, towards the gate and from the gate.
     pub loss: (f64, f64),
-    /// The longest that goes by UDP now, in bytes of UDP; longer ones go by TLS.
+    /// The longest datagram that goes by UDP now, in bytes of UDP; longer ones go by TLS.
     pub longest: usize,
-    /// Probes, and those without an answer in time.
+    /// Number of probes, and of those without an answer in time.
     pub probes: (u64, u64),
-    /// What has come by UDP and was not used: not sealed by the gate, or seen before.
+    /// Number of UDP datagrams that were dropped because they were not encrypted by the gate, or seen before.
     pub strange: u64,
-    /// What has come by UDP late, from before the socket became one of payloads only.
+    /// Number of late UDP datagrams, from before the socket carried bare payloads only.
     pub late: u64,
-    /// What has come by UDP when the socket had no room.
+    /// Number of UDP datagrams that arrived when the socket had no room.
     pub full: u64,
 }
 
-/// The ways to one gate that there are.
+/// The present ways to one gate.
 #[derive(Debug, Default)]
 pub struct ClientWays(Mutex<Vec<Weak<ReportCell>>>);
 
 impl ClientWays {
-    /// What they tell, the oldest first.
+    /// Returns their reports, the oldest way first.
     pub fn reports(&self) -> Vec<WayReport> {
         let ways = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let live = ways.iter().filter_map(Weak::upgrade);
@@ -50,7 +50,7 @@ impl ClientWays {
     }
 }
 
-/// One way's report, which its pump writes.
+/// The report of one way, which its pump writes.
 #[derive(Debug, Default)]
 pub(super) struct ReportCell(Mutex<WayReport>);
 

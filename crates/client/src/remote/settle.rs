@@ -1,4 +1,4 @@
-//! The end of a process: what was written to sockets is carried before it goes.
+//! The end of a process: data that was written to sockets is carried before it ends.
 
 use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,15 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// How many pumps run, and who waits for them.
+/// The number of running pumps, and the condition for waiting until they end.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 /// Both ends of a connection that is shut down when the process is about to end.
 static SIGNAL: OnceLock<Option<(UnixStream, UnixStream)>> = OnceLock::new();
 
-/// Waits until everything that was written to sockets of nodes on other hosts is on its way, up to
-/// `timeout`. The sockets are of no use afterwards. For the end of a process: threads carry what is
-/// written, and a process does not wait for threads.
+/// Waits until everything that was written to sockets of nodes on other hosts is on its way, up to `timeout`. The
+/// sockets cannot be used afterwards. It is for the end of a process: threads carry what is written, and a process does
+/// not wait for threads.
 pub fn settle(timeout: Duration) {
     let end = Instant::now() + timeout;
     let mut running = running();
@@ -34,7 +34,7 @@ pub fn settle(timeout: Duration) {
     }
 }
 
-/// One pump that runs, until it is dropped.
+/// Counts as one running pump, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running(());
 
@@ -44,7 +44,7 @@ impl Running {
         Running(())
     }
 
-    /// Readable, and hung up, when the process is about to end.
+    /// Returns a descriptor that becomes readable, and hung up, when the process is about to end.
     pub(super) fn signal(&self) -> Option<BorrowedFd<'static>> {
         let pair = SIGNAL.get_or_init(|| UnixStream::pair().ok());
         pair.as_ref().map(|(_, theirs)| theirs.as_fd())

@@ -1,8 +1,8 @@
-//! TLS as both ends set it up: version 1.3, and the node's key bare ([`raw_key`]) instead of a
-//! certificate, so that there is no name to check and no authority to trust but the pin.
+//! The TLS configuration of both ends: version 1.3, and the node's raw public key ([`raw_key`]) instead of a
+//! certificate, so that there is no name to check and no authority to trust except the pin.
 //!
-//! Both name what they know of beyond version 1 ([`WITH_WAYS`], and behind it what was named before). A gate
-//! or a client of an earlier version names nothing and is none the wiser; later ones name this too.
+//! Both ends name the extensions of version 1 that they support ([`WITH_WAYS`], followed by older ones). A gate or a
+//! client of an earlier version names nothing and is not affected; later versions name this, too.
 
 use super::place::KEY_BYTES;
 use net::raw_key::{self, Verifier};
@@ -11,16 +11,16 @@ use rustls::{ClientConfig, Error, ServerConfig, version};
 use std::sync::Arc;
 use wire::remote::{WITH_WAYS, WITHOUT_TRIALS};
 
-/// The name that clients say: the key is what counts.
+/// The server name that clients send: only the key matters.
 pub(super) const NAME: &str = "node.sinew";
 
-/// What is named, the best first.
+/// The supported names, the preferred one first.
 const KNOWN: [&[u8]; 2] = [WITH_WAYS, WITHOUT_TRIALS];
 
-/// A gate's side, with the node's secret.
+/// Creates a gate's configuration, with the node's secret.
 ///
 /// # Errors
-/// The secret is no Ed25519 key.
+/// Returns an error if the secret is no Ed25519 key.
 pub fn server(secret: &[u8; KEY_BYTES], with_ways: bool) -> Result<Arc<ServerConfig>, Error> {
     let resolver = AlwaysResolvesServerRawPublicKeys::new(raw_key::certified(secret)?);
     let mut config = ServerConfig::builder_with_provider(raw_key::provider())
@@ -33,7 +33,7 @@ pub fn server(secret: &[u8; KEY_BYTES], with_ways: bool) -> Result<Arc<ServerCon
     Ok(Arc::new(config))
 }
 
-/// A client's side, which talks to nobody but who has one of the keys.
+/// Creates a client's configuration, which only accepts servers that have one of the keys.
 pub(super) fn client<'a>(
     keys: impl Iterator<Item = &'a [u8; KEY_BYTES]>,
 ) -> Result<Arc<ClientConfig>, Error> {
@@ -57,7 +57,7 @@ mod tests {
     const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
     const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
-    /// Shakes hands, where both name this.
+    /// Completes a handshake in which both ends name these.
     fn shaken(by_client: &[&[u8]], by_gate: &[&[u8]]) -> (ClientConnection, ServerConnection) {
         let names = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
         let mut client = client([&from_hex(PUBLIC).unwrap()].into_iter()).unwrap();
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn both_ends_know_of_ways_or_neither_speaks_of_them() {
-        // Of today, of the time before trials, and of the time before ways or where UDP is off.
+        // Present versions, versions before trials, and versions before ways or with UDP switched off.
         let (former, none): (&[&[u8]], &[&[u8]]) = (&[WITHOUT_TRIALS], &[]);
         let today: &[&[u8]] = &KNOWN;
         for (client, gate, agreed) in [

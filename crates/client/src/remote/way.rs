@@ -1,5 +1,5 @@
-//! The way of datagrams beside the connection: sealed, over UDP. What is here knows neither sockets
-//! nor clocks; the pumps of both ends, and the gate's thread, move the bytes.
+//! The way of datagrams beside the connection: encrypted, over UDP. This module uses neither sockets nor clocks; the
+//! pumps of both ends, and the gate's thread, move the bytes.
 //!
 //! ```text
 //!              AskWay / Way over TLS            an answer, the round trip is known
@@ -9,13 +9,13 @@
 //!                                    └─ down ◀──────────── NoWay over TLS ──────────┘
 //! ```
 //!
-//! While it is up, what fits goes by it, each way of its own accord: a client as soon as one probe
-//! was answered, a gate as soon as the client's address is proven ([`Peer`]). What fits is known by
-//! trials ([`Length`]), and what holds several datagrams is cut to it ([`split()`]). All else, and what is
-//! too long for the path, goes by TLS, as everything does while it is not. A datagram goes by one of
-//! the two and never by both, so there is nothing to sort out where they meet.
+//! While it is up, each direction independently sends what fits by it: a client as soon as one probe was answered, a
+//! gate as soon as the client's address is proven ([`Peer`]). Trials show what fits ([`Length`]), and a message of
+//! several datagrams is split accordingly ([`split()`]). Everything else, and what is too long for the path, goes by
+//! TLS, as everything does while the way is not up. A datagram is sent by one of the two and never by both, so the
+//! receiver need not remove duplicates.
 //!
-//! What is to arrive in any case, or in order, has no way: TLS loses nothing and keeps the order
+//! If datagrams must arrive, or must arrive in order, there is no way: TLS loses nothing and keeps the order
 //! ([`Wish`]). [Amir06 §III-A]
 
 mod choice;
@@ -37,15 +37,15 @@ pub use wish::Wish;
 use wire::ipc::kind;
 use wire::remote::way::Sealed;
 
-/// It is a datagram, or several.
+/// Returns true if a message is a datagram, or several.
 pub fn is_datagram(message: &[u8], is_raw: bool) -> bool {
     is_raw
         || [true, false].map(|from_client| as_sealed(message, false, from_client).is_some())
             != [false; 2]
 }
 
-/// What a message is by a way, if it may go by it: a datagram, and nothing that has to keep its place
-/// among the others.
+/// Returns a message in the form for a way, if it may go by it: it must be a datagram, and nothing that has to keep its
+/// place among other messages.
 pub fn as_sealed(message: &[u8], is_raw: bool, from_client: bool) -> Option<Sealed<'_>> {
     match (is_raw, message.first()?, from_client) {
         (true, ..) => Some(Sealed::Payload(message)),
@@ -55,7 +55,7 @@ pub fn as_sealed(message: &[u8], is_raw: bool, from_client: bool) -> Option<Seal
     }
 }
 
-/// The message that came by a way, if it may come by it: in the same mode, and a datagram.
+/// Returns the message that arrived by a way, if it may arrive by it: it must be a datagram in the same mode.
 pub fn as_message<'a>(sealed: Sealed<'a>, is_raw: bool, from_client: bool) -> Option<&'a [u8]> {
     let (message, said_raw) = match sealed {
         Sealed::Message(message) => (message, false),
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(sealed.is_some(), may, "{message:?}");
             let came = as_message(Sealed::Message(message), false, from_client);
             assert_eq!(came.is_some(), may, "{message:?}");
-            // A late message from before the change of mode is no payload, and the other way round.
+            // A late message from before the change of mode is no payload, and vice versa.
             assert_eq!(
                 as_message(Sealed::Message(message), true, from_client),
                 None
@@ -108,7 +108,7 @@ mod tests {
             as_message(Sealed::Payload(&payload), true, false),
             Some(&payload[..])
         );
-        // Without bytes it would look like the end.
+        // An empty payload would look like the end.
         assert_eq!(as_message(Sealed::Payload(&[]), true, true), None);
         let probe = Sealed::Probe(Default::default());
         assert_eq!(as_message(probe, true, true), None);

@@ -1,4 +1,4 @@
-//! Whose a stream is, and how it ends.
+//! The addresses of a stream, and how it ends.
 
 use super::NOTICE_BYTES_MAX;
 use crate::{Error, Target};
@@ -12,44 +12,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::ipc::{Reply, Request};
 
-/// Whose a stream is, and the connection that tells of its end.
+/// The addresses of a stream, and the connection that reports its end.
 ///
-/// Neither side takes the end of a descriptor for the end of the data: the kernel ends those of a
-/// process that was killed as well. The node says Finished before the one, this end Finish before the
-/// other. Who owns a stream drops this before the descriptor.
+/// Neither side takes the end of a descriptor for the end of the data, because the kernel also closes the descriptors
+/// of a killed process. The node sends Finished before its end, and this end sends Finish before its own. The owner of
+/// a stream drops this value before the descriptor.
 #[derive(Debug)]
 pub(super) struct About {
     notices: SeqStream,
     told: Mutex<Told>,
-    /// This end takes nothing more, and finds an end of its own making.
+    /// This end accepts nothing more, so it finds an end that it has caused itself.
     shut: AtomicBool,
     pub(super) local: Target,
     pub(super) peer: Target,
 }
 
-/// Messages of a stream that have expired: see [`crate::MessageStream::expired`].
+/// The numbers of expired messages of a stream: see [`crate::MessageStream::expired`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// Of this end: given up because they were too old. One of which only the acknowledgement was lost has
-    /// arrived all the same.
+    /// Messages of this end that were given up because they were too old. If only the acknowledgement of a message was
+    /// lost, it has arrived all the same.
     pub given_up: u64,
-    /// Of the peer: they are missing among what was received.
+    /// Messages of the peer that are missing among those received.
     pub missed: u64,
 }
 
-/// How long the node may take to say how many messages have expired.
+/// How long the node may take to report how many messages have expired.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the node has told of a stream's end.
+/// The node's reports about a stream's end.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// The peer has written everything.
     finished: bool,
-    /// The stream has ended before its time, for this reason.
+    /// The stream has ended prematurely, for this reason.
     reset: Option<String>,
-    /// Nothing more will be told.
+    /// Nothing more will be reported.
     closed: bool,
-    /// How many messages have expired, as last told, and how often that was told.
+    /// The last reported numbers of expired messages, and how often they were reported.
     expired: Expired,
     answers: u64,
 }
@@ -65,16 +65,16 @@ impl About {
         }
     }
 
-    /// Says that the next end of what this end writes is its end in order.
+    /// Announces that the next end of this end's data is an orderly one.
     pub(super) fn finish(&self) {
         let mut bytes = [0; 8];
         if let Ok(len) = Request::Finish.emit(&mut bytes) {
-            // Without a node, or a stream that it knows, there is nobody left to whom it matters.
+            // If the node has gone, or no longer knows the stream, the announcement does not matter.
             let _ = self.notices.send_parts(&[IoSlice::new(&bytes[..len])]);
         }
     }
 
-    /// This end is about to end what it reads.
+    /// Notes that this end is about to end its reading direction.
     pub(super) fn shut(&self) {
         self.shut.store(true, Ordering::Release);
     }
@@ -87,10 +87,10 @@ impl About {
         };
         let sent = self.notices.send_parts(&[IoSlice::new(&bytes[..len])]);
         if told.closed || sent.is_err() {
-            // The node has gone, or the stream has.
+            // The node has gone, or the stream has ended.
             return;
         }
-        // The node must not see the stream close before it is told why.
+        // The node must get the reason before it sees the stream close.
         let patience = Some(Duration::from_secs(1));
         let waits = self.notices.set_nonblocking(false);
         let waits = waits.and_then(|()| self.notices.set_timeouts(patience, patience));
@@ -103,8 +103,8 @@ impl About {
             .get_or_insert_with(|| "the stream was reset by this end".to_owned());
     }
 
-    /// Whether what the peer writes has ended in order, now that a read has found an end. The node has
-    /// said so before; of one that was killed the kernel may have closed this connection or not yet.
+    /// Checks whether the peer's data has ended in order, after a read has found an end. The node has reported it
+    /// before. If the node was killed, the kernel may have closed this connection or not yet.
     pub(super) fn ended(&self) -> io::Result<()> {
         let told = self.hear()?;
         match &told.reset {
@@ -114,7 +114,7 @@ impl About {
         }
     }
 
-    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    /// Returns why the stream has ended prematurely, if it has, according to what the node has reported by now.
     pub(super) fn failed(&self) -> io::Result<()> {
         let told = self.hear()?;
         match &told.reset {
@@ -124,7 +124,7 @@ impl About {
         }
     }
 
-    /// The reason that the node gives for an error of the kernel, if it gives one.
+    /// Replaces an error of the kernel with the node's reason, if there is one.
     pub(super) fn better(&self, error: io::Error) -> io::Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -134,7 +134,7 @@ impl About {
         }
     }
 
-    /// How many messages have expired. Without a node, what it has told at last.
+    /// Returns how many messages have expired. Without a node, these are the last reported numbers.
     pub(super) fn expired(&self) -> io::Result<Expired> {
         let (asked, until) = {
             let told = self.hear()?;
@@ -150,7 +150,7 @@ impl About {
         loop {
             let told = self.hear()?;
             let left = until.saturating_duration_since(Instant::now());
-            // A node that knows the stream no more has told before it has ended.
+            // If the node no longer knows the stream, it has reported the numbers before its end.
             let is_over = told.finished || told.reset.is_some() || told.closed || sent.is_err();
             if told.answers > asked || is_over || left.is_zero() {
                 return Ok(told.expired);
@@ -163,7 +163,7 @@ impl About {
         }
     }
 
-    /// Takes in what the node has told by now.
+    /// Takes in what the node has reported by now.
     fn hear(&self) -> io::Result<MutexGuard<'_, Told>> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = [0; NOTICE_BYTES_MAX];
@@ -194,7 +194,7 @@ impl About {
 }
 
 impl Drop for About {
-    /// What was written is whole. Who drops a stream because of a panic does not know that.
+    /// Announces that the written data is complete. If a panic drops the stream, this is not known.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.finish();

@@ -16,18 +16,17 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// This end.
+    /// Returns the address of this end.
     pub fn local(&self) -> Target {
         self.about.local
     }
 
-    /// The other end.
+    /// Returns the address of the other end.
     pub fn peer(&self) -> Target {
         self.about.peer
     }
 
-    /// Ends what this end sends; the peer reads on to the end. (`Shutdown::Read` is refused: close
-    /// the stream.)
+    /// Ends the sending direction; the peer reads to the end. (`Shutdown::Read` is refused: close the stream.)
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match how {
             Shutdown::Write => {}
@@ -38,30 +37,30 @@ impl Stream {
         self.data.shutdown(how)
     }
 
-    /// Reading and writing fail with `WouldBlock` instead of waiting.
+    /// Sets whether reading and writing fail with `WouldBlock` instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         self.data.set_nonblocking(on)
     }
 
-    /// How long reading waits at most; `None` for ever.
+    /// Sets how long reading blocks at most; `None` means for ever.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.data.set_read_timeout(timeout)
     }
 
-    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    /// Returns why the stream has ended prematurely, if it has, according to what the node has reported by now.
     pub fn take_error(&self) -> Option<io::Error> {
         self.about.failed().err()
     }
 
-    /// Ends the stream at once, in both directions: the peer gets an error and not an end, and so do
-    /// those who read or write here. Dropping a stream delivers what was written, and the end; a
-    /// process that is killed, or a thread that panics, resets its streams.
+    /// Ends the stream at once, in both directions: the peer gets an error and not an end, and so do threads that read
+    /// or write here. Dropping a stream delivers the written data, followed by the end; a process that is killed, or a
+    /// thread that panics, resets its streams.
     pub fn reset(&self) {
         self.about.reset();
     }
 
-    /// The stream's descriptor alone, as programs want it that know nothing of overlays. How the
-    /// stream ends is not told to them, and that they are killed not to the peer.
+    /// Returns the stream's descriptor alone, for programs that know nothing about overlays. They do not learn how the
+    /// stream ends, and the peer does not learn if they are killed.
     pub fn into_fd(self) -> OwnedFd {
         self.data.into()
     }

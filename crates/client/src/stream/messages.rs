@@ -7,11 +7,11 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use wire::ipc::PAYLOAD_BYTES_MAX;
 
-/// A stream of messages, each of 1 to 65 507 bytes, in their order.
+/// A stream of messages, each of 1 to 65 507 bytes, in order.
 ///
-/// All of them come, unless the stream was opened with [`crate::Options::deadline`]: then a message is of use
-/// for so long after it was sent. Those that could not be there in time are given up, and the others do
-/// not wait for them; [`MessageStream::expired`] tells how many there were.
+/// All of them arrive, unless the stream was opened with [`crate::Options::deadline`]: then a message is useful for
+/// this time after it was sent. Messages that cannot arrive in time are given up, and the others do not wait for them;
+/// [`MessageStream::expired`] returns how many there were.
 #[derive(Debug)]
 pub struct MessageStream {
     pub(super) about: About,
@@ -19,12 +19,12 @@ pub struct MessageStream {
 }
 
 impl MessageStream {
-    /// This end.
+    /// Returns the address of this end.
     pub fn local(&self) -> Target {
         self.about.local
     }
 
-    /// The other end.
+    /// Returns the address of the other end.
     pub fn peer(&self) -> Target {
         self.about.peer
     }
@@ -42,8 +42,8 @@ impl MessageStream {
             .map_err(|error| self.about.better(error))
     }
 
-    /// Receives one message into `buffer` and tells its length, 0 at the end of the stream. A
-    /// longer one is an error, and lost.
+    /// Receives one message into `buffer` and returns its length, or 0 at the end of the stream. A message that is
+    /// longer than the buffer is an error, and lost.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.data.recv_into(buffer) {
             Ok(Received::Message(len)) => Ok(len),
@@ -57,14 +57,14 @@ impl MessageStream {
         }
     }
 
-    /// How many messages have expired so far, of those that this end has sent and of those that it should have
-    /// received. Asks the node, which answers at once; when both directions have ended it is what was told
-    /// before.
+    /// Returns how many messages have expired so far, of those that this end has sent and of those that it should have
+    /// received. It asks the node, which answers at once. After both directions have ended, it returns the last
+    /// reported numbers.
     pub fn expired(&self) -> io::Result<Expired> {
         self.about.expired()
     }
 
-    /// Ends what this end sends; the peer reads on to the end.
+    /// Ends the sending direction; the peer reads to the end.
     pub fn shutdown_write(&self) -> io::Result<()> {
         self.about.finish();
         shutdown_write(self.data.as_fd())
@@ -75,7 +75,7 @@ impl MessageStream {
         self.about.reset();
     }
 
-    /// Sending and receiving fail with `WouldBlock` instead of waiting.
+    /// Sets whether sending and receiving fail with `WouldBlock` instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         self.data.set_nonblocking(on)
     }

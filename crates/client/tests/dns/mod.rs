@@ -1,4 +1,4 @@
-//! A name server on loopback that says what a test wants it to say.
+//! A name server on loopback that answers as a test wants.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// What fits into a datagram that nobody cuts.
+/// The size that fits into a datagram without fragmentation.
 const DATAGRAM_BYTES: usize = 1_232;
 
 /// A record with names and data of its own.
@@ -23,7 +23,7 @@ pub(crate) enum Reply {
     Records(Vec<Record>),
     NoSuchName,
     Failure,
-    /// Exactly these bytes, with the number of the question in front if it is asked so.
+    /// Exactly these bytes, preceded by the number of the question if requested.
     Bytes(Vec<u8>, bool),
     Silence,
 }
@@ -39,12 +39,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers by `answer`, which is told the name, in lower case and without the dot at its end, and
-    /// the type.
+    /// Answers with `answer`, which gets the name, in lower case and without the dot at its end, and the type.
     pub(crate) fn start(answer: impl Fn(&str, Rtype) -> Reply + Send + Sync + 'static) -> Server {
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-            // The same port may be another program's for TCP.
+            // Another program may use the same port for TCP.
             if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
                 break (udp, tcp);
             }
@@ -74,7 +73,7 @@ impl Server {
                     return;
                 }
                 let (answer, asked) = (Arc::clone(&answer), Arc::clone(&asked));
-                // It ends with the client's connection.
+                // The thread ends with the client's connection.
                 std::thread::spawn(move || serve(stream.unwrap(), &*answer, &asked));
             }
         }));
@@ -86,7 +85,7 @@ impl Server {
         }
     }
 
-    /// How many questions have come.
+    /// Returns how many questions have arrived.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Acquire)
     }
@@ -156,14 +155,14 @@ fn reply(answer: &Answer, asked: &AtomicUsize, question: &[u8], most: usize) -> 
     Some(message(&[], true))
 }
 
-/// An SRV record.
+/// Creates an SRV record.
 pub(crate) fn srv(name: &str, ttl_s: u32, numbers: [u16; 3], target: &str) -> Record {
     let [priority, weight, port] = numbers;
     let srv = Srv::new(priority, weight, port, of(target));
     record(name, ttl_s, srv)
 }
 
-/// A record of an address.
+/// Creates an address record.
 pub(crate) fn address(name: &str, ttl_s: u32, address: &str) -> Record {
     match address.parse().unwrap() {
         IpAddr::V4(v4) => record(name, ttl_s, A::new(v4)),
@@ -171,7 +170,7 @@ pub(crate) fn address(name: &str, ttl_s: u32, address: &str) -> Record {
     }
 }
 
-/// Another name.
+/// Creates a CNAME record.
 pub(crate) fn alias(name: &str, target: &str) -> Record {
     record(name, 60, Cname::new(of(target)))
 }

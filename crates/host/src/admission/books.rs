@@ -12,25 +12,25 @@ use std::path::{Path, PathBuf};
 use wire::certificate::{GroupRange, KEY_BYTES};
 use wire::relay::join::SECRET_BYTES;
 
-/// Beside the members.
+/// The directory of the invitations, beside the file of the members.
 const INVITATIONS: &str = "invitations";
 const MEMBERS: &str = "members.json";
-/// Invitations that a directory may hold. Choice: more than anybody has open at a time.
+/// Number of invitations that a directory may hold. Choice: more than anybody has open at a time.
 const INVITATIONS_MAX: usize = 1_024;
-/// An invitation's file has some hundred bytes.
+/// Size limit of an invitation's file, which has some hundred bytes.
 const INVITATION_BYTES_MAX: u64 = 16 << 10;
-/// A member that has expired keeps its address for so long, for it may come back by a new token.
+/// An expired member keeps its address for this time, because it may come back with a new token.
 const KEPT_AFTER_S: u64 = 30 * 86_400;
 
-/// An invitation as it is kept: without its secret.
+/// An invitation as it is stored: without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invitation {
     /// How many hosts may join by it.
     pub uses: u32,
-    /// The last second in which they may.
+    /// The last second in which hosts may join by it.
     pub expires_s: u64,
-    /// The name that the host gets; without, it says one.
+    /// The name that the host gets; if there is none, the host chooses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The domains that it may serve.
@@ -39,7 +39,7 @@ pub struct Invitation {
     /// The groups that it may set.
     #[serde(default, with = "as_texts", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRange>,
-    /// Words by which rules name it.
+    /// The words by which rules name it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
@@ -62,55 +62,57 @@ pub struct Member {
     /// The domains that it may serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<String>,
-    /// The groups that it may set. A member from before there were rights could set all, and keeps that.
+    /// The groups that it may set. A member from before there were such rights could set all groups, and keeps that
+    /// right.
     #[serde(default = "all_groups", with = "as_texts")]
     pub groups: Vec<GroupRange>,
-    /// Words by which rules name it.
+    /// The words by which rules name it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Where others reach it.
+    /// Its endpoints for other nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
-    /// The invitation by which it came, by its hash; empty if another issuer has admitted it.
+    /// The hash of the invitation by which it joined; empty if another issuer has admitted it.
     pub invitation: String,
-    /// The number of its present certificate.
+    /// The serial of its present certificate.
     pub serial: u32,
-    /// The last second of that.
+    /// The last second of that certificate.
     pub not_after_s: u64,
     /// The certificate itself.
     pub certificate: String,
-    /// Those before it, and those by other issuers, that have not ended: they count as long as they are not revoked.
+    /// Its earlier certificates, and those by other issuers, that have not expired. They are valid unless they are
+    /// revoked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<String>,
 }
 
 impl Member {
-    /// All of its certificates that count, the present one first.
+    /// Returns all of its valid certificates, the present one first.
     pub fn certificates(&self) -> Vec<String> {
         let present = std::iter::once(&self.certificate).filter(|text| !text.is_empty());
         present.chain(&self.earlier).cloned().collect()
     }
 
-    /// The last second of all of its certificates.
+    /// Returns the last second of the certificate that expires last.
     pub(super) fn ends_s(&self) -> u64 {
         let earlier = self.earlier.iter().filter_map(|text| ends_s(text));
         earlier.fold(self.not_after_s, u64::max)
     }
 
-    /// Lets go of earlier certificates that have ended: they need not be revoked.
+    /// Forgets earlier certificates that have expired, because they need not be revoked.
     pub(super) fn forget_ended(&mut self, now_s: u64) {
         self.earlier
             .retain(|text| ends_s(text).is_some_and(|ends_s| ends_s >= now_s));
     }
 
-    /// The first second of its present certificate.
+    /// Returns the first second of its present certificate.
     pub(super) fn not_before_s(&self) -> u64 {
         let certificate = Certificate::from_text(&self.certificate);
         certificate.map_or(0, |certificate| certificate.fields().not_before_s)
     }
 }
 
-/// The last second of a certificate.
+/// Returns the last second of a certificate.
 fn ends_s(text: &str) -> Option<u64> {
     let certificate = Certificate::from_text(text).ok()?;
     Some(certificate.fields().not_after_s)
@@ -122,7 +124,7 @@ fn ends_s(text: &str) -> Option<u64> {
 pub struct BooksError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The error.
     pub error: io::Error,
 }
 
@@ -131,7 +133,7 @@ pub struct BooksError {
 struct Members {
     next_serial: u32,
     members: Vec<Member>,
-    /// How many have joined by an invitation, by its hash. Members come and go; this stays.
+    /// How many hosts have joined by each invitation, by its hash. The count stays when members leave.
     #[serde(default)]
     uses: BTreeMap<String, u32>,
 }
@@ -144,10 +146,10 @@ pub struct Books {
 }
 
 impl Books {
-    /// Opens the books in a directory, or begins them: the first certificate gets `first_serial`.
+    /// Opens the books in a directory, or creates them: the first certificate gets `first_serial`.
     ///
     /// # Errors
-    /// A file that cannot be read or is damaged.
+    /// Returns an error if a file cannot be read or is damaged.
     pub fn open(dir: &Path, first_serial: u32) -> Result<Books, BooksError> {
         let path = dir.join(MEMBERS);
         let mut members = match fs::read_to_string(&path) {
@@ -167,7 +169,7 @@ impl Books {
             let error = io::Error::other(format!("the certificate of {} is damaged", bad.name));
             return Err(BooksError { path, error });
         }
-        // A new delegation begins behind the old one.
+        // The serials of a new delegation begin behind those of the old one.
         members.next_serial = members.next_serial.max(first_serial);
         Ok(Books {
             dir: dir.to_owned(),
@@ -175,27 +177,27 @@ impl Books {
         })
     }
 
-    /// Who was admitted, in the order of their coming.
+    /// Returns the admitted nodes, in the order of admission.
     pub fn members(&self) -> &[Member] {
         &self.members.members
     }
 
-    /// The number of the next certificate.
+    /// Returns the serial of the next certificate.
     pub fn next_serial(&self) -> u32 {
         self.members.next_serial
     }
 
-    /// How many have joined by an invitation.
+    /// Returns how many hosts have joined by an invitation.
     pub fn uses(&self, invitation: &str) -> u32 {
         self.members.uses.get(invitation).copied().unwrap_or(0)
     }
 
-    /// An invitation, by its hash.
+    /// Returns an invitation, given its hash.
     pub fn invitation(&self, hash: &str) -> Result<Option<Invitation>, BooksError> {
         read_invitation(&invitation_path(&self.dir, hash))
     }
 
-    /// Enters a member, or its new certificate, on the disk first.
+    /// Enters a member, or its new certificate. The file is written first.
     pub fn enter(&mut self, member: Member) -> Result<(), BooksError> {
         let mut members = self.members.members.clone();
         let mut uses = self.members.uses.clone();
@@ -212,7 +214,7 @@ impl Books {
             Some(known) => *known = member.clone(),
             None => members.push(member.clone()),
         }
-        // Of an invitation that is there no more the count is of no use.
+        // If an invitation no longer exists, its count is no longer needed.
         uses.retain(|hash, _| invitation_path(&self.dir, hash).exists());
         let fresh = Members {
             next_serial: member.serial.saturating_add(1),
@@ -222,7 +224,7 @@ impl Books {
         self.write(fresh)
     }
 
-    /// Puts what is known of a member in the place of what was, on the disk first. No certificate is given by that.
+    /// Replaces the entry of a member. The file is written first. This issues no certificate.
     pub fn correct(&mut self, member: Member) -> Result<(), BooksError> {
         let mut members = self.members.members.clone();
         let known = members.iter_mut().find(|it| it.address == member.address);
@@ -245,17 +247,17 @@ impl Books {
         Ok(())
     }
 
-    /// Lets go of members whose certificates have ended long ago.
+    /// Forgets members whose certificates expired long ago.
     pub fn forget_expired(&mut self, now_s: u64) {
         self.members
             .members
             .retain(|member| member.ends_s().saturating_add(KEPT_AFTER_S) >= now_s);
     }
 
-    /// Writes an invitation into a directory, and lets go of those that have expired.
+    /// Writes an invitation into a directory, and removes expired ones.
     ///
     /// # Errors
-    /// A file that cannot be written, or too many invitations.
+    /// Returns an error if a file cannot be written, or if there are too many invitations.
     pub fn invite(
         dir: &Path,
         secret: &[u8; SECRET_BYTES],
@@ -265,7 +267,7 @@ impl Books {
         let all = dir.join(INVITATIONS);
         make_dir(&all)?;
         for made in [dir, &all] {
-            // The superuser may invite for another user, who must not lead him elsewhere.
+            // The superuser may invite on behalf of another user, who must not redirect the files by a link.
             if !fs::symlink_metadata(made).is_ok_and(|found| found.is_dir()) {
                 let error = io::Error::other("it is a link, not a directory");
                 return Err(BooksError {
@@ -277,7 +279,7 @@ impl Books {
         let mut open = 0;
         for (path, other) in Books::invitations(dir)? {
             match other.expires_s < now_s {
-                // Another command may have been faster.
+                // Another command may have removed it already.
                 true => drop(fs::remove_file(path)),
                 false => open += 1,
             }
@@ -291,7 +293,7 @@ impl Books {
         let path = invitation_path(dir, &hash_of(secret));
         let text = serde_json::to_string_pretty(invitation).expect("it has text and numbers only");
         let written = write_whole(&path, &text, 0o600);
-        // The superuser invites for a node that is another user.
+        // The superuser invites for a node that runs as another user.
         let owned = written.and_then(|()| {
             let node = dir.parent().unwrap_or(dir);
             [dir, &all, &path]
@@ -301,10 +303,10 @@ impl Books {
         owned.map_err(|error| BooksError { path, error })
     }
 
-    /// All invitations of a directory, with their files.
+    /// Returns all invitations of a directory, with their files.
     ///
     /// # Errors
-    /// A file that cannot be read or is damaged.
+    /// Returns an error if a file cannot be read or is damaged.
     pub fn invitations(dir: &Path) -> Result<Vec<(PathBuf, Invitation)>, BooksError> {
         let all = dir.join(INVITATIONS);
         let entries = match fs::read_dir(&all) {
@@ -324,7 +326,7 @@ impl Books {
     }
 }
 
-/// How an invitation is named: nobody finds the secret by it.
+/// Returns the name of an invitation's file. The secret cannot be derived from it.
 pub fn hash_of(secret: &[u8; SECRET_BYTES]) -> String {
     blake3::derive_key("sinew invitation 1", secret)
         .iter()
@@ -427,7 +429,7 @@ fn all_groups() -> Vec<GroupRange> {
     vec![GroupRange::ALL]
 }
 
-/// Ranges of groups in their text form.
+/// Serializes ranges of groups in their text form.
 mod as_texts {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use wire::certificate::GroupRange;

@@ -1,17 +1,18 @@
-//! An issuer renews members of another issuer that cannot be reached.
+//! Lets an issuer renew members of another issuer that cannot be reached.
 //!
 //! ```text
 //!   root ── delegation ──▶ issuer A ── certificate ──▶ home ── Renew ──▶ A (cannot be reached)
 //!    │                                                   └──── Renew ──▶ B
 //!    └── delegation of A's addresses, with serials of its own ──▶ issuer B ── certificate ──▶ home
 //! ```
-//! B has a second delegation, beside the one by which it invites: the addresses and limits of A, and serials that nobody
-//! else has. So what B signs by it is an ordinary certificate, which nodes of every version judge as they always have, and
-//! the root has decided whose members B may renew. By that delegation B admits nobody. It only certifies again what another
-//! issuer has certified, for the same key, name and address, and enters it in books of its own.
+//! B has a second delegation, in addition to the one by which it invites: with the addresses and limits of A, and with
+//! serials that nobody else has. Therefore, a certificate that B signs by it is an ordinary certificate, which nodes of
+//! every version check as usual, and the root has decided whose members B may renew. B admits nobody by that
+//! delegation. It only renews what another issuer has certified, for the same key, name and address, and enters it in
+//! separate books.
 //!
-//! Nodes believe the certificate with the highest serial. So an issuer whose serials are lower than that of the certificate
-//! which it is shown could only sign what nobody takes, and says so instead.
+//! Nodes trust the certificate with the highest serial. If an issuer's serials are lower than that of the certificate
+//! that it is shown, no node would accept what it signs, so it refuses and says why.
 
 #[cfg(test)]
 mod tests;
@@ -23,14 +24,15 @@ use base::NodeAddr;
 use secure::{Certificate, Issuer, Network};
 use wire::certificate::{Delegation, GroupRange, KEY_BYTES};
 
-/// A member of another issuer is renewed when this part of the lifetime of its certificate is left. Choice: its own issuer is
-/// asked from the last third on, so nobody has to ask another one before; and nobody gathers certificates by asking both.
+/// A member of another issuer is renewed when this part of the lifetime of its certificate is left. Choice: a node asks
+/// its own issuer from the last third on, so no node has to ask another issuer earlier; and no node can accumulate
+/// certificates by asking both.
 const LEFT_PART: u64 = 3;
-/// Certificates of a member beside the present one. Choice: two issuers that renew it in turn, and an authority, leave some;
-/// more are not for a node that renews when it should.
+/// Largest number of a member's certificates in addition to the present one. Choice: two issuers that renew it in turn,
+/// and an authority, create some. A node that renews as intended does not need more.
 const EARLIER_MAX: usize = 16;
 
-/// Two delegations of one issuer have addresses in common, so its books could give one twice.
+/// Two delegations of one issuer have addresses in common, so its books could assign one address twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "two delegations of this issuer have the address {0} in common: remove one from `[issuer] renews`, or make it again by \
@@ -39,10 +41,11 @@ const EARLIER_MAX: usize = 16;
 pub struct Overlap(pub NodeAddr);
 
 impl Admission {
-    /// The same, which also renews members of other issuers by these delegations, each with books of its own.
+    /// Returns the same admission, which also renews members of other issuers by these delegations, each with books of
+    /// its own.
     ///
     /// # Errors
-    /// An address that two of the delegations have.
+    /// Returns an error with an address that two of the delegations have in common.
     pub fn renewing(mut self, others: Vec<(Issuer, Books)>) -> Result<Admission, Overlap> {
         for (issuer, books) in others {
             let (first, last) = issuer.delegation().fields().addresses;
@@ -61,7 +64,7 @@ impl Admission {
         Ok(self)
     }
 
-    /// A node asks for the next certificate after `shown`, which was judged and has `key`: a member of this issuer, or of
+    /// Renews the certificate `shown`, which has been checked and has `key`. The node is a member of this issuer, or of
     /// another one whose members this one may renew.
     pub fn renew_shown(
         &self,
@@ -86,14 +89,15 @@ impl Admission {
         other.renew_for_another(now_s, shown, network, known)
     }
 
-    /// True for an address of its delegation.
+    /// Returns true for an address of its delegation.
     fn gives(&self, address: NodeAddr) -> bool {
         let (first, last) = self.delegation().fields().addresses;
         (first..=last).contains(&address)
     }
 
-    /// True for a member of this issuer that it can renew. Another issuer may have renewed it before: as long as that
-    /// certificate counts, the address of the member is not free, and whoever revokes it has to revoke that certificate, too.
+    /// Notes the certificate of a member of this issuer. Returns true if the issuer can renew the member. Another
+    /// issuer may have renewed it before: as long as that certificate is valid, the address of the member is not free,
+    /// and to revoke the member, that certificate has to be revoked, too.
     fn note(
         &self,
         now_s: u64,
@@ -120,8 +124,8 @@ impl Admission {
         Ok(true)
     }
 
-    /// Refuses where the next certificate would have a lower serial than the present one: no node would take it. A newer root
-    /// counts before all serials.
+    /// Refuses if the next certificate would have a lower serial than the present one, because no node would accept it.
+    /// A newer root takes precedence over all serials.
     fn check_serials(&self, next: u32, shown: &Certificate, of: &Network) -> Result<(), Refused> {
         let root = of.root_of_delegation(self.delegation());
         if (root, next) > rank(shown, of) {
@@ -133,7 +137,7 @@ impl Admission {
         ))
     }
 
-    /// Certifies a member of another issuer again, by these books, which are those for that issuer's members.
+    /// Renews the certificate of a member of another issuer, by these books, which are kept for that issuer's members.
     fn renew_for_another(
         &self,
         now_s: u64,
@@ -177,8 +181,8 @@ impl Admission {
         Ok(self.admitted(&books, &member, false))
     }
 
-    /// Refuses a key of which a certificate was revoked, and another key than the one whose certificate for this address
-    /// counts.
+    /// Refuses a key if one of its certificates was revoked. Also refuses if another key has a valid certificate for
+    /// this address.
     fn check_same(
         &self,
         member: &Member,
@@ -200,7 +204,7 @@ impl Admission {
         )))
     }
 
-    /// It was renewed here already, and the answer was lost: it is told the same again.
+    /// Returns true if it was already renewed here and the answer was lost: then it gets the same certificate again.
     fn is_newest(&self, member: &Member, now_s: u64, shown: &Certificate, of: &Network) -> bool {
         let Ok(last) = Certificate::from_text(&member.certificate) else {
             return false;
@@ -210,7 +214,8 @@ impl Admission {
             && self.has_enough(member, now_s)
     }
 
-    /// Refuses what has time left in which its own issuer may come back, unless it is of an older root than this delegation.
+    /// Refuses a certificate with time left, in which its own issuer may come back, unless it is of an older root than
+    /// this delegation.
     fn check_due(&self, now_s: u64, shown: &Certificate, network: &Network) -> Result<(), Refused> {
         let fields = shown.fields();
         let left_s = fields.not_after_s.saturating_sub(now_s);
@@ -225,7 +230,7 @@ impl Admission {
     }
 }
 
-/// Lets go of what has ended, and refuses a member of which too much else is left beside its present certificate.
+/// Forgets expired certificates, and refuses a member that has too many others besides its present certificate.
 fn check_earlier(member: &mut Member, now_s: u64) -> Result<(), Refused> {
     member.forget_ended(now_s);
     match member.earlier.len() <= EARLIER_MAX {
@@ -241,12 +246,12 @@ fn at(books: &Books, address: NodeAddr) -> Option<Member> {
     members.find(|member| member.address == address).cloned()
 }
 
-/// Of two certificates of a node, the one with the higher rank counts.
+/// Returns the rank of a certificate. If a node has two certificates, the one with the higher rank is used.
 fn rank(certificate: &Certificate, of: &Network) -> (Option<u8>, u32) {
     (of.root_of(certificate), certificate.fields().serial)
 }
 
-/// Refuses what does not count now, is another node's, or was not signed by an issuer.
+/// Refuses a certificate that is not valid now, belongs to another node, or was not signed by an issuer.
 fn check_shown(
     now_s: u64,
     shown: &Certificate,
@@ -269,8 +274,8 @@ fn check_shown(
     }
 }
 
-/// Refuses what this delegation does not permit. Nothing is left out in silence: a node without its domains or tags would
-/// look like one that works.
+/// Refuses what this delegation does not permit. Nothing is left out silently, because a node without its domains or
+/// tags would look as if it worked.
 fn check_within(own: &Delegation<'_>, shown: &Certificate) -> Result<(), Refused> {
     let fields = shown.fields();
     let subject = fields.subject;
@@ -297,7 +302,7 @@ fn check_within(own: &Delegation<'_>, shown: &Certificate) -> Result<(), Refused
     }
 }
 
-/// What the books are to have of it, as its certificate says.
+/// Creates the entry for the books, as the certificate says.
 fn as_member(shown: &Certificate, mut earlier: Vec<String>) -> Member {
     let fields = shown.fields();
     let subject = fields.subject;
@@ -315,7 +320,7 @@ fn as_member(shown: &Certificate, mut earlier: Vec<String>) -> Member {
         tags: fields.options.tags().iter().map(str::to_owned).collect(),
         endpoints: Vec::new(),
         invitation: String::new(),
-        // These are set where it is certified.
+        // These fields are set when it is certified.
         serial: 0,
         not_after_s: 0,
         certificate: String::new(),

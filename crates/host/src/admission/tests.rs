@@ -70,7 +70,7 @@ impl Drop for Scene {
     }
 }
 
-/// An invitation for one host, which fixes nothing of it.
+/// Returns an invitation for one host that leaves everything open.
 fn plain(expires_s: u64) -> Invitation {
     Invitation {
         uses: 1,
@@ -98,7 +98,7 @@ fn join<'a>(name: &'a str, endpoints: &'a [u8]) -> Join<'a> {
     }
 }
 
-/// A network of which the node knows this much.
+/// A network of which the node knows only this.
 struct Elsewhere {
     name: &'static str,
     address: Option<NodeAddr>,
@@ -158,7 +158,7 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
             vec!["ams:7700".to_owned()]
         )]
     );
-    // Its answer was lost: it asks again, even after the node was started again.
+    // The answer was lost: the host asks again, even after the node was restarted.
     let again = scene
         .admission()
         .join(NOW_S + 7_200, &join("home", &[0]), &key(10), &NOBODY)
@@ -167,7 +167,7 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
         (again.certificate, again.is_repeated),
         (first.certificate, true)
     );
-    // Whoever has found the token comes too late.
+    // A thief who has found the token comes too late.
     let thief = admission.join(NOW_S, &join("thief", &[0]), &key(11), &NOBODY);
     assert!(why(thief).contains("has been used"));
 }
@@ -205,7 +205,7 @@ fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any
         Ok::<_, Refused>(of(&certificate))
     };
     assert_eq!(tags(11, &["backup"], "a"), Ok(vec!["backup".to_owned()]));
-    // A name is all that a host can say, and it gets no tag by that.
+    // A host can only choose its name, and gets no tag by that.
     assert_eq!(tags(12, &[], "backup"), Ok(vec![]));
     assert!(
         tags(13, &[], "tag:backup")
@@ -213,10 +213,10 @@ fn tags_are_those_of_the_token_that_the_issuer_may_give_and_no_host_asks_for_any
             .text
             .contains("not a name")
     );
-    // What the issuer may not give is refused, not left out in silence.
+    // Tags that the issuer may not give are refused, not left out silently.
     let refused = tags(14, &["prod", "backup"], "b").unwrap_err();
     assert!(refused.text.contains("may not give the tag `prod`"));
-    // A delegation that was made anew may give less than the books say: a renewal leaves that out.
+    // A new delegation may give less than the books say: a renewal leaves that out.
     let first = scene.issuer.delegation().fields().serials.0;
     let mut books = Books::open(&scene.dir, first).unwrap();
     let mut member = books.members()[0].clone();
@@ -242,7 +242,7 @@ fn ten_thousand_requests_get_what_the_token_says_and_leave_nothing() {
         let name = format!("n{n}");
         let mut fresh = [0; KEY_BYTES];
         fresh[..4].copy_from_slice(&n.to_be_bytes());
-        // Each with a key of its own, then each again: the first three are told the same once more.
+        // Each joins with a key of its own, and then asks again: the first three get the same answer once more.
         for _ in 0..2 {
             let admitted = admission.join(NOW_S, &join(&name, &[0]), &fresh, &NOBODY);
             all.extend(admitted.map(|it| it.certificate.fields().serial));
@@ -332,7 +332,8 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
         .admission()
         .renew(later_s, address, &key(10), &NOBODY)
         .unwrap();
-    // Whatever of it was revoked, it is out: the one before counts still, and would be renewed.
+    // If any of its certificates was revoked, the member is refused: the earlier one is still valid, and would be
+    // renewed.
     let before = Elsewhere {
         revoked: Some(first.certificate.fields().serial),
         ..NOBODY
@@ -347,7 +348,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
     );
     assert_eq!(next.certificate.fields().not_after_s, later_s + 30 * DAY_S);
     let rejoined = scene.admission();
-    // A host that has lost its certificate joins again and stays who it was.
+    // A host that has lost its certificate joins again, and keeps its name and address.
     let secret = [6; 16];
     let invitation = plain(NOW_S + DAY_S);
     Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
@@ -361,7 +362,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
     };
     assert!(why(rejoined.join(NOW_S, &ask, &key(10), &revoked)).contains("this key was revoked"));
     let again = rejoined.join(NOW_S, &ask, &key(10), &NOBODY).unwrap();
-    // The first token stays used, though its host has come by another.
+    // The first token stays used, although its host has joined again with another one.
     assert!(
         why(rejoined.join(NOW_S, &join("x", &[0]), &key(20), &NOBODY)).contains("has been used")
     );
@@ -388,7 +389,7 @@ fn before_its_delegation_ends_an_issuer_gives_one_certificate_until_then() {
         let again = renew(end_s - left_s).unwrap();
         assert!(again.is_repeated && again.certificate == last.certificate);
     }
-    // After that it cannot, and another issuer may.
+    // After that it cannot, but another issuer may.
     let ended = renew(end_s + 1).unwrap_err();
     assert_eq!(ended.kind, FailureKind::Unusable);
 }
@@ -398,7 +399,7 @@ fn newcomers_are_told_of_others_that_can_be_dialled() {
     let scene = Scene::new("admission-others");
     let admission = scene.admission();
     scene.invite(10);
-    // The second is none, and would spoil the configuration of others.
+    // The second endpoint is invalid, and would break the configuration of others.
     let reachable = [2, 3, b'h', b':', b'1', 3, b'"', b':', b'1'];
     let b = admission
         .join(NOW_S, &join("b", &reachable), &key(10), &NOBODY)
@@ -445,7 +446,7 @@ fn after_a_rotation_members_are_renewed_once_and_hosts_that_join_learn_of_the_ro
         told.unwrap();
         chain
     };
-    // As long as the issuer has no delegation of the new root, nodes of before are renewed, too.
+    // As long as the issuer has no delegation of the new root, nodes of older versions are renewed, too.
     assert!(chain_of(&first, true).is_empty());
     assert_eq!(chain_of(&first, false), network.chain_bytes());
     let own = scene.issuer.identity().clone();

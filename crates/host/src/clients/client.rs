@@ -1,4 +1,4 @@
-//! One client: what it says, and what it is told.
+//! One client: its requests and the replies to it.
 
 use super::stream::{End, Role};
 use base::{Burst, NodeAddr, Pool, VirtualPort};
@@ -13,10 +13,10 @@ use std::io::{ErrorKind, IoSlice};
 use wire::SEALED_HEADROOM;
 use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
 
-/// Bytes of a message in which several datagrams are handed over: what fits the kernel's pages at
-/// once, 64 datagrams of voice. A longer datagram has a message of its own.
+/// Largest size of a message in which several datagrams are delivered: it fits the kernel's pages at once, and holds 64
+/// datagrams of voice. A longer datagram has a message of its own.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
-/// Answers that may wait for a client that does not read, before it is disconnected.
+/// Number of answers that may wait for a client that does not read, before it is disconnected.
 pub(super) const MAX_WAITING_ANSWERS: usize = 64;
 
 #[derive(Debug)]
@@ -25,37 +25,37 @@ pub(super) struct Client {
     pub(super) greeted: bool,
     raw: bool,
     pub(super) port: Option<VirtualPort>,
-    /// It has a range of ports, or has asked for one.
+    /// It has a range of ports, or has requested one.
     is_range: bool,
-    /// Datagrams that it has sent in one message and that are not taken yet: the message, and where
-    /// the next begins.
+    /// Datagrams that it has sent in one message and that are not taken yet: the message, and the offset of the next
+    /// datagram.
     sent: Option<(Burst, usize)>,
-    /// Datagrams that have come in this turn, as one message.
+    /// Datagrams that have arrived for it in this turn, as one message.
     came: Vec<u8>,
     came_count: usize,
-    /// Of them, those that it did not take, and those that nobody could.
+    /// How many of them were lost because the client did not take them, and how many because it is gone.
     lost: (u32, u32),
     connected: Option<Destination>,
-    /// Answers that did not fit the client's buffer yet.
+    /// Answers for which the client's buffer has had no room yet.
     pub(super) waiting: VecDeque<Vec<u8>>,
     /// No message is taken from it until there are buffers again.
     pub(super) held: bool,
     pub(super) failed: bool,
     pub(super) role: Role,
-    /// It has said that the end of what it writes to its stream is one in order.
+    /// It has announced that its data to the stream ends in order.
     finishing: bool,
-    /// It has closed this connection and keeps its stream: nothing can be told to it.
+    /// It has closed this connection and keeps its stream: nothing can be sent to it.
     pub(super) deaf: bool,
-    /// What the connection is watched for.
+    /// The events that the poller watches the connection for.
     pub(super) watched: Option<Interest>,
-    /// It wants to know how the node stands in the overlay.
+    /// It wants to know the state of the node in the overlay.
     pub(super) watches: bool,
-    /// Whether the node reaches others, as it was told.
+    /// Whether the node reaches other nodes, as last reported to it.
     pub(super) told_reaches: Option<bool>,
 }
 
 impl Client {
-    /// One that has just connected.
+    /// Creates a client that has just connected.
     pub(super) fn new(stream: SeqStream) -> Client {
         Client {
             stream,
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// One that stands for a stream which has come to a listener.
+    /// Creates a client that stands for a stream to a listener.
     pub(super) fn accepting(stream: SeqStream, offer: super::stream::Offer) -> Client {
         Client {
             greeted: true,
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// What the connection is to be watched for.
+    /// Returns what the connection is to be watched for.
     pub(super) fn interest(&self) -> Option<Interest> {
         (!self.deaf).then_some(Interest {
             read: !self.held,
@@ -98,7 +98,7 @@ impl Client {
         })
     }
 
-    /// Its end of a stream, if it has one.
+    /// Returns the node's end of its stream, if it has one.
     pub(super) fn end(&mut self) -> Option<&mut End> {
         match &mut self.role {
             Role::Stream(end) => Some(end),
@@ -106,33 +106,33 @@ impl Client {
         }
     }
 
-    /// Whether it has said that what it writes to its stream ends in order. It says so before that
-    /// ends, so what it has said until now is heard first.
+    /// Returns true if the client has announced that its data to the stream ends in order. The announcement comes
+    /// before that end, so the messages that it has sent until now are read first.
     pub(super) fn has_finished(&mut self) -> bool {
         let mut bytes = [0; 16];
         while !self.finishing {
             let message = match self.stream.recv_into(&mut bytes) {
                 Ok(Received::Message(len)) => &bytes[..len],
                 Ok(Received::Truncated(_)) => continue,
-                // That it has closed this connection is found again by who reads it.
+                // The reader of the connection will notice itself that the client has closed it.
                 Ok(Received::Empty | Received::Closed) | Err(_) => return false,
             };
             match ipc::Request::parse(message) {
                 Ok(ipc::Request::Finish) => self.finishing = true,
                 Ok(ipc::Request::Reset) => return false,
-                // Nothing else concerns a stream.
+                // No other message concerns a stream.
                 _ => {}
             }
         }
         true
     }
 
-    /// Tells why its stream has ended before its time.
+    /// Reports why its stream has ended prematurely.
     pub(super) fn reset(&mut self, reason: ResetReason) {
         self.answer(&ipc::Reply::Reset { reason });
     }
 
-    /// Handles one message; a request when the engine has to act.
+    /// Handles one message. Returns a request if the engine has to act.
     pub(super) fn on_message(&mut self, node: NodeAddr, mut message: Burst) -> Option<Request> {
         if self.raw {
             let to = self.connected?;
@@ -293,18 +293,18 @@ impl Client {
         }
     }
 
-    /// The next datagram of a message of several, as a request; `None` when there is none left.
+    /// Returns the next datagram of a message of several, as a request; `None` if there is none left.
     pub(super) fn next_sent(&mut self, pool: &Pool) -> Option<Request> {
         let (message, offset) = self.sent.take()?;
         let (ports, payload, next) = ipc::Outgoing::at(message.bytes(), offset)?;
         let payload = &message.bytes()[payload];
         let payload = match payload.len() <= super::SMALL_ROOM {
             true => pool.copy_of(SEALED_HEADROOM, payload),
-            // It is cut inside the node and needs no headroom.
+            // It is fragmented inside the node and needs no headroom.
             false => pool.copy_of(0, payload),
         };
         let Some(payload) = payload else {
-            // The others of the message are lost with it: there is no buffer for them either.
+            // The rest of the message is lost with it: there is no buffer for it either.
             self.refuse(&RequestError::Exhausted);
             return None;
         };
@@ -319,13 +319,13 @@ impl Client {
         })
     }
 
-    /// It has sent datagrams that are not taken yet, so its socket need not be readable.
+    /// Returns true if it has sent datagrams that are not taken yet, so that its socket need not be readable.
     pub(super) fn has_sent(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Adds a datagram to those of this turn. `Ok(true)` when it is the first: there is something to
-    /// be flushed from here on.
+    /// Adds a datagram to those of this turn. Returns `Ok(true)` if it is the first: from now on there is something to
+    /// flush.
     pub(super) fn gather(
         &mut self,
         own: VirtualPort,
@@ -351,7 +351,7 @@ impl Client {
         Ok(is_first)
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered datagrams.
     fn flush(&mut self) {
         if self.came.is_empty() {
             return;
@@ -371,19 +371,19 @@ impl Client {
         self.came_count = 0;
     }
 
-    /// Sends what was gathered in this turn; what was lost of it because the client reads too
-    /// slowly, and because it is gone.
+    /// Sends the gathered datagrams of this turn. Returns how many of them were lost because the client reads too
+    /// slowly, and how many because it is gone.
     pub(super) fn end_turn(&mut self) -> (u32, u32) {
         self.flush();
         core::mem::take(&mut self.lost)
     }
 
-    /// It has a range of ports.
+    /// Returns true if it has a range of ports.
     pub(super) fn is_range(&self) -> bool {
         self.is_range
     }
 
-    /// Its range was refused.
+    /// Notes that its range was refused.
     pub(super) fn forget_range(&mut self) {
         self.is_range = self.is_range && self.port.is_some();
     }
@@ -412,7 +412,7 @@ impl Client {
         }
     }
 
-    /// Sends an answer, or keeps it until the client reads; a client that never does is sent away.
+    /// Sends an answer, or keeps it until the client reads. A client that never reads is disconnected.
     pub(super) fn answer(&mut self, reply: &ipc::Reply<'_>) {
         if self.raw || self.deaf {
             return;
@@ -462,7 +462,7 @@ impl Client {
     }
 }
 
-/// The word of a refusal for programs.
+/// Returns the error code of a refusal, for programs.
 pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
     match why {
         RequestError::PortInUse => ErrorCode::PortInUse,

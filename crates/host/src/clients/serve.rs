@@ -1,4 +1,4 @@
-//! Serving streams: from what the engine says to descriptors in the hands of clients.
+//! Serves streams: turns the engine's replies into descriptors that clients get.
 //!
 //! ```text
 //!   Connected (client asked) ──▶ pair made, one end beside Connected to the client
@@ -7,8 +7,8 @@
 //!   Finished ──▶ the client reads to the end       Reset ──▶ told, closed, gone
 //!   Finish ◀── the client says so, then ends       Reset ◀── the client ends without a word
 //! ```
-//! What the engine has to be asked in turn waits in a queue, because the engine is in the midst of
-//! its work when it delivers; the loop takes it from there.
+//! Requests to the engine that result from its replies wait in a queue, because the engine is still working while it
+//! delivers. The loop takes them from there.
 
 use super::client::Client;
 use super::stream::{End, Offer, Read, Role, Wrote};
@@ -22,12 +22,12 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use wire::ipc::{self, kind};
 
-/// Reads of one stream per turn, of 64 KiB each: half a megabyte, which the kernel and the engine
-/// copy in some 100 µs, so that none starves the others and no timer waits long.
+/// Number of reads from one stream per turn, of 64 KiB each: half a megabyte. The kernel and the engine copy it in some
+/// 100 µs, so that no stream starves the others and no timer waits long.
 pub const STREAM_READS_PER_TURN: usize = 8;
 
 impl Clients {
-    /// What the streams ask of the engine, one after the other.
+    /// Takes the next request of the streams to the engine.
     pub fn take_ask(&mut self) -> Option<(ClientId, Request)> {
         if let Some(ask) = self.asks.pop_front() {
             return Some(ask);
@@ -42,23 +42,24 @@ impl Clients {
         None
     }
 
-    /// True if [`Clients::take_ask`] or [`Clients::take_resumed`] would give something.
+    /// Returns true if [`Clients::take_ask`] or [`Clients::take_resumed`] would return something.
     pub fn has_asks(&self) -> bool {
         !(self.asks.is_empty() && self.consuming.is_empty() && self.resumed.is_empty())
     }
 
-    /// Those whose streams are to be read though no descriptor will say so.
+    /// Takes the clients whose streams have to be read although no descriptor will be reported as ready.
     pub fn take_resumed(&mut self) -> Vec<ClientId> {
         core::mem::take(&mut self.resumed)
     }
 
-    /// Whether a client's stream has been closed by it, so that only what it wrote is left.
+    /// Returns true if a client has closed its stream, so that only the data that it wrote before is left.
     pub fn is_hung_up(&mut self, id: ClientId) -> bool {
         let end = self.clients.get_mut(&id).and_then(Client::end);
         end.is_some_and(|end| end.is_hung_up())
     }
 
-    /// A client has closed its connection: one that has a stream keeps that. False for others.
+    /// Notes that a client has closed its connection. If it has a stream, it keeps the stream. Returns false for other
+    /// clients.
     pub fn deafen(&mut self, id: ClientId) -> bool {
         match self.clients.get_mut(&id) {
             Some(client) if matches!(client.role, Role::Stream(_)) => {
@@ -70,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// The next thing that a client's stream has for the engine, if any.
+    /// Returns the next request of a client's stream to the engine, if there is one.
     pub fn read_stream(&mut self, id: ClientId, pool: &Pool) -> Result<Option<Request>, Gone> {
         let client = self.clients.get_mut(&id).ok_or(Gone)?;
         let Some(end) = client.end() else {
@@ -81,7 +82,7 @@ impl Clients {
         if let Read::Ended { closed } = read {
             read = Read::Ask(Request::Stream(match closed && !client.has_finished() {
                 false => StreamRequest::Finish,
-                // Its process was killed: its peer is not to take for the whole what is none.
+                // The client's process was killed: the peer must not take the data for complete.
                 true => StreamRequest::Reset,
             }));
         }
@@ -98,7 +99,7 @@ impl Clients {
         match read {
             Read::Ask(request) => {
                 if end.is_done() {
-                    // Both directions have ended: the engine has nothing more to say.
+                    // Both directions have ended: the engine has nothing more to send.
                     self.asks.push_back((id, request));
                     self.close(id);
                     return Ok(None);
@@ -120,7 +121,7 @@ impl Clients {
         }
     }
 
-    /// A client's stream may take more of what waits for it.
+    /// Writes to a client's stream, because it may have room again.
     pub fn write_stream(&mut self, id: ClientId) {
         let Some(end) = self.clients.get_mut(&id).and_then(Client::end) else {
             return;
@@ -129,7 +130,7 @@ impl Clients {
         self.after_write(id, wrote);
     }
 
-    /// A client has closed its stream.
+    /// Notes that a client has closed its stream.
     pub fn hang_up(&mut self, id: ClientId) {
         if let Some(end) = self.clients.get_mut(&id).and_then(Client::end) {
             end.hang_up();
@@ -141,7 +142,7 @@ impl Clients {
         let client = self.clients.get_mut(&id).ok_or(Drop::NoSocket)?;
         client.forget_range();
         match client.role {
-            // The stream has gone before it was accepted.
+            // The stream has ended before it was accepted.
             Role::Accepting(_) => self.close(id),
             Role::Connecting(_) => {
                 client.role = Role::Socket;
@@ -198,7 +199,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Accepts a stream for a listener, under an id of its own.
+    /// Accepts a stream for a listener, under a client id of its own.
     fn on_incoming(
         &mut self,
         listener: ClientId,
@@ -227,7 +228,7 @@ impl Clients {
         self.asks.push_back((id, accept));
     }
 
-    /// Hands the application its end of a stream that is open.
+    /// Gives the application its end of an open stream.
     fn on_connected(&mut self, id: ClientId, port: VirtualPort) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -258,7 +259,7 @@ impl Clients {
                 }
                 Err(error) => (None, Err(error)),
             },
-            // The engine says it once.
+            // The engine reports this once.
             role @ (Role::Socket | Role::Stream(_)) => {
                 client.role = role;
                 return;
@@ -271,7 +272,7 @@ impl Clients {
                 }
                 self.changed.push(id);
             }
-            // Out of descriptors, or nobody takes it: the peer is told.
+            // The node is out of descriptors, or nobody takes the stream: the peer is informed.
             _ => self.abort(id, ResetReason::Exhausted),
         }
     }
@@ -281,7 +282,7 @@ impl Clients {
             return;
         };
         if let Role::Connecting(_) = client.role {
-            // It may try again, or elsewhere.
+            // The client may try again, or connect elsewhere.
             client.role = Role::Socket;
             client.port = None;
             client.reset(reason);
@@ -317,7 +318,7 @@ impl Clients {
         }
     }
 
-    /// Ends a stream that cannot go on, and tells both sides.
+    /// Ends a stream that cannot continue, and informs both sides.
     fn abort(&mut self, id: ClientId, reason: ResetReason) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.reset(reason);
@@ -327,15 +328,15 @@ impl Clients {
         self.close(id);
     }
 
-    /// Lets a client go from here; the engine hears of it.
+    /// Removes a client, and informs the engine.
     fn close(&mut self, id: ClientId) {
         self.clients.remove(&id);
         self.asks.push_back((id, Request::Close));
     }
 }
 
-/// Sends a client a message with descriptors beside it. What waits for it goes first, so nothing
-/// can be kept for later: a client that does not read gets no streams.
+/// Sends a client a message with descriptors attached. Waiting answers have to be sent first, so nothing can be kept
+/// for later: a client that does not read gets no streams.
 fn hand(client: &Client, reply: &ipc::Reply<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     if !client.waiting.is_empty() {
         return Err(io::ErrorKind::WouldBlock.into());

@@ -5,11 +5,10 @@
 //!   client reads ◀── kernel buffer ◀── sent at once, else kept ◀── Bytes, Finished
 //!                                      (Consumed when it is in the kernel buffer)
 //! ```
-//! So neither side buffers without bound: the engine's credit bounds what is read, and its receive
-//! window what is kept for a client that does not read. Both directions end on their own; the
-//! client is gone when it has closed its descriptor and all that it wrote has been read. That is an
-//! end only if the client has said so beside it: the kernel closes the descriptors of a process that
-//! was killed, too.
+//! Therefore, no side buffers without bound: the engine's credit bounds what is read, and its receive window bounds
+//! what is kept for a client that does not read. Both directions end independently. The client is gone when it has
+//! closed its descriptor and all that it wrote has been read. This is a regular end only if the client has announced it
+//! on its connection, because the kernel closes the descriptors of a killed process, too.
 
 use base::{Burst, NodeAddr, Pool, VirtualPort};
 use net::epoll::Interest;
@@ -22,32 +21,32 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::ipc;
 
-/// Bytes of one buffer of what a client has not taken yet.
+/// Size of one buffer for data that a client has not taken yet.
 const CHUNK_BYTES: usize = 65_536;
 
 /// The node's end of one stream.
 #[derive(Debug)]
 pub(super) struct End {
     pair: Pair,
-    /// Payload bytes that may still be written to the engine.
+    /// Number of payload bytes that the engine still accepts.
     credit: u64,
-    /// What the next read needs: a byte, or a whole message.
+    /// Number of bytes that the next read needs: one byte, or a whole message.
     need: u64,
     /// The client has written everything, and all of it has been read.
     input_ended: bool,
     output: Output,
-    /// What the client's buffer did not take yet, and how much of the first chunk it did take.
+    /// Data for which the client's buffer has had no room yet, and how much of the first chunk it did take.
     kept: VecDeque<Vec<u8>>,
     kept_from: usize,
-    /// Bytes that the client has taken and the engine has not been told about.
+    /// Number of bytes that the client has taken and the engine does not know about yet.
     pub(super) consumed: u32,
-    /// The client has closed its end; what it wrote may still be there to be read.
+    /// The client has closed its end. Data that it wrote may still wait to be read.
     hung_up: bool,
-    /// The engine knows that.
+    /// The engine knows that the client has closed its end.
     leave_told: bool,
     /// Nothing is read until there are buffers again.
     pub(super) held: bool,
-    /// What the descriptor is watched for.
+    /// The events that the poller watches the descriptor for.
     pub(super) watched: Option<Interest>,
 }
 
@@ -57,51 +56,50 @@ enum Pair {
     Messages(SeqStream),
 }
 
-/// How far the peer's bytes have come.
+/// State of the direction from the peer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
-    /// More may come.
+    /// More bytes may arrive.
     Open,
-    /// The last ones wait for the client.
+    /// The last bytes wait for the client.
     Ending,
-    /// All are in the client's buffer, and it has been told that they are all.
+    /// All bytes are in the client's buffer, and the client knows that they are complete.
     Ended,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) enum Read {
     /// A request for the engine.
     Ask(Request),
-    /// Nothing to do until the descriptor or the engine says so.
+    /// Nothing to do until the descriptor or the engine reports something.
     Nothing,
-    /// The same, and the client is gone: the engine is to see to it that this ends.
+    /// There is nothing to do here, but the client is gone: the engine has to end the stream.
     Left,
     /// There is no buffer.
     NoBuffer,
     /// The client is gone, and everything that it wrote has been read.
     Gone,
-    /// Everything that the client has written has been read. `closed`: it has closed its end as well,
-    /// or somebody has for it.
+    /// Everything that the client has written has been read.
     Ended {
-        /// See there.
+        /// The client has closed its end as well, or the kernel has done so because its process ended.
         closed: bool,
     },
 }
 
-/// What a client's buffer made of some bytes.
+/// The result of writing to a client's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
-    /// It has taken them, or they are kept for it.
+    /// The buffer has taken the bytes, or they are kept for it.
     Fine,
-    /// The last ones are in it: the client is to be told, and then [`End::end_output`].
+    /// The last bytes are in the buffer: the caller informs the client, and then calls [`End::end_output`].
     All,
-    /// The client does not read any more.
+    /// The client no longer reads.
     Broken,
 }
 
 impl End {
-    /// Makes a stream: the node's end, and the client's.
+    /// Creates a stream: the node's end and the client's end.
     pub(super) fn pair(framing: Framing) -> io::Result<(End, OwnedFd)> {
         let (pair, client): (Pair, OwnedFd) = match framing {
             Framing::Bytes => {
@@ -132,7 +130,7 @@ impl End {
         Ok((end, client))
     }
 
-    /// The descriptor to be watched.
+    /// Returns the descriptor to be watched.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.pair {
             Pair::Bytes(stream) => stream.as_fd(),
@@ -140,7 +138,7 @@ impl End {
         }
     }
 
-    /// What it is to be watched for; `None` for nothing at all, since a hang-up that has been seen
+    /// Returns what the descriptor is to be watched for; `None` for nothing, because a hang-up that has been handled
     /// would wake the loop for ever.
     pub(super) fn interest(&self) -> Option<Interest> {
         (!self.hung_up).then(|| Interest {
@@ -149,23 +147,23 @@ impl End {
         })
     }
 
-    /// The client has closed its end.
+    /// Notes that the client has closed its end.
     pub(super) fn hang_up(&mut self) {
         self.hung_up = true;
         self.kept.clear();
     }
 
-    /// True if nobody will wake the loop for what is still to be read.
+    /// Returns true if the client has closed its end: then no event will wake the loop for the data that is left.
     pub(super) fn is_hung_up(&self) -> bool {
         self.hung_up
     }
 
-    /// True when both directions have ended in order.
+    /// Returns true if both directions have ended in order.
     pub(super) fn is_done(&self) -> bool {
         self.input_ended && self.output == Output::Ended
     }
 
-    /// The engine takes so much more.
+    /// Notes that the engine accepts this many more bytes.
     pub(super) fn add_credit(&mut self, bytes: u32) {
         self.credit += u64::from(bytes);
     }
@@ -197,7 +195,7 @@ impl End {
                 stream.recv_into(&mut burst.spare_mut()[..room])
             }
             Pair::Messages(stream) => {
-                // The length of the next message counts only when there may be too little credit.
+                // The length of the next message matters only if the credit may be too small for it.
                 if most < ipc::PAYLOAD_BYTES_MAX {
                     match stream.peek_len() {
                         Ok(Received::Truncated(len))
@@ -206,7 +204,7 @@ impl End {
                             self.need = len as u64;
                             return self.without_credit();
                         }
-                        // One that comes now is too long perhaps: its length is asked first.
+                        // A message that arrives now may be too long: its length is checked first.
                         Ok(Received::Empty) => return Read::Nothing,
                         _ => {}
                     }
@@ -215,7 +213,7 @@ impl End {
                     .recv_into(&mut burst.spare_mut()[..ipc::PAYLOAD_BYTES_MAX])
                     .map(|received| match received {
                         Received::Message(len) => Taken::Bytes(len),
-                        // Longer than any message may be.
+                        // The message is longer than any message may be.
                         Received::Truncated(_) => Taken::Reset,
                         Received::Empty => Taken::Empty,
                         Received::Closed => Taken::End,
@@ -236,7 +234,7 @@ impl End {
                     closed: self.is_closed(),
                 }
             }
-            // It has closed without having read everything, as a TCP socket that is closed so.
+            // The client has closed its end without having read everything, which a TCP socket shows in the same way.
             Ok(Taken::Reset) | Err(_) => {
                 self.input_ended = true;
                 self.hang_up();
@@ -245,11 +243,11 @@ impl End {
         }
     }
 
-    /// The other end is there no more, as far as the kernel knows; shutting down what one writes does
-    /// not look so.
+    /// Returns true if the other end no longer exists, as far as the kernel knows. If the client has only shut down its
+    /// writing direction, this returns false.
     fn is_closed(&self) -> bool {
         let mut one = [Polled::new(self.as_fd(), false, false)];
-        // Without memory in the kernel nothing is known, and nothing is an end.
+        // If the kernel has no memory, the poll fails. The state is unknown then, and must not pass for an orderly end.
         poll(&mut one, Some(std::time::Duration::ZERO)).is_err() || one[0].hung_up()
     }
 
@@ -261,7 +259,7 @@ impl End {
         }
     }
 
-    /// Hands the client what its peer has written.
+    /// Writes the peer's data to the client.
     pub(super) fn write(&mut self, payload: &Burst) -> Wrote {
         if self.hung_up {
             return Wrote::Broken;
@@ -281,7 +279,7 @@ impl End {
         Wrote::Fine
     }
 
-    /// Nothing follows what has been written.
+    /// Notes that no more data follows.
     pub(super) fn finish(&mut self) -> Wrote {
         self.output = Output::Ending;
         if self.kept.is_empty() {
@@ -291,7 +289,7 @@ impl End {
         }
     }
 
-    /// The client's buffer may have room again.
+    /// Writes kept data, because the client's buffer may have room again.
     pub(super) fn flush(&mut self) -> Wrote {
         while let Some(first) = self.kept.front() {
             let bytes = &first[self.kept_from..];
@@ -314,13 +312,13 @@ impl End {
         }
     }
 
-    /// Ends what the client reads. It can fail only if the client is gone.
+    /// Ends the data to the client. It can fail only if the client is gone.
     pub(super) fn end_output(&mut self) {
         self.output = Output::Ended;
         let _ = shutdown_write(self.as_fd());
     }
 
-    /// Bytes that wait for the client in the node.
+    /// Returns the number of bytes that wait for the client in the node.
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
         self.kept.iter().map(Vec::len).sum::<usize>() - self.kept_from
@@ -337,7 +335,7 @@ impl End {
     }
 }
 
-/// How much the kernel takes: any part of bytes, all or nothing of a message.
+/// Returns how much the kernel takes: any part of bytes; a message completely or not at all.
 fn send(pair: &Pair, bytes: &[u8]) -> io::Result<usize> {
     match pair {
         Pair::Bytes(stream) => stream.send(bytes),
@@ -353,30 +351,30 @@ fn ask(request: StreamRequest) -> Request {
     Request::Stream(request)
 }
 
-/// What is to become of a client with the engine's next answer, or has become of it.
+/// The role of a client, or the one that it gets with the engine's next answer.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// It sends and receives datagrams, or takes streams.
+    /// It sends and receives datagrams, or accepts streams.
     Socket,
-    /// It has asked for a stream.
+    /// It has requested a stream.
     Connecting(Framing),
-    /// It stands for a stream that has come to a listener.
+    /// It stands for a stream that has arrived at a listener.
     Accepting(Box<Offer>),
-    /// It is the end of a stream.
+    /// It has one end of a stream.
     Stream(Box<End>),
 }
 
-/// A stream that a listener is going to be given.
+/// A stream that a listener is going to get.
 #[derive(Debug)]
 pub(super) struct Offer {
-    /// To whom.
+    /// The listener.
     pub(super) listener: base::ClientId,
-    /// The peer's node.
+    /// The node of the peer.
     pub(super) from: NodeAddr,
-    /// Its port.
+    /// The port of the peer.
     pub(super) port: VirtualPort,
-    /// What the stream carries.
+    /// Whether the stream carries bytes or messages.
     pub(super) framing: Framing,
-    /// The application's end of the connection that tells of the stream's end.
+    /// The application's end of the connection that reports the stream's end.
     pub(super) notices: SeqStream,
 }

@@ -1,4 +1,4 @@
-//! Clients as they can be: polite, silent, deaf, rude, gone.
+//! Clients of all kinds: polite, silent, deaf, rude, gone.
 
 use super::client::MAX_WAITING_ANSWERS;
 use super::*;
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// A connection: the id at the node, and the client's end.
+    /// Makes a connection: the id at the node, and the client's end.
     fn connect(&mut self) -> Option<(ClientId, SeqStream)> {
         let (theirs, ours) = SeqStream::pair().unwrap();
         let id = self.clients.next_id()?;
@@ -69,7 +69,7 @@ fn say(stream: &SeqStream, request: &ipc::Request<'_>) {
     stream.send_parts(&[IoSlice::new(&bytes[..len])]).unwrap();
 }
 
-/// The next message, empty when there is none.
+/// Returns the next message; empty if there is none.
 fn hear(stream: &SeqStream) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     match stream.recv_into(&mut bytes).unwrap() {
@@ -134,7 +134,7 @@ fn a_session_from_hello_to_raw() {
     say(&stream, &ipc::Request::Raw);
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
     assert_eq!(hear(&stream), [kind::DONE, kind::RAW]);
-    // From here on bytes are payload, in both directions, and only the peer's come through.
+    // From here on bytes are payload in both directions, and only those of the peer arrive.
     stream.send_parts(&[IoSlice::new(b"\x01\x02")]).unwrap();
     let request = world.clients.read(id, &world.pool).unwrap();
     assert!(matches!(request, Some(Request::Send { payload, .. }) if payload.bytes() == [1, 2]));
@@ -191,7 +191,7 @@ fn a_socket_with_a_range_sends_and_receives_several_at_once() {
         assert_eq!(world.clients.has_sent(id), port != 200);
     }
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
-    // What belongs to other sockets is refused, and the socket goes on.
+    // Ports of other sockets are refused, and the socket stays usable.
     say(&stream, &ipc::Request::SendTo(PEER, b"hi"));
     say(&stream, &ipc::Request::BindRange { first, last });
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
@@ -277,7 +277,7 @@ fn thousands_that_connect_and_say_nothing_do_not_keep_others_out() {
         world.clients.read(polite, &world.pool),
         Ok(Some(Request::Bind { .. }))
     ));
-    // Those who are greeted are not sent away for a newcomer.
+    // Clients that have greeted are not disconnected for a newcomer.
     let mut world = World::new(3);
     let greeted: Vec<_> = (0..3).map(|_| world.greeted()).collect();
     assert!(world.connect().is_none());

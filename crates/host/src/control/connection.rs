@@ -1,4 +1,4 @@
-//! One connection of an operator: lines in, answers out, neither without bounds.
+//! One connection of an operator: it reads lines and sends answers, both within bounds.
 
 use super::rights::Rights;
 use super::{error_line, would_block};
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// The longest request. A certificate or a list of revocations has at most 1100 bytes, 1500 as
-/// text, and twice that as JSON with every line break escaped; a network file with 16 successions 3009, 4100 as text.
+/// The longest request. A certificate or a list of revocations has at most 1100 bytes, 1500 as text, and twice that as
+/// JSON with every line break escaped. A network file with 16 successions has 3009 bytes, 4100 as text.
 pub const MAX_LINE_BYTES: usize = 8_192;
 
 /// A connection.
@@ -17,21 +17,21 @@ pub const MAX_LINE_BYTES: usize = 8_192;
 pub(super) struct Connection {
     stream: UnixStream,
     input: Vec<u8>,
-    /// The answer that is under way, and how much of it the kernel has taken.
+    /// The present answer, and how many of its bytes the kernel has taken.
     output: Vec<u8>,
     sent: usize,
     last_active: Instant,
     rights: Rights,
-    /// Nothing more is read; it is over when the last answer has gone.
+    /// Nothing more is read. The connection ends after the last answer.
     ending: bool,
 }
 
-/// The operator has gone, or was sent away.
+/// The operator has closed the connection, or it was closed for violating a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Over;
 
 impl Connection {
-    /// A non-blocking stream that has just been accepted.
+    /// Wraps a non-blocking stream that has just been accepted.
     pub(super) fn new(stream: UnixStream) -> Connection {
         Connection {
             stream,
@@ -44,18 +44,18 @@ impl Connection {
         }
     }
 
-    /// Tells one for whom there is no room.
+    /// Sends a refusal to an operator for whom there is no room.
     pub(super) fn refuse(mut stream: &UnixStream, text: &str) {
-        // He sees the end of the connection anyway.
+        // If this fails, the operator still sees the end of the connection.
         let _ = stream.write_all((error_line(text) + "\n").as_bytes());
     }
 
-    /// When something was last asked or taken.
+    /// Returns when the operator last sent or read something.
     pub(super) fn last_active(&self) -> Instant {
         self.last_active
     }
 
-    /// Goes on as far as it goes without waiting; what to wait for then.
+    /// Does all work that is possible without waiting. Returns what to wait for then.
     pub(super) fn advance(
         &mut self,
         mut answer: impl FnMut(&str, &mut Rights) -> String,
@@ -72,7 +72,7 @@ impl Connection {
             }
             if let Some(line) = self.take_line() {
                 let text = String::from_utf8_lossy(&line);
-                // An empty line is a way to end a line twice.
+                // An empty line is ignored, so that a line may end twice.
                 if !text.trim().is_empty() {
                     let line = answer(text.trim(), &mut self.rights);
                     self.put(line);
@@ -99,7 +99,7 @@ impl Connection {
         Some(core::mem::replace(&mut self.input, rest))
     }
 
-    /// Reads what is there; false when nothing is.
+    /// Reads what is there. Returns false if nothing is.
     fn read(&mut self) -> Result<bool, Over> {
         let mut bytes = [0; 4_096];
         match self.stream.read(&mut bytes) {
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is left of the answer; false when the kernel takes no more now.
+    /// Sends the rest of the answer. Returns false if the kernel takes no more now.
     fn write(&mut self) -> Result<bool, Over> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
@@ -133,7 +133,7 @@ impl Connection {
     }
 }
 
-/// Whether to try again at once; not now, if it would block.
+/// Returns whether to try again at once. If the call would block, the answer is false.
 fn retry(error: &io::Error) -> Result<bool, Over> {
     match error.kind() {
         io::ErrorKind::Interrupted => Ok(true),

@@ -1,4 +1,4 @@
-//! The listening side of the operator's socket, and the file of a node that was killed.
+//! The listening side of the operator's socket. It also handles the file that a killed node leaves.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,38 +10,38 @@ use std::path::{Path, PathBuf};
 /// Why the operator's socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Somebody answers at that path.
+    /// Another program answers at that path.
     #[error(
         "{0}: another node is running and answers there; stop it first, or choose another `control_socket`"
     )]
     InUse(PathBuf),
-    /// There is something else at that path.
+    /// The file at that path is not a socket.
     #[error("{0}: exists and is not a socket; remove it, or choose another `control_socket`")]
     NotASocket(PathBuf),
-    /// The system refused.
+    /// The system call failed.
     #[error("{path}: {error}; choose another `control_socket`, at most 100 bytes long")]
     Io {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// A non-blocking listener. Its file goes when it is dropped.
+/// A non-blocking listener. Dropping it removes its file.
 #[derive(Debug)]
 pub(crate) struct Listener {
     inner: UnixListener,
     path: PathBuf,
-    /// Device and inode of our file: a file that replaced it is not ours to remove.
+    /// Device and inode of our file: if another file has replaced it, it must not be removed.
     file: (u64, u64),
 }
 
 impl Listener {
     /// Listens at `path`, a file of mode 0600.
     ///
-    /// The socket is made in a directory that nobody else can enter, and moved into its place
-    /// when it is as it shall be, in one step that also replaces a stale file.
+    /// The socket is created in a directory that no other user can enter. When it has its permissions, it is moved into
+    /// place, in one step that also replaces a stale file.
     pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
         refuse_occupied(path)?;
         let io = |error| ControlError::Io {
@@ -64,7 +64,7 @@ impl Listener {
         })
     }
 
-    /// The next connection that waits, if any.
+    /// Accepts the next waiting connection, if there is one.
     pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.inner.accept() {
             Ok((stream, _)) => {
@@ -98,22 +98,22 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
     Ok((listener, inode(path)?))
 }
 
-/// A directory beside `path` that only this user can enter. Its name is short, because the whole
-/// path of a socket has at most 107 bytes.
+/// Creates a directory beside `path` that only this user can enter. Its name is short, because the whole path of a
+/// socket has at most 107 bytes.
 fn private_directory(path: &Path) -> io::Result<PathBuf> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let directory = parent.join(format!(".{:x}", std::process::id()));
-    // A process of the same number may have left one.
+    // An earlier process with the same process id may have left one.
     let _ = fs::remove_file(directory.join("c"));
     let _ = fs::remove_dir(&directory);
     DirBuilder::new().mode(0o700).create(&directory)?;
     Ok(directory)
 }
 
-/// Fails if somebody answers at `path`, or if it is no socket.
+/// Fails if a program answers at `path`, or if the file is not a socket.
 fn refuse_occupied(path: &Path) -> Result<(), ControlError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -153,7 +153,7 @@ mod tests {
     fn the_file_is_private_replaces_a_stale_one_and_goes() {
         let dir = test_directory("control-file");
         let path = dir.join("ams.ctl");
-        // What a killed node leaves: a file at which nobody listens.
+        // A killed node leaves a file at which nobody listens.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listener = Listener::bind(&path).unwrap();

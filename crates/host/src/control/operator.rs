@@ -1,4 +1,4 @@
-//! What an operator may ask, and how it is answered.
+//! The operator's requests, and the answers to them.
 
 use super::error_line;
 use super::rights::Rights;
@@ -57,7 +57,7 @@ enum Ask {
 }
 
 impl Ask {
-    /// It changes nothing.
+    /// Returns true if the request changes nothing.
     fn only_looks(&self) -> bool {
         matches!(
             self,
@@ -69,16 +69,16 @@ impl Ask {
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
                         renew, revoke, succeed, cancel, reload, stop, observe";
 
-/// How a group is to be carried.
+/// A request that says how a group is to be carried.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSet {
     /// Its address.
     pub group: String,
-    /// What its sources send together, in kbit/s; 0 if that is not known.
+    /// The rate of all its sources together, in kbit/s; 0 if it is not known.
     #[serde(default)]
     pub rate_kbps: u32,
-    /// How soon its packets must be there; 0 if it does not matter.
+    /// The deadline of its packets in milliseconds; 0 if they have none.
     #[serde(default)]
     pub deadline_ms: u16,
     /// The link protocol of its packets: `best-effort`, `real-time` or `reliable`.
@@ -90,43 +90,43 @@ pub struct GroupSet {
     /// Its priority, 0 to 7.
     #[serde(default)]
     pub priority: Option<u8>,
-    /// Who builds its tree: `link-state` or `scribe`.
+    /// The builder of its tree: `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
-    /// How many ways its packets take to each member.
+    /// Number of disjoint paths that its packets take to each member.
     #[serde(default)]
     pub ways: Option<AskedWays>,
-    /// How its packets reach every member: `as-it-comes`, `in-order` or `as-sent`.
+    /// How its packets are delivered to the members: `as-it-comes`, `in-order` or `as-sent`.
     #[serde(default)]
     pub delivery: Option<String>,
-    /// Of `as-sent`: so long after their sending; none or 0 for as late as repairs need.
+    /// For `as-sent`: how long after their sending packets are delivered; none or 0 for the time that repairs need.
     #[serde(default)]
     pub release_ms: u16,
-    /// The share of its packets that may stay lost on a link; none for what each node's settings say.
+    /// The share of its packets that may stay lost on a link; none for the value in each node's settings.
     #[serde(default)]
     pub target: Option<f64>,
-    /// The most repair packets per packet; none for the same.
+    /// The largest number of repair packets per packet; none for the value in each node's settings.
     #[serde(default)]
     pub repair: Option<f64>,
-    /// Who may send, in words that name nodes; none to leave that as it is, `*` for everybody.
+    /// The nodes that may send, in words that name nodes; none to leave this unchanged, `*` for all nodes.
     #[serde(default)]
     pub send: Option<Vec<String>>,
-    /// The same for who may receive.
+    /// The nodes that may receive, in the same form.
     #[serde(default)]
     pub receive: Option<Vec<String>>,
-    /// Set it though it does not fit.
+    /// Set the group even if it does not fit.
     #[serde(default)]
     pub force: bool,
 }
 
-/// How many ways packets take, as it is written: 1, or 2 that are as far apart as the network lets them be, or one of the
-/// words `targeted` and `auto`.
+/// Number of paths of a packet, as the user wrote it: 1, or 2 that are as disjoint as the network permits, or one of
+/// the words `targeted` and `auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "write 1, 2, targeted or auto")]
 pub enum AskedWays {
-    /// So many.
+    /// This number of paths.
     Number(u8),
-    /// As the word says.
+    /// One of the words.
     Word(String),
 }
 
@@ -141,7 +141,7 @@ impl AskedWays {
 }
 
 impl GroupSet {
-    /// As records tell it.
+    /// Converts the request to a setting as records contain it.
     pub fn setting(&self) -> Result<Setting, String> {
         let mut class = overlay::sockets::default_options().class;
         if let Some(word) = &self.link {
@@ -202,16 +202,17 @@ impl GroupSet {
         })
     }
 
-    /// What the node is to do, and how the group is carried then. Who may comes first: no packet passes in
-    /// between to whom it should not.
+    /// Returns the operations for the node. The permit comes first, so that in between no packet passes to a node that
+    /// must not get it.
     pub fn operations(&self) -> Result<Vec<Operation>, String> {
         let (setting, permit) = (self.setting()?, self.permit()?);
-        // A configuration, which is not judged, says of each group that all may if it names nobody.
+        // A configuration, which is not checked against the network, permits all nodes for each group for which it
+        // names none.
         let says_who = permit
             .as_ref()
             .is_some_and(|permit| !(permit.is_open() && self.force));
         let mut operations: Vec<Operation> = permit.map(Operation::Permit).into_iter().collect();
-        // Who says only who may leaves it to the sources how the group is carried.
+        // A request that only sets permissions leaves it to the sources how the group is carried.
         if !says_who || self.says_how() {
             operations.push(set(setting));
         }
@@ -233,12 +234,12 @@ impl GroupSet {
             || self.repair.is_some()
     }
 
-    /// What takes all of it back.
+    /// Returns the operations that undo all of it.
     pub fn taken_back(&self) -> Result<[Operation; 2], String> {
         clear(&self.group)
     }
 
-    /// Who may send and receive, if anything is said of that.
+    /// Returns who may send and receive, if the request says it.
     fn permit(&self) -> Result<Option<Permit>, String> {
         if self.send.is_none() && self.receive.is_none() {
             return Ok(None);
@@ -270,7 +271,7 @@ impl GroupSet {
         if ms > 0 && !matches!(delivery, Delivery::AsSent(_)) {
             return Err("a release time is of delivery as-sent".to_owned());
         }
-        // A packet's age is known by its deadline.
+        // A packet's age is known only if it has a deadline.
         if ms > 0 && self.deadline_ms < ms {
             return Err(
                 "a release time needs a deadline of the group that is not shorter".to_owned(),
@@ -280,7 +281,7 @@ impl GroupSet {
     }
 }
 
-/// The words of a permit; none if all nodes are named.
+/// Returns the words of a permit; none if the words name all nodes.
 fn limited(words: &Option<Vec<String>>) -> Result<Option<Vec<String>>, String> {
     let Some(words) = words
         .as_ref()
@@ -299,7 +300,7 @@ fn limited(words: &Option<Vec<String>>) -> Result<Option<Vec<String>>, String> {
     }
 }
 
-/// Takes back what was said of a group or range.
+/// Returns the operations that undo the settings of a group or range.
 fn clear(word: &str) -> Result<[Operation; 2], String> {
     let (group, prefix) = range(word)?;
     let permit = Operation::Permit(Permit {
@@ -316,7 +317,7 @@ fn clear(word: &str) -> Result<[Operation; 2], String> {
     Ok([permit, setting])
 }
 
-/// A setting as an operation.
+/// Wraps a setting as an operation.
 fn set(setting: Setting) -> Operation {
     Operation::SetGroup {
         group: setting.group,
@@ -325,7 +326,7 @@ fn set(setting: Setting) -> Operation {
     }
 }
 
-/// A group, or a range of them like 239.192.0.0/14.
+/// Parses a group, or a range of groups such as 239.192.0.0/14.
 fn range(word: &str) -> Result<(NodeAddr, u8), String> {
     let (base, prefix) = match word.split_once('/') {
         None => (word, 32),
@@ -350,14 +351,14 @@ fn group(word: &str) -> Result<NodeAddr, String> {
     group.ok_or_else(|| format!("`{word}` is no group: write an address like 239.1.1.1"))
 }
 
-/// Where the node keeps what an operator may replace.
+/// The files of the node that an operator may replace.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// Its certificate.
+    /// The file of its certificate.
     pub certificate: Option<PathBuf>,
-    /// The list of revocations.
+    /// The file of the list of revocations.
     pub revocations: Option<PathBuf>,
-    /// The network.
+    /// The network file.
     pub network: Option<PathBuf>,
 }
 
@@ -369,18 +370,18 @@ struct Done {
     reloaded: Reloaded,
 }
 
-/// What has come of reading the node's files again.
+/// The result of reading the node's files again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reloaded {
-    /// What counts from now on.
+    /// The keys that are in effect from now on.
     pub taken: Vec<String>,
     /// The keys that take effect at the next start.
     pub later: Vec<String>,
-    /// What could not be taken, and why.
+    /// The keys that were refused, and why.
     pub refused: Vec<String>,
 }
 
-/// Reads the node's files again; an error says what is wrong with them, and nothing has changed.
+/// A function that reads the node's files again. An error says what is wrong with them; nothing has changed then.
 #[derive(Clone)]
 pub struct Reload(pub Arc<dyn Fn() -> Result<Reloaded, String> + Send + Sync>);
 
@@ -390,7 +391,7 @@ impl fmt::Debug for Reload {
     }
 }
 
-/// Answers requests, by asking the loop.
+/// Answers requests by querying the loop.
 #[derive(Debug)]
 pub struct Operator {
     commander: Commander,
@@ -401,7 +402,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// The operator of the node with these keys and this address.
+    /// Creates the operator of the node with these keys and this address.
     pub fn new(commander: Commander, keys: Keys, address: NodeAddr, files: Files) -> Operator {
         Operator {
             commander,
@@ -412,7 +413,7 @@ impl Operator {
         }
     }
 
-    /// It may have the node's files read again, by this.
+    /// Sets the function that reads the node's files again.
     pub fn reloading(mut self, reload: Reload) -> Operator {
         self.reload = Some(reload);
         self
@@ -504,7 +505,7 @@ impl Operator {
         }
     }
 
-    /// A neighbour's address, from it or from its name.
+    /// Returns a neighbour's address, given the address or the name.
     fn neighbor(&self, word: &str) -> Result<NodeAddr, String> {
         if let Ok(address) = word.parse() {
             return Ok(address);
@@ -529,7 +530,7 @@ impl Operator {
         }
     }
 
-    /// Judges first: what does not fit is refused, with the reasons.
+    /// Sets a group. A group that does not fit is refused, with the reasons, unless the request is forced.
     fn set_group(&mut self, wanted: &GroupSet) -> Result<String, String> {
         let setting = wanted.setting()?;
         let operations = wanted.operations()?;
@@ -568,8 +569,8 @@ impl Operator {
         Ok(done("revoke"))
     }
 
-    /// Takes the root keys that a network file has. Those that are known already are no mistake: whoever brings a new
-    /// certificate brings them first.
+    /// Adopts the root keys of a network file. Keys that are already known are no error, because an operator who brings
+    /// a new certificate brings the keys first.
     fn succeed(&mut self, network: &str) -> Result<String, String> {
         let brought = Network::from_text(network).map_err(text)?;
         let mut known = self.commander.trust().map_err(text)?;

@@ -1,4 +1,4 @@
-//! The operator's socket against a running node, and against those who misuse it.
+//! The operator's socket of a running node, and its behaviour under misuse.
 
 use super::*;
 use crate::testing::{AMS, FRA, TestNode, identity, validity};
@@ -93,7 +93,7 @@ fn questions_are_answered_in_order_on_one_connection() {
             json!({"done": "link_clear"})
         );
     }
-    // Several lines at once, an empty one among them, and the last without its end.
+    // Several lines arrive at once: one of them is empty, and the last one is incomplete.
     stream
         .get_mut()
         .write_all(b"{\"cmd\":\"snapshot\"}\n\n{\"cmd\":1}\n{\"cmd\":")
@@ -136,7 +136,7 @@ fn who_observes_changes_nothing_and_gets_no_right_back() {
             "{changes}: {answer}"
         );
     }
-    // Others are as they were.
+    // Other connections still work.
     let set = json!({"cmd": "link_set", "neighbor": "fra", "model": "loss=5%"});
     let answer = ask(&mut world.connect(), &set.to_string());
     assert_eq!(answer, json!({"done": "link_set"}));
@@ -192,7 +192,7 @@ fn oversized_lines_and_garbage_end_only_their_own_connection() {
         vec![0; MAX_LINE_BYTES + 5_000],
     ] {
         let mut stream = world.connect();
-        // The node may close before all is written.
+        // The node may close before everything is written.
         let _ = stream.get_mut().write_all(&bytes);
         let answer = hear(&mut stream);
         assert!(error(&answer).contains("8192 bytes"), "{answer}");
@@ -213,7 +213,7 @@ fn connections_are_bounded_and_a_place_is_free_again_after_one_has_gone() {
     let answer = hear(&mut world.connect());
     assert!(error(&answer).contains("close one of them"), "{answer}");
     streams.pop();
-    // The place is free when the node has seen the end; a refusal before is told as one.
+    // The place is free once the node has seen the end. Until then a connection is refused with an error.
     let answer = std::iter::repeat_with(|| {
         let mut stream = world.connect();
         let _ = stream.get_mut().write_all(b"{\"cmd\":\"snapshot\"}\n");
@@ -231,7 +231,7 @@ fn one_that_asks_much_and_reads_nothing_holds_nobody_up() {
     let world = World::start("control-deaf");
     let deaf = UnixStream::connect(&world.path).unwrap();
     deaf.set_nonblocking(true).unwrap();
-    // Until neither the kernel nor the node takes more.
+    // Write until neither the kernel nor the node accepts more.
     while (&deaf).write(b"{\"cmd\":\"snapshot\"}\n").is_ok() {}
     let mut stream = world.connect();
     assert!(ask(&mut stream, r#"{"cmd":"snapshot"}"#)["snapshot"].is_object());
@@ -337,7 +337,7 @@ fn stop_stops_and_later_questions_fail_with_a_reason() {
     assert!(error(&last).contains("stopping"), "{last}");
 }
 
-/// The exit knows what the header told of a deadline that is longer than it can tell.
+/// If a deadline is longer than the header can represent, the exit uses the value that the header carried.
 #[test]
 fn a_release_time_needs_a_deadline_that_is_not_shorter() {
     let said = |deadline_ms: u16| {

@@ -1,4 +1,5 @@
-//! The loop's part in serving clients: who comes, who speaks, who goes, and for what each is watched.
+//! The loop's part in serving clients: it accepts them, reads their requests, removes them, and decides what each
+//! descriptor is watched for.
 
 use super::{Driver, TOKEN_CLIENTS, TOKEN_STREAMS};
 use crate::clients::{
@@ -49,7 +50,8 @@ impl Driver {
             self.io.clients.write(id);
         }
         if event.closed && self.io.clients.is_held(id) {
-            // Nobody waits for what it still had to say, and its hang-up would wake the loop on.
+            // The client's last data cannot be taken yet, and nobody waits for it. Its hang-up would keep
+            // waking the loop.
             if !self.io.clients.deafen(id) {
                 self.close_client(id);
             }
@@ -60,7 +62,7 @@ impl Driver {
 
     fn read_client(&mut self, id: ClientId) {
         let mut taken = 0;
-        // A message of several datagrams is taken to its end: the socket does not tell of the rest.
+        // A message of several datagrams is taken completely, because the poller does not report the rest.
         while taken < READS_PER_TURN || self.io.clients.has_sent(id) {
             taken += 1;
             match self.io.clients.read(id, &self.io.pool) {
@@ -77,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// A client's stream is ready.
+    /// Handles a client's stream that is ready.
     pub(super) fn on_stream(&mut self, id: ClientId, event: &Ready) {
         if event.writable {
             self.io.clients.write_stream(id);
@@ -91,7 +93,7 @@ impl Driver {
     }
 
     fn read_stream(&mut self, id: ClientId) {
-        // What a closed stream still holds is bounded by the kernel's buffer and by the credit.
+        // The data that a closed stream still holds is bounded by the kernel's buffer and by the credit.
         let reads = match self.io.clients.is_hung_up(id) {
             true => usize::MAX,
             false => STREAM_READS_PER_TURN,
@@ -111,7 +113,7 @@ impl Driver {
         }
     }
 
-    /// Asks the engine what the clients' streams have to ask, because of what it has told them.
+    /// Passes to the engine the requests of the clients' streams that result from the engine's output.
     pub(super) fn ask_for_streams(&mut self) {
         for id in self.io.clients.take_resumed() {
             self.read_stream(id);
@@ -127,9 +129,9 @@ impl Driver {
     }
 
     fn close_client(&mut self, id: ClientId) {
-        // That it has finished is to be heard before that it is gone.
+        // The engine must see that the stream has finished before it sees that the client is gone.
         self.ask_in_turn();
-        // Closing the descriptor takes it out of the poller.
+        // Closing the descriptor removes it from the poller.
         self.io.clients.remove(id);
         let input = Input::Request {
             client: id,
@@ -138,7 +140,7 @@ impl Driver {
         self.station.handle(self.io.now, input, &mut self.io);
     }
 
-    /// Hands over what has come for clients in this turn.
+    /// Delivers what has arrived for clients in this turn.
     pub(super) fn hand_over(&mut self) {
         let (slow, gone) = self.io.clients.end_turn();
         for (reason, packets) in [(Drop::ClientSlow, slow), (Drop::NoSocket, gone)] {
@@ -164,7 +166,7 @@ impl Driver {
                     Which::Connection => TOKEN_CLIENTS,
                     Which::Stream => TOKEN_STREAMS,
                 };
-            // It can fail only for want of kernel memory.
+            // It can fail only if the kernel has no memory.
             let _ = match (was, is) {
                 (None, None) => Ok(()),
                 (None, Some(interest)) => poller.add(fd, token, interest),

@@ -9,18 +9,18 @@ use overlay::Request;
 use overlay::event::{Drop, Event};
 use wire::SEALED_HEADROOM;
 
-/// One that lives here.
+/// A resident, with the loop's state of it.
 #[derive(Debug)]
 pub(super) struct Lodger {
     resident: Box<dyn Resident>,
-    /// It is to look at its descriptor in this turn.
+    /// It is to read its descriptor in this turn.
     is_ready: bool,
-    /// Its descriptor is not waited for, but looked at then.
+    /// While this is set, the poller does not watch its descriptor. The resident reads it at this time.
     gathers_until: Option<Time>,
 }
 
 impl Driver {
-    /// Takes one in. What it asks for has its turn when the loop runs.
+    /// Takes in a resident. Its first wishes are handled when the loop runs.
     pub fn take_in(&mut self, resident: Box<dyn Resident>) -> Result<(), HostError> {
         let i = self.lodgers.len();
         if i >= RESIDENTS_MAX {
@@ -51,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// Lets those have their turn for whom there is something; true if anybody had.
+    /// Gives a turn to each resident that has something to do. Returns true if there was any.
     pub(super) fn serve_residents(&mut self) -> Result<bool, HostError> {
         let mut any = false;
         for i in 0..self.lodgers.len() {
@@ -76,7 +76,7 @@ impl Driver {
         Ok(any)
     }
 
-    /// Waits for a resident's descriptor, or for the time until which it lets packets gather.
+    /// Watches a resident's descriptor, or waits for the time until which it lets packets gather.
     fn let_gather(&mut self, i: usize) -> Result<(), HostError> {
         let lodger = &mut self.lodgers[i];
         let span = lodger.resident.gather();
@@ -108,7 +108,7 @@ impl Driver {
         for (to, port, end) in wishes.packets.drain(..) {
             let packet = &wishes.bytes[from..end];
             from = end;
-            // What is longer than a packet is cut inside the node and needs no headroom.
+            // A longer payload is fragmented inside the node and needs no headroom.
             let is_short = packet.len() <= overlay::node::MAX_PAYLOAD;
             let headroom = if is_short { SEALED_HEADROOM } else { 0 };
             let Some(payload) = self.io.pool.copy_of(headroom, packet) else {
@@ -124,7 +124,7 @@ impl Driver {
         self.io.desks[i].give_back_wishes(wishes);
     }
 
-    /// The bridges among them.
+    /// Returns the status of the residents that are bridges.
     pub(super) fn bridges(&self) -> Vec<BridgeStatus> {
         let lodgers = self.lodgers.iter();
         lodgers
@@ -132,7 +132,7 @@ impl Driver {
             .collect()
     }
 
-    /// How long residents can wait.
+    /// Returns how long residents can wait.
     pub(super) fn residents_wait(&self, now: Time) -> Option<Duration> {
         let waits = self.lodgers.iter().map(|lodger| {
             let own = nanoseconds(lodger.resident.wait());
@@ -185,7 +185,7 @@ mod tests {
         fn turn(&mut self, is_ready: bool, _: &[(NodeAddr, Burst)], _: &mut Desk) {
             if is_ready {
                 self.looks.update(|looks| looks + 1);
-                // Nothing there is no error.
+                // It is no error if there is nothing to read.
                 let _ = self.input.read(&mut [0; 16]);
             }
         }
@@ -233,7 +233,7 @@ mod tests {
         turn(&mut driver);
         assert_eq!(looks.get(), 2, "it gathers");
         assert!(driver.residents_wait(driver.io.now) <= Some(nanoseconds(LONG)));
-        // As if its time had come.
+        // This simulates that its time has come.
         driver.lodgers[0].gathers_until = Some(Time::ZERO);
         assert_eq!(driver.residents_wait(driver.io.now), Some(Duration::ZERO));
         gather.set(None);

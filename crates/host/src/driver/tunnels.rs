@@ -1,4 +1,4 @@
-//! The loop's part in tunnels: what they bring, and when they begin and end.
+//! The loop's part in tunnels: it reads them, begins them and ends them.
 
 use super::{Driver, TOKEN_TUNNELS};
 use crate::tunnel::{Ended, Offer, Wanted};
@@ -11,21 +11,22 @@ use overlay::request::Operation;
 use std::sync::mpsc::{Receiver, sync_channel};
 use wire::tunnel::DATAGRAM_BYTES_MAX;
 
-/// Datagrams taken from one tunnel per turn. What is left makes the poller report it again.
+/// Datagrams taken from one tunnel per turn. If datagrams are left, the poller reports the tunnel again.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// How often it is looked for tunnels that are of no use any more, and for what their threads have dropped.
+/// How often the loop ends tunnels that are no longer of use, and counts what their threads have dropped.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Driver {
-    /// The neighbours to which a tunnel is of use, from now on, and where each is dialled by UDP. One thread may ask; who
-    /// comes to a full queue is told again a second later.
+    /// Returns a queue of the neighbours for which a tunnel would be useful, from now on, with the address at which
+    /// each is dialled by UDP. One thread may ask. A neighbour that does not fit into the queue is reported again a
+    /// second later.
     pub fn tunnels_wanted(&mut self) -> Receiver<Wanted> {
         let (queue, wanted) = sync_channel(MAX_LINKS);
         self.io.tunnels_wanted = Some(queue);
         wanted
     }
 
-    /// Takes a tunnel in. One that is not taken ends, as its thread's socket does.
+    /// Takes in a tunnel. If it is not accepted, it ends: its socket to the thread is closed.
     pub(super) fn take_tunnel(&mut self, offer: Offer) {
         let (neighbor, at, is_dialled) = (offer.peer, offer.at, offer.is_dialled);
         let now = self.io.now;
@@ -39,7 +40,7 @@ impl Driver {
             self.io.tunnels.end(number);
             return;
         }
-        // They are never refused.
+        // The engine never refuses it.
         let _ = self.operate(Operation::Tunnel {
             neighbor,
             at,
@@ -50,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// Gives the engine what a tunnel has brought.
+    /// Gives the engine the datagrams that have arrived through a tunnel.
     pub(super) fn on_tunnel(&mut self, number: u32) {
         let now = self.io.now;
         let Some(from) = self.io.tunnels.came(now, number) else {
@@ -84,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// Ends tunnels that are of no use any more, and counts what their threads have dropped.
+    /// Ends tunnels that are no longer of use, and counts what their threads have dropped.
     pub(super) fn tend_tunnels(&mut self) {
         let now = self.io.now;
         if self.io.tunnels.is_empty() || now < self.tunnels_at {

@@ -1,37 +1,37 @@
-//! What a line of the log is about, for programs: an event and what belongs to it, as in the event itself.
+//! The subject of a log line, for programs: the name of the event and its values, as in the event itself.
 //!
 //! ```text
 //!   json      {"event":"link-down","node":"ams","peer":"10.7.0.2","text":"link to 10.7.0.2 is down: silence","why":"silence",…}
 //!   journal   SINEW_EVENT=link-down  SINEW_PEER=10.7.0.2  SINEW_WHY=silence
 //! ```
-//! The names are a contract: a program that looks for them is not to break when a sentence changes.
+//! The names are a contract: a program that searches for them must not break when the wording of a text changes.
 
 use overlay::event::Event;
 use std::fmt::Display;
 
-/// The fields of one line; none of a line about nothing in particular.
+/// The fields of one line. A line without a subject has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(&'static str, String)>);
 
 impl Fields {
-    /// Those of an event that has this name.
+    /// Creates the fields of an event with this name.
     pub fn event(name: &'static str) -> Fields {
         Fields(vec![("event", name.to_owned())])
     }
 
-    /// One more.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Display) -> Fields {
         self.0.push((key, value.to_string()));
         self
     }
 
-    /// All of them.
+    /// Returns all fields.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(key, value)| (*key, value.as_str()))
     }
 
-    /// Those of an event that is logged; none of others.
+    /// Returns the fields of an event that is logged; no fields for other events.
     pub(super) fn of(event: &Event) -> Fields {
         let of = Fields::event;
         match *event {
@@ -100,7 +100,7 @@ impl Fields {
     }
 }
 
-/// Per mille as per cent.
+/// Converts per mille to per cent.
 fn pct(lost: u16) -> f64 {
     f64::from(lost) / 10.0
 }

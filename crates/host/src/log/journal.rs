@@ -1,11 +1,11 @@
-//! systemd's journal by its own socket: one datagram for each entry, with fields.
+//! Writes to systemd's journal through its own socket: one datagram with fields for each entry.
 //!
 //! ```text
 //!   MESSAGE=ams: link to 10.7.0.2 is down: silence\n  PRIORITY=4\n  SINEW_EVENT=link-down\n …    KEY=value
 //!   MESSAGE\n<length, 8 bytes, little endian>two\nlines\n                                       where a value has several lines
 //! ```
-//! As <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/> has it. Standard error takes what the socket does not: an entry that is
-//! too long, or a journal that is not there, as in a container.
+//! The format is that of <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>. Entries that the socket does not accept go to
+//! standard error: an entry that is too long, or any entry if there is no journal, as in a container.
 
 use super::fields::Fields;
 use std::io;
@@ -13,12 +13,14 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// Where the journal listens.
+/// The socket of the journal.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// What systemd has connected standard error with, as device and inode.
+/// The environment variable in which systemd gives the device and inode of the stream that it has connected to standard
+/// error.
 const VARIABLE: &str = "JOURNAL_STREAM";
 
-/// The journal's socket, if it reads standard error: else somebody else is to see the lines there.
+/// Returns the journal's socket, if the journal reads standard error. Otherwise somebody else is to see the lines
+/// there.
 pub(super) fn of_standard_error() -> Option<&'static Path> {
     let told = std::fs::metadata("/proc/self/fd/2").ok()?;
     let stream = std::env::var(VARIABLE).ok()?;
@@ -30,11 +32,11 @@ pub(super) fn of_standard_error() -> Option<&'static Path> {
 pub(super) struct Journal(UnixDatagram);
 
 impl Journal {
-    /// The journal that listens at `path`; none if there is none.
+    /// Connects to the journal at `path`. Returns none if there is no journal.
     pub(super) fn at(path: &Path) -> Option<Journal> {
         let socket = UnixDatagram::unbound().ok()?;
         socket.connect(path).ok()?;
-        // A journal that does not keep up must not stop the node: standard error has the line then.
+        // If the journal cannot keep up, the node must not wait: the line goes to standard error then.
         socket.set_nonblocking(true).ok()?;
         Some(Journal(socket))
     }

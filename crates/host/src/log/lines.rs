@@ -1,4 +1,4 @@
-//! Lines of a log: how they are written, and the thread that does it.
+//! The lines of a log: their formats, and the thread that writes them.
 //!
 //! ```text
 //!   text      2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
@@ -7,7 +7,8 @@
 //!   journal   an entry with fields, by [`super::journal`]; where that is not there, on standard error:
 //!             <6>ams: link to 10.7.0.2 is up          systemd takes the number as PRIORITY, and has the time
 //! ```
-//! A file has times whatever standard error has: systemd adds them to that alone.
+//! Lines in a file always have times. Standard error needs none in the format for the journal, because systemd adds
+//! them.
 
 use super::fields::Fields;
 use super::journal::{self, Journal};
@@ -21,32 +22,32 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Lines that may wait for standard error: some 100 KB, more than a node says in an hour.
+/// Number of lines that may wait for standard error: some 100 KB, more than a node writes in an hour.
 const MAX_WAITING: usize = 1_024;
 /// How long the end of the process waits for the last lines to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How much a line matters.
+/// The importance of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something does not work, and will not by itself.
+    /// Something does not work, and will not recover by itself.
     Error,
-    /// Something is not as it should be.
+    /// Something is wrong.
     Warning,
-    /// What happens.
+    /// A normal event.
     #[default]
     Info,
 }
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people: time, level, node, text.
     #[default]
     Text,
-    /// An object for each line.
+    /// JSON: one object for each line.
     Json,
-    /// With the level as systemd's journal takes it; a file has text.
+    /// For systemd's journal, with the level as a number. A file gets text.
     Journal,
 }
 
@@ -62,19 +63,19 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// Where lines go; for any thread. Copies share one queue.
+/// The destination of lines, for any thread. Copies share one queue.
 #[derive(Clone, Debug)]
 pub struct Lines {
     clock: Clock,
-    /// None says nothing.
+    /// With none, nothing is written.
     queue: Option<SyncSender<Message>>,
     lost: Arc<AtomicU64>,
-    /// What matters less is not said.
+    /// The least important level that is written.
     level: Arc<AtomicU8>,
     format: Format,
 }
 
-/// What is the same of all lines.
+/// The properties that all lines have in common.
 #[derive(Debug)]
 struct Style {
     name: Box<str>,
@@ -101,8 +102,8 @@ impl Style {
                 }
                 format!("{line}\n")
             }
-            // The journal takes each line for a message: one without a number would have the priority of what happens, and
-            // a number within a text would count.
+            // The journal treats each line as a message. A line without a number would get the priority of normal
+            // events, and a number within a text would count as priority.
             Format::Journal => {
                 let level = level.priority();
                 let lines = text
@@ -113,7 +114,7 @@ impl Style {
         }
     }
 
-    /// How lines of a file are written: nobody adds the time to them.
+    /// Returns the format of lines in a file, to which no other program adds the time.
     fn of_file(&self) -> Format {
         match self.format {
             Format::Journal => Format::Text,
@@ -122,7 +123,7 @@ impl Style {
     }
 }
 
-/// What was said, and when.
+/// A line, and when it was written.
 struct Said {
     unix_ms: u64,
     level: Level,
@@ -130,17 +131,17 @@ struct Said {
     fields: Fields,
 }
 
-/// What the thread that writes is told.
+/// A message to the thread that writes.
 enum Message {
     Said(Said),
-    /// From here on lines go there.
+    /// The destination of lines from here on.
     Sink(Sink),
 }
 
-/// Where lines are written.
+/// A destination of lines.
 enum Sink {
     Console(Box<dyn Write + Send>),
-    /// The journal, and standard error for what it does not take.
+    /// The journal, and standard error for what the journal does not accept.
     Journal(Journal, Box<dyn Write + Send>),
     File(File),
 }
@@ -156,7 +157,7 @@ impl std::str::FromStr for Level {
 impl Level {
     const ALL: [Level; 3] = [Level::Error, Level::Warning, Level::Info];
 
-    /// The word in a line.
+    /// Returns the word for the level in a line.
     pub const fn label(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -165,7 +166,7 @@ impl Level {
         }
     }
 
-    /// As syslog(3) counts.
+    /// Returns the priority as defined by syslog(3).
     const fn priority(self) -> u8 {
         match self {
             Level::Error => 3,
@@ -175,26 +176,26 @@ impl Level {
     }
 }
 
-/// Waits, when it is dropped, until the lines are written, though not for ever.
+/// When it is dropped, it waits until the lines are written, up to a time limit.
 #[derive(Debug)]
 pub struct Flushed {
     done: Receiver<()>,
 }
 
 impl Lines {
-    /// Lines that tell the time of day by `clock`, how much they matter, and the node's name,
-    /// written to standard error, or nowhere if `quiet`. The first part is to be dropped last.
+    /// Creates lines with the time by `clock`, their level, and the node's name. They are written to standard error, or
+    /// nowhere if `quiet`. The first value returned has to be dropped last.
     pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
         Lines::formatted(name, clock, quiet, Format::Text)
     }
 
-    /// The same in another format.
+    /// Creates the same in another format.
     pub fn formatted(name: &str, clock: Clock, quiet: bool, format: Format) -> (Flushed, Lines) {
         let sink = (!quiet).then(io::stderr);
         Lines::by(journal::of_standard_error(), (name, clock, format), sink)
     }
 
-    /// The same without a journal, to what tests can read.
+    /// Creates the same without a journal, with output that tests can read.
     #[cfg(test)]
     pub(super) fn to<W: Write + Send + 'static>(
         of: (&str, Clock, Format),
@@ -203,7 +204,7 @@ impl Lines {
         Lines::by(None, of, sink)
     }
 
-    /// The same with a journal that listens at a path, if there is one.
+    /// Creates the same with a journal that listens at a path, if there is one.
     fn by<W: Write + Send + 'static>(
         journal: Option<&Path>,
         (name, clock, format): (&str, Clock, Format),
@@ -240,22 +241,23 @@ impl Lines {
         )
     }
 
-    /// Says what matters as much as `level` and more, from now on.
+    /// Sets the level: from now on, lines of this and higher importance are written.
     pub fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Appends lines to a file from now on, or to the one that has its name now.
+    /// Appends lines to a file from now on. If the file was already in use but renamed, a new file is opened under the
+    /// name.
     pub fn append_to(&self, path: &Path) -> io::Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         if let Some(queue) = &self.queue {
-            // Whoever asks for it can wait until the lines before are written.
+            // The caller may wait here until the queued lines are written.
             let _ = queue.send(Message::Sink(Sink::File(file)));
         }
         Ok(())
     }
 
-    /// Writes to standard error from now on.
+    /// Writes lines to standard error from now on.
     pub fn to_standard_error(&self) {
         if let Some(queue) = &self.queue {
             let console = Sink::console(
@@ -267,17 +269,17 @@ impl Lines {
         }
     }
 
-    /// Writes one line about what happens.
+    /// Writes one line about a normal event.
     pub fn say(&self, text: &str) {
         self.tell(Level::Info, text, Fields::default);
     }
 
-    /// Writes one line about what is not as it should be.
+    /// Writes one line about something that is wrong.
     pub fn warn(&self, text: &str) {
         self.tell(Level::Warning, text, Fields::default);
     }
 
-    /// Writes one line about what does not work.
+    /// Writes one line about something that does not work.
     pub fn error(&self, text: &str) {
         self.tell(Level::Error, text, Fields::default);
     }
@@ -302,7 +304,7 @@ impl Lines {
 
 impl Drop for Flushed {
     fn drop(&mut self) {
-        // The writer goes when the last copy of `Lines` has gone; whoever is left is not waited for.
+        // The writer ends when the last copy of `Lines` is dropped. If a copy still exists, the wait ends after a time.
         let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
     }
 }
@@ -338,7 +340,7 @@ fn write_all(
 }
 
 impl Sink {
-    /// Standard error, and the journal before it if that is the format and it is there.
+    /// Returns standard error, preceded by the journal if the format asks for it and the journal exists.
     fn console(console: Box<dyn Write + Send>, format: Format, journal: Option<&Path>) -> Sink {
         let journal = journal.filter(|_| format == Format::Journal);
         match journal.and_then(Journal::at) {
@@ -358,7 +360,7 @@ impl Sink {
             Sink::Console(_) | Sink::Journal(..) => style.format,
             Sink::File(_) => style.of_file(),
         };
-        // Nobody can be told that standard error is gone.
+        // There is nowhere to report that standard error is gone.
         let _ = self.writer().write_all(style.line(format, said).as_bytes());
     }
 
@@ -379,7 +381,7 @@ pub(super) mod sink {
     use super::*;
     use std::sync::{Condvar, Mutex};
 
-    /// A sink that keeps what is written, and takes nothing while it is shut.
+    /// A sink that keeps what is written, and blocks while it is shut.
     #[derive(Clone, Default)]
     pub(in crate::log) struct Sink(Arc<(Mutex<(bool, String)>, Condvar)>);
 

@@ -1,5 +1,5 @@
-//! One exchange of HTTP with the router: a request, and an answer of bounded size within bounded time. No other host is
-//! spoken to.
+//! One HTTP exchange with the router: a request, and an answer of bounded size within bounded time. No other host is
+//! contacted.
 
 use super::mapper::{PATIENCE, Request};
 use base::{Duration, Time};
@@ -11,12 +11,12 @@ use std::os::fd::AsFd;
 use std::time;
 use wire::mapping::upnp::http::{ANSWER_MAX, Answer};
 
-/// The next hop takes a connection within this time. Nothing else is done meanwhile.
+/// The router, as the next hop, accepts a connection within this time. The thread does nothing else meanwhile.
 const CONNECT: time::Duration = time::Duration::from_secs(1);
-/// How long the end of the node waits until the router has taken what it is told. Choice: some drop what they were asked
-/// when the connection ends before they have answered.
+/// How long the end of the node waits for the router's answer. Choice: some routers drop a request if the connection
+/// ends before they have answered.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// What is read at once.
+/// Number of bytes that are read at once.
 const PART: usize = 4 * 1024;
 
 /// A request that was sent.
@@ -30,11 +30,11 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Connects from the node's own address, since a router may map ports only to the host that asks.
+    /// Connects from the node's own address, because a router may map ports only to the host that asks.
     pub(super) fn begin(own: Ipv4Addr, request: &Request, now: Time) -> io::Result<Exchange> {
         let mut stream = net::dial::connect_from(own.into(), request.to.into(), CONNECT)?;
         stream.set_nonblocking(true)?;
-        // A connection that is new has room for it.
+        // A new connection has room for the request.
         stream.write_all(&request.bytes)?;
         Ok(Exchange {
             id: request.id,
@@ -45,7 +45,8 @@ impl Exchange {
         })
     }
 
-    /// Reads what has come. True when there is nothing to wait for any more: then [`Exchange::answer`] says what it is.
+    /// Reads what has arrived. Returns true when there is nothing to wait for: then [`Exchange::answer`] returns the
+    /// result.
     pub(super) fn read(&mut self) -> bool {
         let mut part = [0; PART];
         while self.came.len() <= ANSWER_MAX {
@@ -57,7 +58,7 @@ impl Exchange {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Some end so after the last byte.
+                // Some connections end in this way after the last byte.
                 Err(_) => self.has_ended = true,
             }
             break;
@@ -65,7 +66,7 @@ impl Exchange {
         !matches!(Answer::parse(&self.came, self.has_ended), Ok(None))
     }
 
-    /// What the router has answered, or why that is nothing.
+    /// Returns the router's answer, or the reason why there is none.
     pub(super) fn answer(&self) -> Result<Answer<'_>, &'static str> {
         match Answer::parse(&self.came, self.has_ended) {
             Ok(Some(answer)) => Ok(answer),
@@ -76,7 +77,7 @@ impl Exchange {
     }
 }
 
-/// Tells the router something when the node ends, and waits a moment for its answer, whatever that is.
+/// Sends the router a request when the node ends, and waits a moment for any answer.
 pub(super) fn last_word(clock: &Clock, own: Ipv4Addr, request: &Request) {
     let Ok(mut exchange) = Exchange::begin(own, request, clock.now()) else {
         return;
@@ -98,7 +99,7 @@ mod tests {
 
     const OWN: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-    /// What is read from a router that says this in parts, and ends the connection.
+    /// Returns what is read from a router that sends these parts, and closes the connection.
     fn read(parts: &[&[u8]]) -> Result<Vec<u8>, &'static str> {
         let listener = TcpListener::bind((OWN, 0)).unwrap();
         let SocketAddr::V4(to) = listener.local_addr().unwrap() else {

@@ -1,9 +1,10 @@
-//! What a router says, judged: how its clock goes, and where it is.
+//! Checks a router's answers: whether its clock is consistent, and whether its address is public.
 
 use base::Time;
 use std::net::Ipv4Addr;
 
-/// An epoch goes on as clocks do, which may differ by a sixteenth. [RFC 6887 §8.5]
+/// Returns true if an epoch has advanced as fast as the local clock. The clocks may differ by a sixteenth. [RFC 6887
+/// §8.5]
 pub(super) fn fits((before_s, at): (u32, Time), epoch_s: u32, now: Time) -> bool {
     let here_s = now.since(at).as_millis() / 1_000;
     let there_s = u64::from(epoch_s.saturating_sub(before_s));
@@ -12,7 +13,7 @@ pub(super) fn fits((before_s, at): (u32, Time), epoch_s: u32, now: Time) -> bool
         && there_s + 2 >= here_s - here_s / 16
 }
 
-/// Any host of the Internet can send to this address.
+/// Returns true if any host of the Internet can send to this address.
 pub(super) fn is_public(ip: Ipv4Addr) -> bool {
     wire::Endpoint::of_ipv4(ip.octets(), 1).is_public()
 }

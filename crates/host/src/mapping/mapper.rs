@@ -1,4 +1,4 @@
-//! Who asks the router for a port, as a state machine without sockets and clock.
+//! The requests to the router for a port, as a state machine without sockets and clock.
 //!
 //! ```text
 //!             ┌── nothing comes, or another version ──▶ the same by NAT-PMP ── nothing ──▶ by UPnP ──┐
@@ -6,16 +6,16 @@
 //!               ▲   └────── refused, or a private address outside ──▶ rest ◀──────────────────────────┘
 //!               └──────────────────────────────────────────────────────┘  2 min, twice as long each time, up to 1 h
 //! ```
-//! The caller hands in datagrams, answers and the time, sends what [`Mapper::next_datagram`], [`Mapper::next_search`] and
-//! [`Mapper::next_request`] give after each call, and calls again at [`Mapper::deadline`]. What has come of it is the [`State`].
-//! What the protocols say is in [`port_control`] and [`upnp`].
+//! The caller passes in datagrams, answers and the time. After each call it sends what [`Mapper::next_datagram`],
+//! [`Mapper::next_search`] and [`Mapper::next_request`] return, and it calls again at [`Mapper::deadline`]. The result
+//! is the [`State`]. The protocols themselves are in [`port_control`] and [`upnp`].
 //!
-//! A router forgets its mappings when it restarts. Its answers and announcements carry an epoch, the time since it began to
-//! know them: if that does not fit its clock, the router is asked at once. So it is if it says unasked that its address or
-//! the mapping is another one.
+//! A router forgets its mappings when it restarts. Its answers and announcements contain an epoch, the time since it
+//! began to keep its mappings. If the epoch does not fit the local clock, the router is asked at once. The same happens
+//! if it announces without a request that its address or the mapping has changed.
 //!
-//! Judged: an answer counts if it comes from the router and answers what was asked (nonce and port); the address outside has
-//! to be public, since one that is not lies behind a second NAT; life times are clamped.
+//! Checks: an answer counts if it comes from the router and matches the request (nonce and port). The external address
+//! has to be public, because an address that is not lies behind a second NAT. Lifetimes are clamped.
 
 mod port_control;
 mod upnp;
@@ -28,24 +28,24 @@ use upnp::Upnp;
 pub(super) use upnp::{PATIENCE, Request};
 use wire::mapping::pcp;
 
-/// A request is repeated after so long, and then after twice as long each time. [RFC 6886 §3.1] Choice: for PCP too. It
-/// has 3 s for a server that may be far away; this one is the next hop.
+/// A request is repeated after this time, and then after twice as long each time. [RFC 6886 §3.1] Choice: the same for
+/// PCP. The RFC has 3 s for PCP, for a server that may be far away; this one is the next hop.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Requests of one protocol until the router counts as silent for it: 3.75 s.
+/// Number of requests by one protocol until the router counts as silent for it: 3.75 s.
 const TRIES: u32 = 4;
-/// The rest after that, or after a refusal; twice as long each time, up to [`REST_MAX`].
+/// The rest after that, or after a refusal. It doubles each time, up to [`REST_MAX`].
 const REST: Duration = Duration::from_secs(120);
 const REST_MAX: Duration = Duration::from_secs(3_600);
-/// For how long a mapping is asked for. Choice: after a node was killed, a router that gives what was asked closes the port
-/// within this time. A node notices within half of it that the router has lost the mapping, and that costs two small
-/// datagrams. If a router gives more, the node counts on this much all the same.
+/// The requested lifetime of a mapping. Choice: after a node was killed, a router that grants the requested time closes
+/// the port within it. A node notices within half of it that the router has lost the mapping, and that costs two small
+/// datagrams. If a router grants more, the node uses this value all the same.
 const LIFETIME: Duration = Duration::from_secs(1_200);
-/// A shorter life counts as this one: a router cannot have itself asked all the time.
+/// A shorter lifetime counts as this one, so that a router cannot cause requests all the time.
 const LIFE_MIN: Duration = Duration::from_secs(60);
-/// The least time between two rounds of questions to a router that has a mapping. [RFC 6887 §11.2.1]
+/// The least time between two rounds of requests to a router that has a mapping. [RFC 6887 §11.2.1]
 const RENEW_MIN: Duration = Duration::from_secs(4);
 
-/// Where the node is, and its router.
+/// The node's address, and its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) gateway: Ipv4Addr,
@@ -53,7 +53,7 @@ pub(super) struct Place {
     pub(super) own: SocketAddrV4,
 }
 
-/// By what the router is asked.
+/// The protocol by which the router is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Pcp,
@@ -71,23 +71,23 @@ impl Protocol {
     }
 }
 
-/// What has come of it.
+/// The result so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is nobody to ask.
+    /// There is no router to ask.
     #[default]
     Off,
     /// The router is asked for the first time.
     Asking,
-    /// What comes to this address and port reaches the node.
+    /// Packets to this address and port reach the node.
     Mapped { at: SocketAddrV4, by: Protocol },
-    /// It was mapped, and is no more.
+    /// The port was mapped, and is no longer.
     Lost,
-    /// The router says no.
+    /// The router refuses.
     Refused { why: &'static str },
-    /// The router is behind another one: its address outside is not public.
+    /// The router is behind another one: its external address is not public.
     DoubleNat { outside: Ipv4Addr },
-    /// The router answers nothing.
+    /// The router does not answer.
     Silent,
 }
 
@@ -99,11 +99,11 @@ pub(super) struct Mapper {
     protocol: Protocol,
     asking: Option<Asking>,
     mapping: Option<Mapping>,
-    /// The next round of questions.
+    /// When the next round of requests begins.
     next_round: Option<Time>,
-    /// When the last one began.
+    /// When the last round began.
     last_round: Option<Time>,
-    /// The next rest.
+    /// Length of the next rest.
     rest: Duration,
     epoch: Option<(u32, Time)>,
     upnp: Upnp,
@@ -111,18 +111,18 @@ pub(super) struct Mapper {
     ignored: BTreeMap<&'static str, u64>,
 }
 
-/// What is to be sent.
+/// Messages that are to be sent.
 #[derive(Debug, Default)]
 struct Out {
     datagrams: VecDeque<Vec<u8>>,
     searches: VecDeque<Vec<u8>>,
     requests: VecDeque<Request>,
-    /// So many there have been.
+    /// Number of exchanges so far.
     exchanges: u64,
 }
 
 impl Out {
-    /// What was not sent is not to be sent any more.
+    /// Drops what was not sent yet.
     fn clear(&mut self) {
         *self = Out {
             exchanges: self.exchanges,
@@ -134,7 +134,7 @@ impl Out {
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
-    /// NAT-PMP: the address outside is asked for first, and is this one.
+    /// With NAT-PMP, the external address is requested first. This is the answer.
     outside: Option<Ipv4Addr>,
     tries: u32,
     due: Time,
@@ -166,34 +166,35 @@ impl Default for Mapper {
 }
 
 impl Mapper {
-    /// What has come of it so far.
+    /// Returns the result so far.
     pub(super) fn state(&self) -> State {
         self.state
     }
 
-    /// Until when the port is mapped.
+    /// Returns until when the port is mapped.
     pub(super) fn until(&self) -> Option<Time> {
         self.mapping.map(|mapping| mapping.until)
     }
 
-    /// Answers that did not count, by reason.
+    /// Returns the number of ignored answers, by reason.
     pub(super) fn ignored(&self) -> &BTreeMap<&'static str, u64> {
         &self.ignored
     }
 
-    /// The next datagram to the router's port [`wire::mapping::PORT`].
+    /// Returns the next datagram to the router's port [`wire::mapping::PORT`].
     pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
         self.out.datagrams.pop_front()
     }
 
-    /// When [`Mapper::on_timeout`] is to be called.
+    /// Returns when [`Mapper::on_timeout`] is to be called.
     pub(super) fn deadline(&self) -> Option<Time> {
         let asking = self.asking.map(|asking| asking.due);
         let until = self.until();
         [asking, self.next_round, until].into_iter().flatten().min()
     }
 
-    /// The node is here now, or has nothing to ask for. Another place is a new beginning; `nonce` is for that, fresh each time.
+    /// Sets where the node is; none if there is nothing to ask. A new place starts from the beginning. `nonce` is for
+    /// that case, and has to be fresh each time.
     pub(super) fn set_place(
         &mut self,
         now: Time,
@@ -212,19 +213,19 @@ impl Mapper {
         }
     }
 
-    /// Gives back what is mapped, or may be. There is nothing to ask for after that.
+    /// Releases what is or may be mapped. Nothing is requested after that.
     pub(super) fn release(&mut self) {
         let was_asked = self.asking.is_some_and(|asking| asking.tries > 0);
         self.out.clear();
         if self.mapping.is_some() || was_asked {
             self.give_back();
         }
-        // It may be asked by another protocol meanwhile.
+        // There may still be a UPnP mapping, although another protocol is in use now.
         self.unmap();
         self.forget();
     }
 
-    /// Nobody is asked. What is to be sent still, and what was counted, stay.
+    /// Stops requesting. Messages that are still to be sent, and the counts, are kept.
     fn forget(&mut self) {
         *self = Mapper {
             out: core::mem::take(&mut self.out),
@@ -233,7 +234,7 @@ impl Mapper {
         };
     }
 
-    /// Something may be due.
+    /// Does what is due at this time.
     pub(super) fn on_timeout(&mut self, now: Time) {
         if self.mapping.is_some_and(|mapping| mapping.until <= now) {
             self.mapping = None;
@@ -262,11 +263,11 @@ impl Mapper {
         self.say(lifetime_s());
     }
 
-    /// The router's host says that nobody listens there.
+    /// Handles an ICMP error: nobody listens at the router's port.
     pub(super) fn on_nobody(&mut self, now: Time) {
         if self.asking.is_some() && self.protocol != Protocol::Upnp {
             if self.mapping.is_none() {
-                // It would not listen to the other protocol either.
+                // Then nobody would listen for the other protocol either.
                 self.protocol = Protocol::NatPmp;
             }
             self.on_silence(now);
@@ -277,7 +278,7 @@ impl Mapper {
         *self.ignored.entry(reason).or_default() += 1;
     }
 
-    /// A round of questions begins.
+    /// Begins a round of requests.
     fn begin(&mut self, now: Time, protocol: Protocol) {
         self.protocol = protocol;
         self.next_round = None;
@@ -292,7 +293,7 @@ impl Mapper {
         }
     }
 
-    /// Nothing has come by the protocol in use.
+    /// Handles that no answer came by the present protocol.
     fn on_silence(&mut self, now: Time) {
         match (self.mapping, self.protocol) {
             (None, Protocol::Pcp) => self.begin(now, Protocol::NatPmp),
@@ -301,7 +302,7 @@ impl Mapper {
                 self.protocol = Protocol::Pcp;
                 self.rest(now, self.rest, State::Silent);
             }
-            // What is mapped stays so until its end, and the router is asked in the middle of what is left.
+            // A mapping is kept until its end, and the router is asked again in the middle of the time that is left.
             (Some(mapping), _) => {
                 self.asking = None;
                 let left = mapping.until.since(now);
@@ -310,7 +311,7 @@ impl Mapper {
         }
     }
 
-    /// There is no mapping now, and nobody is asked for a while.
+    /// Notes that there is no mapping now, and rests for a while.
     fn rest(&mut self, now: Time, rest: Duration, state: State) {
         self.mapping = None;
         self.asking = None;
@@ -319,17 +320,17 @@ impl Mapper {
         self.rest = (self.rest * 2).min(REST_MAX);
     }
 
-    /// The router refuses, for `lifetime` if it says so.
+    /// Handles a refusal by the router, for `lifetime` if the router gives a time.
     fn refuse(&mut self, now: Time, lifetime: Duration, why: &'static str) {
         let rest = self.rest.max(lifetime).min(REST_MAX);
         self.protocol = Protocol::Pcp;
         self.rest(now, rest, State::Refused { why });
     }
 
-    /// The router has mapped the port.
+    /// Handles that the router has mapped the port.
     fn on_given(&mut self, now: Time, at: SocketAddrV4, lifetime: Duration) {
         if !is_public(*at.ip()) {
-            // By NAT-PMP and UPnP the address was looked at before.
+            // With NAT-PMP and UPnP the address was checked before.
             return self.on_private(now, *at.ip(), true);
         }
         if at.port() == 0 || lifetime == Duration::ZERO {
@@ -345,7 +346,7 @@ impl Mapper {
         self.next_round = Some(now + life.div(2));
     }
 
-    /// Asks that what is mapped, or may be, is not any more.
+    /// Requests that what is or may be mapped is released.
     fn give_back(&mut self) {
         match self.protocol {
             Protocol::Pcp | Protocol::NatPmp => self.say(0),
@@ -353,7 +354,8 @@ impl Mapper {
         }
     }
 
-    /// The router's address outside is of no use. What it leads here all the same, if `is_open`, is given back.
+    /// Handles that the router's external address is of no use. If `is_open`, the router has mapped the port all the
+    /// same, and the mapping is released.
     fn on_private(&mut self, now: Time, outside: Ipv4Addr, is_open: bool) {
         if is_open {
             self.give_back();
@@ -366,7 +368,7 @@ impl Mapper {
     }
 }
 
-/// [`LIFETIME`] as it is said.
+/// Returns [`LIFETIME`] in seconds, as in requests.
 fn lifetime_s() -> u32 {
     u32::try_from(LIFETIME.as_millis() / 1_000).unwrap_or(u32::MAX)
 }

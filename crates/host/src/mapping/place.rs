@@ -1,4 +1,4 @@
-//! Whether a port is to be mapped, for which of the node's sockets, and at which router.
+//! Decides whether a port is to be mapped, for which of the node's sockets, and at which router.
 
 use super::Wish;
 use super::judge::is_public;
@@ -7,12 +7,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use wire::mapping::PORT;
 
-/// What is asked for, or why nothing is.
+/// The place to request a mapping at, or the reason not to request one.
 pub(super) type Found = Result<Place, &'static str>;
 
 const NO_ROUTER: &str = "this host has no default route of IPv4 over a router";
 
-/// Nothing that may change on the host can lead to a mapping.
+/// Returns why there can never be a mapping, if no change on the host can lead to one.
 pub(super) fn never(wish: Wish, listen: &[SocketAddr], makes_links: bool) -> Option<&'static str> {
     let of_ipv4 = || listen.iter().filter(|at| at.is_ipv4());
     match wish {
@@ -28,7 +28,7 @@ pub(super) fn never(wish: Wish, listen: &[SocketAddr], makes_links: bool) -> Opt
     }
 }
 
-/// Looks at the host as it is now.
+/// Decides from the present state of the host.
 pub(super) fn look(wish: Wish, listen: &[SocketAddr]) -> Found {
     let unknown = |_| NO_ROUTER;
     let gateway = net::interface::default_gateway().map_err(unknown)?;
@@ -38,13 +38,13 @@ pub(super) fn look(wish: Wish, listen: &[SocketAddr]) -> Found {
     judge(wish, listen, (gateway, towards), &host)
 }
 
-/// The address of IPv4 from which this host sends to the Internet, if it does so over a router.
+/// Returns the IPv4 address from which this host sends to the Internet, if it does so through a router.
 pub(crate) fn towards_router() -> Option<Ipv4Addr> {
     let gateway = net::interface::default_gateway().ok()??;
     own_address(gateway).ok()
 }
 
-/// The address from which this host sends to the router.
+/// Returns the address from which this host sends to the router.
 fn own_address(gateway: Ipv4Addr) -> io::Result<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect((gateway, PORT))?;
@@ -54,9 +54,10 @@ fn own_address(gateway: Ipv4Addr) -> io::Result<Ipv4Addr> {
     }
 }
 
-/// For a host with the addresses `host` and the masks of their networks, which reaches the router from the address `towards`.
+/// Decides for a host with the addresses `host` and the masks of their networks, which reaches the router from the
+/// address `towards`.
 ///
-/// Choice: a public address of IPv6 makes no server of a host, as those in a house have one.
+/// Choice: a public IPv6 address does not make a host a server, because hosts in a home have one.
 fn judge(
     wish: Wish,
     listen: &[SocketAddr],
@@ -77,7 +78,7 @@ fn judge(
     let at_route = all.iter().find(|at| *at.ip() == towards);
     let mask = host.iter().find(|(ip, _)| *ip == towards);
     let mask = mask.map_or(Ipv4Addr::BROADCAST, |(_, mask)| *mask);
-    // Another address of the same network. The router does not know those of other networks.
+    // Take another address of the same network. The router does not know addresses of other networks.
     let is_beside = |at: &&SocketAddrV4| *at.ip() & mask == towards & mask;
     let own = at_route.or_else(|| all.iter().find(is_beside));
     let own = *own.ok_or("no socket of the node is on the router's network")?;

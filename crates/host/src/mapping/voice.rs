@@ -1,4 +1,4 @@
-//! What the thread says: a line in the log and the status for what has changed, and the endpoint to the loop.
+//! Reports changes: a line in the log, the status, and the endpoint for the loop.
 
 use super::mapper::{Mapper, Place, Protocol, State};
 use super::{Shared, Wish, lock};
@@ -12,21 +12,21 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use wire::Endpoint;
 
-/// How soon a loop that was too busy to answer is told again.
+/// After this time, the thread reports again to a loop that was too busy to answer.
 const BUSY: Duration = Duration::from_secs(5);
 
 pub(super) struct Voice {
     commander: Commander,
     lines: Lines,
     shared: Arc<Shared>,
-    /// What the log says.
+    /// The last state in the log.
     said: State,
-    /// What the status shows.
+    /// The mapping that the status shows.
     shown: Option<Shown>,
     told: Told,
 }
 
-/// That which a status is made of.
+/// The values that the status is derived from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shown {
     wish: Wish,
@@ -49,12 +49,12 @@ impl Voice {
         }
     }
 
-    /// When the loop is to be told again.
+    /// Returns when to report to the loop again.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.told.again
     }
 
-    /// Tells the log, the status and the loop what has changed. `off` says why nothing is asked for.
+    /// Reports changes to the log, the status and the loop. `off` says why nothing is requested.
     pub(super) fn tell(
         &mut self,
         clock: &Clock,
@@ -168,17 +168,18 @@ fn status(shown: Shown, until_s: Option<u64>, mapper: &Mapper) -> MappingStatus 
     }
 }
 
-/// What the loop knows.
+/// The loop's knowledge of the mapping.
 #[derive(Debug)]
 struct Told {
-    /// None when the last word may have arrived or not: a command that got no answer can be done later.
+    /// None if it is unknown whether the last report has arrived: a command that got no answer may still be carried out
+    /// later.
     known: Option<Option<SocketAddrV4>>,
-    /// The loop is told again then; only while it is not known what it knows.
+    /// When to report to the loop again. It is set only while `known` is none.
     again: Option<Time>,
 }
 
 impl Default for Told {
-    /// It begins with nothing mapped.
+    /// The loop starts with no mapping.
     fn default() -> Told {
         Told {
             known: Some(None),

@@ -1,5 +1,4 @@
-//! The relay service in the text format of Prometheus. No label names a transfer: there is no end
-//! to them.
+//! The metrics of the relay service. No label names a transfer, because the number of transfers is unbounded.
 
 use super::page::Page;
 use crate::relay::failure::FailureKind;
@@ -60,7 +59,8 @@ pub(super) fn bulk(page: &mut Page, bulk: &BulkStatus) {
     page.sample(&[("role", &"source")], bulk.given_bytes);
 }
 
-/// A counter with all its reasons, so that the first of a kind is seen to grow.
+/// Adds a counter with all its reasons, including those that are zero, so that the first event of a kind is seen as
+/// growth.
 fn each(
     page: &mut Page,
     name: &str,

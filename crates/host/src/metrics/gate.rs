@@ -1,5 +1,5 @@
-//! The gate of clients on other hosts in the text format of Prometheus. No label names a client: there
-//! is no end to them.
+//! The metrics of the gate for clients on other hosts. No label names a client, because the number of clients is
+//! unbounded.
 
 use super::page::Page;
 use crate::status::GateStatus;

@@ -1,4 +1,4 @@
-//! Groups and bridges in the text format of Prometheus.
+//! The metrics of groups and bridges.
 
 use super::page::Page;
 use crate::status::{BridgeStatus, GroupsStatus, ScribeStatus};
@@ -47,7 +47,7 @@ pub(super) fn groups(page: &mut Page, status: &GroupsStatus) {
 
 type OfSource = (&'static str, &'static str, fn(&SourceTotals) -> f64);
 
-// Gauges: a source that is idle for a minute is forgotten and begins anew.
+// These are gauges, because a source that is idle for a minute is forgotten, and starts again at zero.
 const SOURCES: &[OfSource] = &[
     (
         "packets",

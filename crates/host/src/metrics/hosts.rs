@@ -1,24 +1,25 @@
-//! By which names the metrics may be asked for.
+//! The host names under which the metrics server answers.
 //!
-//! A page of the Internet can have a browser ask this server, by a name of its own that it lets
-//! resolve to this host's address (DNS rebinding), and may read the answer, since to the browser it
-//! is the page's own server. The browser says the name, so requests under a foreign one are refused.
+//! A web page can make a browser query this server under a name of its own, which it lets resolve to this host's
+//! address (DNS rebinding). It may then read the answer, because the browser takes this server for the page's own. The
+//! browser sends the name, so requests under a foreign name are refused.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The names that are this server's.
+/// The names of this server.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// The host's own name, and these.
+    /// Creates the set of the host's own name and of these names.
     pub fn new(more: &[String]) -> Hosts {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = Some(own.trim().to_owned()).filter(|own| !own.is_empty());
         Hosts(own.into_iter().chain(more.iter().cloned()).collect())
     }
 
-    /// Whether a request may have this in `Host`. An address is nobody else's name.
+    /// Returns true if a request may have this value in `Host`. All addresses are permitted, because nobody else can
+    /// own an address as a name.
     pub(super) fn has(&self, host: &str) -> bool {
         let host = host.trim();
         let name = match host.strip_prefix('[') {

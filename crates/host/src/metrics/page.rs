@@ -1,7 +1,7 @@
 //! A page in the text format of Prometheus.
 //!
-//! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another
-//! family between them. Names end with their unit, and `_total` for what only grows.
+//! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another family between them. The
+//! names of metrics end with their unit, and with `_total` for counters.
 
 use std::fmt::{Display, Write};
 
@@ -22,7 +22,7 @@ impl Page {
         self
     }
 
-    /// A sample of the family begun last.
+    /// Adds a sample to the last family.
     pub fn sample(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
         let mut text = String::new();
         for (key, value) in labels {
@@ -36,17 +36,17 @@ impl Page {
         self.line(format_args!("{name}{text} {value}"));
     }
 
-    /// A family of one sample, which rises and falls.
+    /// Adds a family of one sample that can rise and fall.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help).sample(&[], value);
     }
 
-    /// A family of one sample, which only grows.
+    /// Adds a family of one sample that only grows.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help).sample(&[], value);
     }
 
-    /// The page.
+    /// Returns the text of the page.
     pub fn into_text(self) -> String {
         self.text
     }
@@ -57,7 +57,7 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value as the format requires.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

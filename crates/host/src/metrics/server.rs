@@ -1,9 +1,9 @@
-//! The connections of the metrics: polled together, so that none waits for another.
+//! The connections of the metrics server. It polls all of them together, so that none waits for another.
 //!
 //! ```text
 //!   accepted ── request whole, too long or late ──▶ answering ── written, or late ──▶ closed
 //! ```
-//! When all places are taken the connection goes that has said nothing for longest, else the oldest.
+//! If all places are taken, the connection that has been silent for the longest time is closed, or else the oldest one.
 
 use super::hosts::Hosts;
 use super::{MAX_REQUEST_BYTES, Source, answer};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Connections at once: of some scrapers and browsers, each for one request.
+/// Largest number of connections, each for one request of a scraper or browser.
 pub(super) const MAX_CONNECTIONS: usize = 32;
 
 pub(super) struct Server<S> {
@@ -28,22 +28,22 @@ pub(super) struct Server<S> {
     pub(super) source: S,
     pub(super) hosts: Hosts,
     pub(super) lines: Lines,
-    /// How long a request, and then its answer, may take.
+    /// The time limit of a request, and then that of its answer.
     pub(super) patience: Duration,
 }
 
 struct Connection {
     stream: TcpStream,
     head: Vec<u8>,
-    /// What is left of the answer; none before there is one.
+    /// The rest of the answer; none while the request is incomplete.
     answer: Option<Vec<u8>>,
     until: Instant,
 }
 
 impl<S: Source> Server<S> {
-    /// Serves until it is to stop.
+    /// Serves until it has to stop.
     pub(super) fn run(self) {
-        // The oldest first.
+        // The oldest connection comes first.
         let mut connections: Vec<Connection> = Vec::new();
         let mut rest = Rest::default();
         while !self.stopping.load(Ordering::Acquire) {
@@ -74,7 +74,7 @@ impl<S: Source> Server<S> {
             let mut ready = ready.into_iter();
             connections.retain_mut(|connection| {
                 let is_ready = ready.next().unwrap_or(false);
-                // Who went away before his answer has no use for it.
+                // If the client has closed the connection before its answer, it does not need the answer.
                 self.advance(connection, is_ready, now).unwrap_or(false)
             });
             if comes {
@@ -91,7 +91,7 @@ impl<S: Source> Server<S> {
                     let text = format!("metrics cannot be asked for: {error} ({more} times more)");
                     self.lines.warn(&text);
                 }
-                // Whoever says nothing gives his.
+                // A silent connection is closed, to free its descriptor.
                 if let Some(silent) = silent(connections) {
                     connections.remove(silent);
                 }
@@ -100,7 +100,7 @@ impl<S: Source> Server<S> {
             Err(_) => return,
         };
         if connections.len() >= MAX_CONNECTIONS {
-            // The oldest, if none is silent.
+            // Remove the oldest connection if none is silent.
             connections.remove(silent(connections).unwrap_or(0));
         }
         if stream.set_nonblocking(true).is_ok() {
@@ -113,7 +113,7 @@ impl<S: Source> Server<S> {
         }
     }
 
-    /// Goes on with one; false when it is done.
+    /// Continues with a connection. Returns false when it is done.
     fn advance(
         &self,
         connection: &mut Connection,
@@ -139,7 +139,7 @@ impl<S: Source> Server<S> {
 }
 
 impl Connection {
-    /// Reads what has come; true when nothing more is waited for.
+    /// Reads what has arrived. Returns true if the request is complete or too long.
     fn hear(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 1_024];
         loop {
@@ -157,7 +157,7 @@ impl Connection {
         }
     }
 
-    /// Writes what the other side takes; false when all is written.
+    /// Writes what the other side accepts. Returns false when everything is written.
     fn tell(&mut self) -> io::Result<bool> {
         let Some(answer) = &mut self.answer else {
             return Ok(true);
@@ -175,7 +175,7 @@ impl Connection {
     }
 }
 
-/// The one that has said nothing for longest.
+/// Returns the connection that has been silent for the longest time.
 fn silent(connections: &[Connection]) -> Option<usize> {
     let is_silent =
         |connection: &Connection| connection.head.is_empty() && connection.answer.is_none();

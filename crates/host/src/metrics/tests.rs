@@ -1,4 +1,4 @@
-//! The pages of a running node, and those who misuse the server.
+//! The pages of a running node, and its behaviour under misuse.
 
 use super::*;
 use crate::relay::ledger::TurnedAway;
@@ -24,10 +24,10 @@ fn start_with(test: &str, patience: Duration) -> (TestNode, Metrics) {
     (node, metrics)
 }
 
-/// Head and body of the answer to `request`.
+/// Returns head and body of the answer to `request`.
 fn ask(metrics: &Metrics, request: &[u8]) -> (String, String) {
     let mut stream = TcpStream::connect(metrics.local_addr()).unwrap();
-    // The server may answer and close before all is written.
+    // The server may answer and close before everything is written.
     let _ = stream.write_all(request);
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
@@ -83,7 +83,7 @@ fn the_pages_are_served_and_others_are_not() {
 
 #[test]
 fn those_who_say_nothing_delay_nobody() {
-    // Nobody is late here.
+    // No connection times out in this test.
     let (_node, metrics) = start_with("metrics-silent", Duration::from_secs(3_600));
     let connect = || {
         let stream = TcpStream::connect(metrics.local_addr()).unwrap();
@@ -102,7 +102,7 @@ fn those_who_say_nothing_delay_nobody() {
     let mut text = String::new();
     asking.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
-    // The first of those that say nothing made room, and not one that has begun to ask.
+    // The first of the silent connections made room, and not one that has begun its request.
     assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
     let last = silent.last().unwrap();
     last.set_nonblocking(true).unwrap();

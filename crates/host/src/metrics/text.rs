@@ -1,14 +1,14 @@
 //! The node's status in the text format of Prometheus.
 //!
-//! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another
-//! family between them. Names end with their unit, and `_total` for what only grows.
+//! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another family between them. The
+//! names of metrics end with their unit, and with `_total` for counters.
 
 use super::page::Page;
 use crate::status::Status;
 use overlay::snapshot::{LinkStatus, PathStatus};
 use std::fmt::Display;
 
-/// The whole page.
+/// Renders the whole page.
 pub fn render(status: &Status) -> String {
     let mut page = Page::default();
     node(&mut page, status);
@@ -298,7 +298,8 @@ fn reasons(page: &mut Page, status: &Status) {
     }
 }
 
-/// What is told of each link: name, type, help, labels besides the neighbour's, value if known.
+/// A metric of each link: name, type, help, and the samples with their labels besides the neighbour's, if their values
+/// are known.
 type Told = (
     &'static str,
     &'static str,

@@ -1,4 +1,4 @@
-//! The account of one transfer under way: what this node does in it, and how far and fast it is.
+//! The account of one running transfer: the node's role in it, its progress and its rate.
 //!
 //! ```text
 //!   threads that move bytes ──▶ Traffic ─┐
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::relay::{HOPS_MAX, Open, Segment};
 
-/// What a node does in a transfer.
+/// The role of a node in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Relay,
@@ -23,7 +23,7 @@ pub(super) enum Role {
     Source,
 }
 
-/// One transfer under way.
+/// One running transfer.
 #[derive(Debug)]
 pub(super) struct Account {
     id: String,
@@ -31,12 +31,13 @@ pub(super) struct Account {
     from: Option<NodeAddr>,
     to: Vec<NodeAddr>,
     scavenge: bool,
-    /// What its threads share, from the time at which it is entered: so it can be ended at any time.
+    /// The state that its threads share. It exists from the time at which the account is created, so the transfer can
+    /// be ended at any time.
     transfer: Transfer,
     of_late: Mutex<OfLate>,
 }
 
-/// The last second.
+/// The measurements of the last second.
 #[derive(Debug, Default)]
 struct OfLate {
     bytes: u64,
@@ -45,7 +46,8 @@ struct OfLate {
 }
 
 impl Account {
-    /// The transfer that `open` asks for. Data comes from `before`, or goes there if it is pulled.
+    /// Creates the account of the transfer that `open` requests. Data comes from `before`, or goes to it if the
+    /// transfer is a pull.
     pub(super) fn new(open: &Open<'_>, before: NodeAddr) -> Account {
         let behind: Vec<NodeAddr> = open.route.below().map(|hop| hop.node).collect();
         let (role, from, to) = match (open.route.path, open.pull) {
@@ -70,19 +72,19 @@ impl Account {
         }
     }
 
-    /// Its name begins so.
+    /// Returns true if its name begins with `beginning`.
     pub(super) fn is_called(&self, beginning: &str) -> bool {
         self.id.starts_with(beginning)
     }
 
-    /// The operator of this node, which is `here`, ends it.
+    /// Cancels the transfer on behalf of the operator of this node, which is `here`.
     pub(super) fn cancel(&self, here: NodeAddr) {
         let text = "it was cancelled by the operator of this node";
         let failure = Failure::new(here, FailureKind::Cancelled, text);
         self.transfer.fail_at_once(failure);
     }
 
-    /// What its threads share.
+    /// Returns the state that its threads share.
     pub(super) fn transfer(&self) -> &Transfer {
         &self.transfer
     }
@@ -91,22 +93,22 @@ impl Account {
         self.role
     }
 
-    /// Where its threads count.
+    /// Returns the counters of its threads.
     pub(super) fn traffic(&self) -> &Traffic {
         self.transfer.traffic()
     }
 
-    /// How a segment fares that begins here or behind.
+    /// Notes the state of a segment that begins at this node or behind it.
     pub(super) fn on_segment(&self, from: NodeAddr, to: NodeAddr, segment: Segment) {
         let mut late = self.of_late();
         let ends = (from, to);
-        // A route has no more; what a peer makes up beyond that is not kept.
+        // A route has no more segments. If a peer invents more, they are not kept.
         if late.segments.len() < HOPS_MAX || late.segments.contains_key(&ends) {
             late.segments.insert(ends, segment);
         }
     }
 
-    /// A second is over, or what has passed of it.
+    /// Updates the rate at the end of a second, or of the part of it that has passed.
     pub(super) fn on_second(&self, span_us: u64) {
         let bytes = self.bytes();
         let mut late = self.of_late();
@@ -114,7 +116,7 @@ impl Account {
         late.rate_bps = more.saturating_mul(8_000_000) / span_us.max(1);
     }
 
-    /// What it has moved: of a sink what came, else what went.
+    /// Returns how many bytes it has moved: at a sink those received, otherwise those sent.
     fn bytes(&self) -> u64 {
         let (came, went) = self.traffic().bytes();
         match self.role {
@@ -123,10 +125,10 @@ impl Account {
         }
     }
 
-    /// As it is now.
+    /// Returns the present state for the status.
     pub(super) fn status(&self) -> BulkTransferStatus {
         let late = self.of_late();
-        // The others wait for the one that is least idle.
+        // The other segments wait for the one that is least idle.
         let idle = |segment: &Segment| u32::from(segment.waited) + u32::from(segment.starved);
         let slowest = late.segments.iter().min_by_key(|(_, s)| idle(s));
         BulkTransferStatus {
@@ -158,7 +160,7 @@ impl Account {
     }
 }
 
-/// Bytes of a transfer's data connections at one node, heads of frames included.
+/// Number of bytes on a transfer's data connections at one node, including the heads of frames.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     came: AtomicU64,
@@ -166,13 +168,13 @@ pub(super) struct Traffic {
     lent: Mutex<Vec<Lent>>,
 }
 
-/// A connection on which another process sends: the kernel alone knows how much.
+/// A connection on which another process sends. Only the kernel knows how much.
 #[derive(Debug)]
 struct Lent {
     socket: Arc<Socket>,
-    /// What had gone before it was lent.
+    /// Number of bytes sent before it was lent.
     before: u64,
-    /// A connection that is gone tells nothing more.
+    /// The last known number. After the connection has ended, the kernel reports nothing more.
     last: u64,
 }
 
@@ -185,7 +187,7 @@ impl Traffic {
         self.went.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A connection was lent, over which so many bytes had gone.
+    /// Notes that a connection was lent after this many bytes.
     pub(super) fn on_lent(&self, socket: &Arc<Socket>, before: u64) {
         let socket = Arc::clone(socket);
         let last = before;
@@ -196,7 +198,7 @@ impl Traffic {
         });
     }
 
-    /// What came and what went.
+    /// Returns the numbers of bytes received and sent.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let lent: u64 = self.lent().iter_mut().map(Lent::bytes).sum();

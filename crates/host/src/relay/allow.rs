@@ -1,20 +1,20 @@
-//! Which hosts a node dials for others. Nodes of its network it knows; with any other address one could
-//! have it try the ports of hosts that only it reaches, its own among them.
+//! Which hosts a node dials on behalf of others. It knows the nodes of its network. With arbitrary addresses, another
+//! node could make it scan ports of hosts that only this node reaches, including its own.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Where a connection may go that another node asks for: judged by the address that is dialled, and
-/// by the name that was said, if it was one.
+/// The rule for connections that another node requests. It decides by the address to be dialled, and by the name in the
+/// request, if there is one.
 #[derive(Clone)]
 pub struct Allowed(Arc<Judge>);
 
-/// Whether a host, as it was said, may be dialled at this address, and why not.
+/// Decides whether a host, as named in the request, may be dialled at this address. An error says why not.
 type Judge = dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync;
 
 impl Allowed {
-    /// What this says.
+    /// Creates the rule from a function.
     pub fn by(
         judge: impl Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
     ) -> Allowed {
@@ -23,7 +23,7 @@ impl Allowed {
 }
 
 impl Default for Allowed {
-    /// Nodes that are known, and nobody else.
+    /// Permits known nodes only.
     fn default() -> Allowed {
         Allowed::by(|_, _| Err("nothing is listed".to_owned()))
     }
@@ -35,17 +35,17 @@ impl fmt::Debug for Allowed {
     }
 }
 
-/// What the one who asks may have dialled.
+/// The addresses that may be dialled for the requester.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rights<'a> {
-    /// The operator of the node, by its own socket: whatever the node can.
+    /// The operator of the node, who uses its own socket, may have dialled whatever the node can reach.
     Operator,
-    /// Another node.
+    /// Another node is limited by the rule.
     Others(&'a Allowed),
 }
 
 impl Rights<'_> {
-    /// An address at which the overlay does not know the node, and how it was said: HOST:PORT.
+    /// Checks an address that the overlay does not know as the node's. `told` is the address in the request: HOST:PORT.
     pub(super) fn permit(self, told: &str, at: SocketAddr) -> Result<(), String> {
         let host = told.rsplit_once(':').map_or(told, |(host, _)| host);
         match self {

@@ -1,12 +1,12 @@
-//! What an entry has besides content, permissions and time: owner and extended attributes, ACLs among them.
-//! Everything is read from and given to descriptors, so that no link and no rename leads to another file.
+//! The attributes of an entry besides content, permissions and time: owner and extended attributes, including ACLs. All
+//! are read and set through descriptors, so that no link and no rename redirects them to another file.
 //!
 //! ```text
 //!   source: tell ─▶ Owner, Attribute …          in front of each entry, those that are kept included
 //!   sink:   Gathered ─▶ Attributes ─▶ settle                once the entry is there: what differs is changed
 //! ```
-//! Users and groups go by their names where both hosts know them, and by their numbers elsewhere, as with tar
-//! and rsync. ACLs name users by number alone, so they go by number.
+//! Users and groups are sent by name. If a host does not know the name, the number is used, as in tar and rsync. ACLs
+//! name users only by number, so they are copied by number.
 
 use net::beneath::{self, Directory};
 use nix::unistd::{Gid, Group, Uid, User};
@@ -20,15 +20,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use wire::relay::entry::{EntryKind, OWNER_BYTES_MAX, Owner, VALUE_BYTES_MAX};
 
-/// Names that are remembered, in each direction. Choice: more owners than one tree has.
+/// Number of names that are remembered, in each direction. Choice: more owners than one tree has.
 const NAMES_MAX: usize = 4_096;
-/// Extended attributes that are copied begin so. Choice: what programs set, and ACLs; the rest is the
-/// system's own business.
+/// Prefixes of the extended attributes that are copied. Choice: those that programs set, and ACLs. The rest belongs to
+/// the system.
 const COPIED: [&[u8]; 2] = [b"user.", b"system.posix_acl_"];
-/// This one lets a program do more, as set-user-id does.
+/// This attribute gives a program more rights, as set-user-id does.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Users and groups of this host that have been looked up.
+/// Users and groups of this host that were looked up.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     users: Known,
@@ -52,7 +52,7 @@ impl Known {
             .or_insert_with(|| look().filter(fits).unwrap_or_default())
     }
 
-    /// The number that a name has here, else the one that it has there.
+    /// Returns the number that a name has here, or else the number that it has at the other end.
     fn number(&mut self, name: &str, there: u32, look: impl FnOnce() -> Option<u32>) -> u32 {
         if name.is_empty() {
             return there;
@@ -66,7 +66,7 @@ impl Known {
 }
 
 impl Names {
-    /// Who owns something, for the other end.
+    /// Returns the owner of a file, for the other end.
     fn owner(&mut self, metadata: &Metadata) -> Owner<'_> {
         let (uid, gid) = (metadata.uid(), metadata.gid());
         let user = || Some(User::from_uid(Uid::from_raw(uid)).ok()??.name);
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// User and group here.
+    /// Returns the numbers of user and group at this host.
     fn numbers(&mut self, owner: &Owner<'_>) -> (u32, u32) {
         let user = || Some(User::from_name(owner.user).ok()??.uid.as_raw());
         let group = || Some(Group::from_name(owner.group).ok()??.gid.as_raw());
@@ -90,16 +90,16 @@ impl Names {
     }
 }
 
-/// What one entry has.
+/// The attributes of one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     uid: u32,
     gid: u32,
-    /// By name.
+    /// Names and values, sorted by name.
     extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Tells what the thing with this name has.
+/// Sends the attributes of the file with this name.
 pub(super) fn tell(
     (directory, name): (&Directory, &OsStr),
     names: &mut Names,
@@ -115,21 +115,21 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// In the order of their names.
+/// Reads the extended attributes in the order of their names.
 fn read_extended(thing: &File) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let at = beneath::path_of(thing);
     let list = match xattr::list_deref(&at) {
-        // The file system has none.
+        // The file system does not support them.
         Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(Vec::new()),
         list => list?,
     };
     let (mut all, mut bytes) = (Vec::new(), 0);
     for name in list.filter(|name| is_copied(name.as_bytes())) {
-        // It may have gone in between.
+        // The attribute may have been removed in between.
         let Some(value) = xattr::get_deref(&at, &name)? else {
             continue;
         };
-        // As the other end counts them: each piece of a value, with its name.
+        // The cost as the other end counts it: each piece of a value, with its name.
         let pieces = value.len() / VALUE_BYTES_MAX + 1;
         bytes += pieces * (name.len() + ATTRIBUTE_COST_BYTES) + value.len();
         if bytes > ATTRIBUTES_BYTES_MAX {
@@ -146,17 +146,17 @@ fn is_copied(name: &[u8]) -> bool {
     name == CAPABILITY || COPIED.iter().any(|begin| name.starts_with(begin))
 }
 
-/// What was said of the next entry so far.
+/// The attributes received so far for the next entry.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     names: Names,
     next: Option<Attributes>,
-    /// A value of which more follows.
+    /// More of the last value follows.
     goes_on: bool,
 }
 
 impl Gathered {
-    /// Who owns it.
+    /// Takes the owner of the next entry.
     pub(super) fn on_owner(&mut self, owner: &Owner<'_>) {
         let (uid, gid) = self.names.numbers(owner);
         self.goes_on = false;
@@ -167,7 +167,7 @@ impl Gathered {
         });
     }
 
-    /// A piece of an extended attribute.
+    /// Takes a piece of an extended attribute.
     pub(super) fn on_attribute(&mut self, name: &[u8], value: &[u8], goes_on: bool) {
         let Some(next) = &mut self.next else { return };
         match next.extended.last_mut().filter(|_| self.goes_on) {
@@ -177,15 +177,15 @@ impl Gathered {
         self.goes_on = goes_on;
     }
 
-    /// It comes.
+    /// Returns the attributes, because their entry has arrived.
     pub(super) fn take(&mut self) -> Option<Attributes> {
         self.next.take()
     }
 }
 
 impl Attributes {
-    /// Gives what is open these, and permissions, but to links, which have none. What is right is not
-    /// touched; what is not of this kind is refused.
+    /// Sets these attributes and the permissions of an open file. Links have no permissions. Values that are already
+    /// right are not touched. A file of another kind is refused.
     pub(super) fn settle(&self, thing: &File, kind: EntryKind, mode: u32) -> io::Result<()> {
         let found = thing.metadata()?;
         let is_told = match kind {
@@ -201,7 +201,7 @@ impl Attributes {
             let changed = beneath::give(thing, self.uid, self.gid);
             changed.map_err(|error| self.not_owner(error))?;
         }
-        // Whom a file belongs to, and what is written to it, takes rights away, so these come last.
+        // A change of the owner or of the content clears rights, so these are set last.
         self.settle_extended(thing)?;
         let mode = mode & 0o7777;
         match kind == EntryKind::Link || thing.metadata()?.mode() & 0o7777 == mode {
@@ -210,7 +210,7 @@ impl Attributes {
         }
     }
 
-    /// First what goes: there may be no room for both.
+    /// Sets the extended attributes. Attributes that must go are removed first, because there may be no room for both.
     fn settle_extended(&self, thing: &File) -> io::Result<()> {
         let there = read_extended(thing)?;
         if there == self.extended {
@@ -227,7 +227,7 @@ impl Attributes {
             }
         }
         for (name, value) in &self.extended {
-            // Of another kind the other end has no business to tell.
+            // The other end must not send other kinds.
             if is_copied(name) && !there.iter().any(|(n, v)| n == name && v == value) {
                 xattr::set_deref(&at, OsStr::from_bytes(name), value)?;
             }

@@ -1,14 +1,15 @@
-//! For which sink the others wait.
+//! Determines the sink for which the others wait.
 //!
 //! ```text
 //!   acknowledged   a ███████████████████████
 //!                  b ███████████▌· · · · · ·    lags by more than acknowledgements of equals lie apart, and stands
 //!   sent             ███████████████████████▌   and there is no room for the next frame
 //! ```
-//! Sinks that have the same may stand at different offsets, since they acknowledge in steps. And what stands is no reason to
-//! wait while the source itself has nothing to send: it reads, or all is sent. Its time begins when the first sink has come to
-//! where it stands now: a pause of all is nobody's. A relay before all of them that stops while it holds what only one of them
-//! lacks cannot be told from that one: both look like this from here.
+//! Sinks with the same data may be at different offsets, because they acknowledge in steps. A sink that stands still is
+//! no reason to wait while the source itself has nothing to send, because it reads or has sent everything. The waiting
+//! time begins when the first sink has reached its present position: a pause of all sinks is nobody's fault. If a relay
+//! in front of all sinks stops while it holds bytes that only one of them lacks, this looks the same as a sink that
+//! stands still.
 
 use super::sink::ACK_BYTES;
 use base::NodeAddr;
@@ -19,27 +20,27 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
     ends: BTreeMap<NodeAddr, End>,
-    /// What the first of them has, and since when.
+    /// The position of the first sink, and since when it has had that position.
     first: Option<(u64, Instant)>,
-    /// Since when the source has a frame for which there is no room.
+    /// Since when the source has had a frame for which there is no room.
     held: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct End {
     acked: u64,
-    /// Since when it lags behind another one and stands.
+    /// Since when it has lagged behind another sink without progress.
     behind: Option<Instant>,
     is_done: bool,
 }
 
 impl Awaited {
-    /// There is this sink.
+    /// Adds a sink.
     pub(super) fn add(&mut self, node: NodeAddr) {
         self.ends.entry(node).or_default();
     }
 
-    /// A sink has written all before `offset`.
+    /// Notes that a sink has written all bytes before `offset`.
     pub(super) fn on_ack(&mut self, now: Instant, node: NodeAddr, offset: u64) {
         let end = self.ends.get_mut(&node);
         let Some(end) = end.filter(|end| offset > end.acked) else {
@@ -54,24 +55,24 @@ impl Awaited {
         }
     }
 
-    /// A sink has all.
+    /// Notes that a sink has everything.
     pub(super) fn on_done(&mut self, node: NodeAddr) {
         if let Some(end) = self.ends.get_mut(&node) {
             end.is_done = true;
         }
     }
 
-    /// The source has a frame, and waits until there is room for it.
+    /// Notes that the source has a frame and waits until there is room for it.
     pub(super) fn hold(&mut self, now: Instant) {
         self.held.get_or_insert(now);
     }
 
-    /// The frame is sent.
+    /// Notes that the frame was sent.
     pub(super) fn let_go(&mut self) {
         self.held = None;
     }
 
-    /// The sink for which the source waits, and for how long the others have waited for it.
+    /// Returns the sink for which the source waits, and for how long the others have waited for it.
     pub(super) fn get(&self, now: Instant) -> Option<(NodeAddr, Duration)> {
         let open = self.ends.iter().filter(|(_, end)| !end.is_done);
         let (node, last) = open.min_by_key(|(_, end)| end.acked)?;
@@ -108,7 +109,7 @@ mod tests {
         awaited.hold(begun + SECOND * 2);
         let node = |seconds: u32| awaited.get(begun + SECOND * seconds);
         assert_eq!(node(31), Some((B, SECOND * 30)));
-        // It goes on.
+        // The sink continues.
         awaited.on_ack(begun + SECOND * 31, B, 6 * MIB);
         assert_eq!(
             awaited.get(begun + SECOND * 40),
@@ -122,17 +123,17 @@ mod tests {
         assert_eq!(awaited.get(begun + SECOND * 90), None, "it has all");
     }
 
-    /// They have the same, and acknowledge in steps.
+    /// The sinks have the same data, and acknowledge in steps.
     #[test]
     fn sinks_that_stand_with_the_source_are_not_awaited() {
         let begun = Instant::now();
         let mut awaited = two();
         awaited.on_ack(begun, A, 9 * MIB);
         awaited.on_ack(begun, B, 9 * MIB - ACK_BYTES + 1);
-        // Both store what they have got.
+        // Both sinks store what they have received.
         awaited.hold(begun);
         assert_eq!(awaited.get(begun + SECOND * 60), None);
-        // One is further behind, and the source reads.
+        // One sink is further behind, but the source reads.
         let mut awaited = two();
         awaited.on_ack(begun, A, 9 * MIB);
         assert_eq!(awaited.get(begun + SECOND * 60), None);

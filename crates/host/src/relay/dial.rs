@@ -1,4 +1,4 @@
-//! Reaching the next node of a route: control, the question, then the stripes.
+//! Connects to the next node of a route: control first, then the request, then the stripes.
 
 use super::allow::Rights;
 use super::duplex::Duplex;
@@ -21,43 +21,42 @@ use wire::relay::{
     VERSIONS,
 };
 
-/// How long a connection may take to be there, or an answer to come. Choice: a lost SYN is repeated
-/// after 1 and 3 s.
+/// How long a connection or an answer may take. Choice: a lost SYN is repeated after 1 and 3 s.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
-/// How long the other host may acknowledge nothing on control before data moves: then it is gone.
-/// Choice: as soon as a path that loses every fifth packet each way does not look like that: seven
-/// questions in a row stay without an answer there once in a thousand times, at 5 % once in ten
-/// million. A node that reads nothing is another matter: its kernel answers.
+/// For how long the other host may acknowledge nothing on control before data moves; after that it counts as gone.
+/// Choice: as short as possible without misjudging a path that loses every fifth packet each way: there, seven probes
+/// in a row stay unanswered once in a thousand times, and at 5 % once in ten million. A node that does not read is a
+/// different case: its kernel answers.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The same while data moves. It is the monitor that decides then, by all connections to a node: this
-/// is for one whose monitor has ended.
+/// The same while data moves. Then the monitor decides, by all connections to a node. This limit is for the case that
+/// the monitor has ended.
 const MONITORED_SILENCE: Duration = Duration::from_secs(60);
-/// When the first question is asked, and from one to the next.
+/// The time before the first probe, and the time between probes.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// What may lie in a socket unsent: two frames, so that the next one is ready when one has gone.
+/// How many bytes may be unsent in a socket: two frames, so that the next one is ready when one has been sent.
 const UNSENT_BYTES: u32 = 2 * FRAME_BYTES_MAX as u32;
 
-/// The next node, with its connections.
+/// The next node with its connections.
 pub(super) struct Next {
     pub(super) node: NodeAddr,
     pub(super) control: Arc<Duplex>,
     pub(super) data: Vec<Data>,
-    /// How many of them are used is found out.
+    /// True if the number of connections in use is adapted.
     pub(super) adapts: bool,
     pub(super) used: Used,
 }
 
-/// How to reach it.
+/// How to reach the next node.
 pub(super) enum Way<'a> {
     /// Over the network.
     Tcp(&'a Trust, Rights<'a>),
-    /// The node that runs here, by its socket.
+    /// The node on this host, through its socket.
     Local(&'a Path),
 }
 
-/// Asks the first node of `open.route` for the transfer; `here` says who asks in a failure. Each connection belongs to
-/// `transfer` from its beginning, so nothing is waited for once that has failed.
+/// Asks the first node of `open.route` for the transfer; `here` is the node that failures name. Each connection belongs
+/// to `transfer` from its beginning, so nothing waits any longer once the transfer has failed.
 pub(super) fn dial(
     way: &Way<'_>,
     here: NodeAddr,
@@ -81,7 +80,7 @@ pub(super) fn dial(
             (Way::Local(path), ..) => UnixStream::connect(path).map(Socket::Unix),
         }
     };
-    // Each uplink has one connection at least, unless who has begun the transfer has said how many there are.
+    // Each uplink has at least one connection, unless the user who began the transfer has fixed their number.
     let uplinks = legs.as_ref().map_or(1, Legs::count);
     let uplinks = u8::try_from(uplinks).unwrap_or(told.stripes);
     let mut route = Vec::new();
@@ -113,7 +112,7 @@ pub(super) fn dial(
     };
     let data = match hop.stripes {
         1 => vec![stripe(0)?],
-        // The first of each uplink by itself: it finds out whether the other end has that address.
+        // The first connection of each uplink is made separately: it shows whether the other end has that address.
         count => side_by_side((uplinks, count), here, &stripe)?,
     };
     Ok(Next {
@@ -125,12 +124,12 @@ pub(super) fn dial(
     })
 }
 
-/// Connections that are made at the same time. Choice: the door of a node has places for 64 from an address that have
-/// not proved who they are, so that eight copies may begin at once.
+/// Number of connections that are made at the same time. Choice: a node has places for 64 connections from one address
+/// that have not proved their identity, so that eight copies may begin at once.
 const AT_ONCE: u8 = 8;
 
-/// Makes so many, some at the same time, `first_batch` to begin with: each takes a round trip, and a second more if its
-/// first packet is lost.
+/// Makes this many connections, some at the same time, beginning with `first_batch`. Each takes a round trip, and a
+/// second more if its first packet is lost.
 fn side_by_side<T: Send>(
     (first_batch, count): (u8, u8),
     here: NodeAddr,
@@ -160,7 +159,7 @@ fn side_by_side<T: Send>(
                 let made = thread.join();
                 made.unwrap_or_else(|_| Err(busy("a thread has broken".to_owned())))
             });
-            // All are waited for, also behind one that has failed.
+            // The function waits for all, even after one has failed.
             made.collect()
         });
         for stripe in made {
@@ -228,8 +227,8 @@ fn ask(
     }
 }
 
-/// Control on a fresh connection, and the key of who is at the other end. A node of this host is spoken to in the version
-/// `local`, the lowest that will do: it may run the program that was here before.
+/// Sets up control on a new connection, and returns the key of the other end. A node on this host is addressed in the
+/// version `local`, the lowest that is sufficient, because it may run an older program.
 fn begin_control(
     socket: Socket,
     trust: Option<&Trust>,
@@ -250,7 +249,7 @@ fn begin_control(
     Ok((Duplex::new(data)?, key))
 }
 
-/// Control with the first node of `open.route`, of which nothing is asked yet; and that node's key.
+/// Sets up control with the first node of `open.route` without requesting anything yet. Also returns that node's key.
 pub(super) fn converse(
     way: &Way<'_>,
     here: NodeAddr,
@@ -270,7 +269,7 @@ pub(super) fn converse(
     made.map_err(|error| unreachable(here, hop.node, &error))
 }
 
-/// Whoever has this key and shows this certificate is that node.
+/// Checks that a peer that has this key and shows this certificate is that node.
 pub(super) fn is_node(
     trust: &Trust,
     here: NodeAddr,
@@ -291,7 +290,7 @@ pub(super) fn is_node(
     judged.map_err(|why| forbidden(&why))
 }
 
-/// A connection at its very beginning, with TLS where nodes talk.
+/// Begins a connection, with TLS between nodes.
 fn begin(socket: Socket, trust: Option<&Trust>) -> io::Result<Data> {
     socket.set_patience(Some(PATIENCE))?;
     if let Some(tcp) = socket.tcp() {
@@ -326,13 +325,13 @@ fn stripe_on(
     Ok(data)
 }
 
-/// Makes a data connection ready to send on: no delay for small segments, little unsent, and the
-/// congestion control that was asked for.
+/// Prepares a data connection for sending: no delay for small segments, little unsent, and the requested congestion
+/// control.
 pub(super) fn prepare(data: &Data, congestion: &str) -> Result<(), String> {
     let Some(tcp) = data.socket.tcp() else {
         return Ok(());
     };
-    // Kernels that cannot only hold more.
+    // If a kernel does not support this, more is queued there.
     let _ = net::tcp::set_unsent_low_water(tcp, UNSENT_BYTES);
     if congestion.is_empty() {
         return Ok(());
@@ -347,12 +346,12 @@ pub(super) fn prepare(data: &Data, congestion: &str) -> Result<(), String> {
     })
 }
 
-/// Has a control connection end when the other host has gone without a word.
+/// Makes a control connection end if the other host is gone without closing it.
 pub(super) fn watch(tcp: &TcpStream) -> io::Result<()> {
     net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, SILENCE)
 }
 
-/// From now on a monitor watches this control connection together with its data. The questions go on.
+/// Leaves this control connection to a monitor, which watches it together with its data. The keepalive probes continue.
 pub(super) fn leave_to_monitor(tcp: &TcpStream) -> io::Result<()> {
     net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, MONITORED_SILENCE)
 }
@@ -374,7 +373,7 @@ pub(super) fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> 
     Failure::new(here, FailureKind::Broken, text).about(node)
 }
 
-/// Where a node is reached by TCP: as the route says, or where the overlay reaches this neighbour.
+/// Returns where to reach a node by TCP: as the route says, or at the address of this neighbour in the overlay.
 fn legs(
     (trust, rights): (&Trust, Rights<'_>),
     node: NodeAddr,
@@ -398,7 +397,8 @@ fn legs(
             }
         };
     }
-    // What is resolved here is what is dialled: a name that changes its mind in between leads nowhere else.
+    // The address that is resolved here is the one that is dialled, so a name whose address changes in between leads
+    // nowhere else.
     let found = told.to_socket_addrs().map_err(|error| {
         let text = format!("`{told}`, where {node} is said to be: {error}");
         Failure::new(here, FailureKind::NotFound, text)
@@ -423,7 +423,7 @@ fn legs(
     })
 }
 
-/// What the overlay knows of where a node is.
+/// The overlay's knowledge of the address of a node.
 enum Known {
     At(Legs),
     Down,
@@ -438,7 +438,7 @@ fn known(trust: &Trust, node: NodeAddr) -> Result<Known, Failure> {
     Ok(match link {
         None => Known::No,
         Some(link) => {
-            // Who has dialled a link over TCP is at a port that nobody listens at.
+            // If the neighbour has dialled a link over TCP, its port is one at which nobody listens.
             let at = match link.over {
                 "tcp" => &link.dialled_at,
                 _ => &link.at,
@@ -468,7 +468,7 @@ mod tests {
         let begun = begun.into_inner().unwrap();
         assert!(begun[..2].iter().all(|at| *at < 2), "{begun:?}");
         assert!(begun[2..10].iter().all(|at| *at < 10), "{begun:?}");
-        // One that fails fails all, once those beside it have come to their end.
+        // If one fails, all fail, after those at the same time have finished.
         let begun = Mutex::new(0);
         let failed = side_by_side((1, 12), here, &|at| {
             *begun.lock().unwrap() += 1;

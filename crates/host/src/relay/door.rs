@@ -1,11 +1,11 @@
-//! Where connections come in, and who of them gets a place.
+//! Accepts connections, and decides which of them get a place.
 //!
 //! ```text
 //!   TCP  ──▶ a share for each address ─┐
 //!   Unix ──▶ places of its own ────────┴─▶ a thread that greets
 //! ```
-//! Who listens never waits for those who are there already: operators are not held up by TCP, nor
-//! nodes by strangers ([`net::places`]).
+//! A listener never waits for connections that are already there: operators do not wait for TCP, and nodes do not wait
+//! for strangers ([`net::places`]).
 
 use super::ledger::{Ledger, TurnedAway};
 use super::socket::Socket;
@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wire::relay::STRIPES_MAX;
 
-/// Connections that have not said yet what they want: the shares of four addresses.
+/// Number of connections that have not yet said what they want: the shares of four addresses.
 pub(super) const GREETING_MAX: usize = 4 * GREETING_SHARE;
-/// And of these from one address. Choice: the stripes of two transfers that begin at the same moment.
+/// Number of such connections from one address. Choice: the stripes of two transfers that begin at the same time.
 pub(super) const GREETING_SHARE: usize = 2 * STRIPES_MAX as usize;
-/// A pause where the system lets nobody in, for want of descriptors or for another reason.
+/// The pause after a failed accept, because of missing descriptors or for another reason.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) type Greeting = Places<Arc<Socket>>;
 
-/// Where connections come in.
+/// A listener for connections.
 pub(super) struct Door {
     listener: Either,
     pub(super) places: Arc<Greeting>,
@@ -41,7 +41,7 @@ enum Either {
     Unix(Listener),
 }
 
-/// A connection that is being greeted, and its place until this is dropped.
+/// A connection that is greeting, and its place until this value is dropped.
 pub(super) struct Guest {
     pub(super) socket: Arc<Socket>,
     places: Arc<Greeting>,
@@ -50,12 +50,12 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// It has said something.
+    /// Notes that the connection has sent something.
     pub(super) fn spoke(&self) {
         self.places.spoke(self.place, Instant::now());
     }
 
-    /// Gives the place back; false if it was taken away before, with the connection.
+    /// Gives the place back. Returns false if it was taken away before, together with the connection.
     pub(super) fn leave(mut self) -> bool {
         self.is_gone = true;
         self.places.leave(self.place)
@@ -71,7 +71,7 @@ impl Drop for Guest {
 }
 
 impl Door {
-    /// Nodes come in here; several doors share their places.
+    /// Creates a door for nodes; several doors share their places.
     pub(super) fn tcp(listener: TcpListener, places: &Arc<Greeting>) -> Door {
         Door {
             listener: Either::Tcp(listener),
@@ -79,7 +79,7 @@ impl Door {
         }
     }
 
-    /// Operators come in here.
+    /// Creates a door for operators.
     pub(super) fn unix(listener: Listener) -> Door {
         Door {
             listener: Either::Unix(listener),
@@ -87,7 +87,7 @@ impl Door {
         }
     }
 
-    /// Lets connections in and gives them to `admit`, until it is to stop.
+    /// Accepts connections and passes them to `admit`, until it has to stop.
     pub(super) fn listen(
         &self,
         waker: &Waker,
@@ -122,7 +122,7 @@ impl Door {
                     if net::tcp::has_run_out(&error)
                         && let Some(displaced) = self.places.displace()
                     {
-                        // Whoever has greeted for longest gives his.
+                        // The connection that has greeted for the longest time gives up its place.
                         send_away(&displaced, ledger, TurnedAway::NoRoom);
                     }
                     let _ = poll(&mut [Polled::new(waker.as_fd(), true, false)], Some(PAUSE));
@@ -142,7 +142,7 @@ impl Door {
         };
         match accepted {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            // It was gone before it was let in.
+            // The connection was closed before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(None),
             other => other,
         }
@@ -182,7 +182,7 @@ impl AsFd for Door {
     }
 }
 
-/// Its thread sees the end, and closes it.
+/// Shuts a connection down. Its thread notices the end, and closes it.
 fn send_away(socket: &Socket, ledger: &Ledger, why: TurnedAway) {
     ledger.turn_away(why);
     socket.shutdown(Shutdown::Both);

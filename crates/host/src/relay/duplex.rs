@@ -1,7 +1,7 @@
-//! A control connection: messages in both directions, few and small.
+//! A control connection: few small messages in both directions.
 //!
-//! Any thread may send; one at a time receives. The socket does not block: who waits, waits in
-//! poll(2), without the lock on TLS.
+//! Any thread may send; one at a time receives. The socket does not block: a thread waits in poll(2), without the lock
+//! on TLS.
 
 use super::failure::Failure;
 use super::socket::{Data, Socket};
@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::relay::{MESSAGE_HEAD_BYTES, Message, head, is_optional};
 
-/// How long the other side may leave a message unread that there is no room for. Choice: a terminal
-/// that is held for a moment holds up a command that way; between nodes the kernel ends it sooner.
+/// How long a message may wait if the other side does not read and there is no room. Choice: a stopped terminal delays
+/// a command for this long; between nodes the kernel ends the connection earlier.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same for a failure, which nothing follows.
+/// The same limit for a failure, after which nothing follows.
 const FAIL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A control connection.
@@ -27,13 +27,13 @@ pub(super) struct Duplex {
     socket: Arc<Socket>,
     tls: Mutex<Option<Connection>>,
     inbox: Mutex<Vec<u8>>,
-    /// Only one message leaves at a time.
+    /// Only one message is sent at a time.
     sending: Mutex<()>,
-    /// In which both sides speak.
+    /// The version that both sides use.
     version: u8,
 }
 
-/// A message as it came.
+/// A message as it was received.
 pub(super) struct Received {
     kind: u8,
     body: Vec<u8>,
@@ -47,7 +47,7 @@ impl Received {
 }
 
 impl Duplex {
-    /// Control on a connection whose handshake and preamble are over.
+    /// Wraps a connection after its handshake and preamble.
     pub(super) fn new(data: Data) -> io::Result<Duplex> {
         let version = data.version()?;
         let (socket, sealed) = data.into_parts();
@@ -76,24 +76,24 @@ impl Duplex {
         })
     }
 
-    /// What it runs over.
+    /// Returns the socket.
     pub(super) fn socket(&self) -> &Arc<Socket> {
         &self.socket
     }
 
-    /// The version that both sides speak here, and on the stripes that belong to it.
+    /// Returns the version that both sides use here, and on the stripes that belong to it.
     pub(super) fn version(&self) -> u8 {
         self.version
     }
 
-    /// Those data connections are in the version of this connection.
+    /// Returns true if those data connections use the version of this connection.
     pub(super) fn is_in_version_of(&self, stripes: &[Data]) -> bool {
         let is_same =
             |data: &Data| matches!(data.version(), Ok(version) if version == self.version);
         stripes.iter().all(is_same)
     }
 
-    /// Both sides see the end.
+    /// Closes the connection. Both sides see the end.
     pub(super) fn close(&self) {
         self.socket.shutdown(Shutdown::Both);
     }
@@ -109,12 +109,13 @@ impl Duplex {
         self.send_bytes(&bytes[..len], Instant::now() + patience)
     }
 
-    /// Passes on what came elsewhere.
+    /// Passes on a message that was received on another connection.
     pub(super) fn pass_on(&self, received: &Received) -> io::Result<()> {
         self.send(&received.message()?)
     }
 
-    /// Tells of a failure, if there is still anybody, and not for long: others wait to be told, too.
+    /// Sends a failure if the other side is still there. It does not wait long, because other nodes have to be
+    /// informed, too.
     pub(super) fn fail(&self, failure: &Failure) {
         let _ = self.send_within(FAIL_PATIENCE, &failure.message());
     }
@@ -143,11 +144,11 @@ impl Duplex {
         }
     }
 
-    /// The next message, or none at the end of the connection.
+    /// Returns the next message, or none at the end of the connection.
     pub(super) fn receive(&self, until: Option<Instant>) -> io::Result<Option<Received>> {
         loop {
             match self.receive_any(until)? {
-                // Only who has asked an issuer wants to know.
+                // Only hosts that have asked an issuer use this message.
                 Some(received) if matches!(received.message(), Ok(Message::Issuers(_))) => {
                     left(until)?;
                 }
@@ -156,7 +157,7 @@ impl Duplex {
         }
     }
 
-    /// The same, also with what issuers say of each other.
+    /// Returns the next message, including an issuer's list of other issuers.
     pub(super) fn receive_any(&self, until: Option<Instant>) -> io::Result<Option<Received>> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -168,15 +169,15 @@ impl Duplex {
                     let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
                     inbox.drain(..whole);
                     let received = Received { kind, body };
-                    // A later version says more than is known here, and than has to be. What ends say to each
-                    // other alone is nothing that relays say.
+                    // Later versions send more messages than this version knows or needs. Messages that only ends
+                    // exchange are not for relays.
                     if is_optional(kind)
                         && matches!(
                             received.message(),
                             Ok(Message::Unknown { .. } | Message::Speaks(..) | Message::Gone(..))
                         )
                     {
-                        // Who sends only such messages is not waited for longer.
+                        // A peer that sends only such messages does not extend the wait.
                         left(until)?;
                         continue;
                     }
@@ -194,7 +195,7 @@ impl Duplex {
         }
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads what is there; returns 0 at the end.
     fn read_more(&self, inbox: &mut Vec<u8>) -> io::Result<usize> {
         let mut guard = self.tls();
         let Some(tls) = guard.as_mut() else {
@@ -220,7 +221,7 @@ impl Duplex {
     }
 }
 
-/// How long there is still to wait; for ever with none.
+/// Returns how much time is left; none means no limit.
 fn left(until: Option<Instant>) -> io::Result<Option<Duration>> {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     match left.is_some_and(|left| left.is_zero()) {
@@ -242,7 +243,7 @@ fn read_plain(tls: &mut Connection, inbox: &mut Vec<u8>) -> io::Result<()> {
         match tls.reader().read(&mut bytes) {
             Ok(0) => return Ok(()),
             Ok(len) => inbox.extend_from_slice(&bytes[..len]),
-            // It says so itself when the connection has ended: what follows is read as an end.
+            // The socket itself reports the end of the connection: the next read returns it.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
@@ -250,7 +251,7 @@ fn read_plain(tls: &mut Connection, inbox: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Who is on the other side of a control connection, and the connection.
+/// The node at the other end of a control connection, and the connection.
 pub(super) struct Peer {
     pub(super) node: NodeAddr,
     pub(super) control: Arc<Duplex>,

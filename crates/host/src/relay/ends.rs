@@ -1,13 +1,13 @@
-//! Keys that the ends of a transfer have and its relays have not.
+//! The keys that the ends of a transfer have and its relays do not.
 //!
 //! ```text
 //!   where it begins: Ephemeral ─▶ order ══ relays ══▶ end: Part ─▶ Ended ══ relays ══▶ first node: verifies
 //!   source: Sinks    seals frames, opens what the sinks say
 //!   sink:   Inbound  opens frames, seals what it says
 //! ```
-//! `sinew cp` has no certificate: the node beside it signs its order, and verifies for it what the other ends
-//! show. A transfer that is plain has the same keys; only its frames are not sealed. Noise that is
-//! discarded has none. Formats and keys: [`wire::relay::Ended`], [`secure::ends`].
+//! `sinew cp` has no certificate: the node beside it signs its order, and verifies on its behalf what the other ends
+//! show. A plain transfer has the same keys; only its frames are not encrypted. A probe's noise, which is discarded,
+//! has no keys. Formats and keys: [`wire::relay::Ended`], [`secure::ends`].
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use wire::relay::{
     WrappedKeys, end_part,
 };
 
-/// The part of a node that is an end.
+/// The key agreement of a node that is an end.
 pub(super) struct Part {
     pub(super) beginner: NodeAddr,
     pub(super) agreed: Agreed,
@@ -40,7 +40,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// In the transfer that has begun at this node, with this key.
+    /// Creates it for the transfer that has begun at this node with this key.
     pub(super) fn take(
         trust: &Trust,
         transfer: &[u8; TRANSFER_BYTES],
@@ -65,7 +65,7 @@ impl Part {
         })
     }
 
-    /// What the beginner is told.
+    /// Returns the message for the node where the transfer began.
     pub(super) fn message(&self, here: NodeAddr) -> Message<'_> {
         Message::Ended(Ended {
             node: here,
@@ -76,13 +76,13 @@ impl Part {
     }
 }
 
-/// A key for a transfer that begins here.
+/// Creates a key for a transfer that begins here.
 pub(super) fn fresh(here: NodeAddr) -> Result<Ephemeral, Failure> {
     let secret = random().map_err(|error| Failure::file(here, "a key", &error))?;
     Ok(Ephemeral::new(secret))
 }
 
-/// The key of a stream that begins here, unless it is to be plain.
+/// Creates the key of a stream that begins here, unless it is plain.
 pub(super) fn stream_key(here: NodeAddr, plain: bool) -> Result<Option<StreamKey>, Failure> {
     if plain {
         return Ok(None);
@@ -91,7 +91,7 @@ pub(super) fn stream_key(here: NodeAddr, plain: bool) -> Result<Option<StreamKey
     Ok(Some(StreamKey::new(secret)))
 }
 
-/// That `ended` was signed by the node that it names, for the transfer that has begun here.
+/// Checks that `ended` was signed by the node that it names, for the transfer that has begun here.
 pub(super) fn judge(
     trust: &Trust,
     (transfer, began): (&[u8; TRANSFER_BYTES], &[u8; KEY_BYTES]),
@@ -118,7 +118,7 @@ pub(super) fn judge(
     }
 }
 
-/// The other end has said which versions it speaks, and this one speaks none of them.
+/// Creates the failure if the other end speaks none of this node's versions.
 pub(super) fn no_version(here: NodeAddr, node: NodeAddr, told: VersionRange) -> Failure {
     let text = format!(
         "the ends of the transfer have no version in common: {node} speaks {} to {}, this node {} to {}; upgrade the \
@@ -133,7 +133,7 @@ fn no_key(here: NodeAddr, node: NodeAddr) -> Failure {
     Failure::new(here, FailureKind::Unusable, text)
 }
 
-/// What an end says is not its own.
+/// An end's message is not authentic.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrue {
     #[error("a message in the name of {0} is not from {0}: a node on the path has changed it")]
@@ -147,7 +147,7 @@ pub(super) enum Untrue {
 }
 
 impl Untrue {
-    /// As a failure that is noticed here.
+    /// Returns it as a failure that was noticed here.
     pub(super) fn at(&self, here: NodeAddr) -> Failure {
         let (Untrue::Forged(node)
         | Untrue::Stranger(node)
@@ -159,23 +159,23 @@ impl Untrue {
 
 /// The sinks, as the source knows them.
 pub(super) enum Sinks {
-    /// Nothing is agreed on: what comes is discarded there.
+    /// There are no keys, because the sink discards the data.
     Nobody,
     Known(Known),
 }
 
-/// What is agreed on with each sink.
+/// The keys agreed on with each sink.
 pub(super) struct Known {
-    /// Where the transfer has begun: that node, and the key in its order.
+    /// The node where the transfer has begun, and the key in its order.
     began: Option<(NodeAddr, Ephemeral)>,
     transfer: [u8; TRANSFER_BYTES],
-    /// Ends that have not told their keys.
+    /// Ends that have not sent their keys.
     wanted: BTreeSet<NodeAddr>,
     agreed: BTreeMap<NodeAddr, (Agreed, Speech)>,
 }
 
 impl Sinks {
-    /// A source where the transfer has begun, with the ends of its route.
+    /// Creates the sinks for a source where the transfer has begun, with the ends of its route.
     pub(super) fn of(here: NodeAddr, open: &Open<'_>, key: Ephemeral) -> Sinks {
         let mut wanted = BTreeSet::new();
         ends_of(&open.route, &mut wanted);
@@ -187,7 +187,7 @@ impl Sinks {
         })
     }
 
-    /// A source that was asked by its only sink.
+    /// Creates the sinks for a source that its only sink has requested.
     pub(super) fn one(part: Option<Part>, transfer: [u8; TRANSFER_BYTES]) -> Sinks {
         let Some(part) = part else {
             return Sinks::Nobody;
@@ -201,7 +201,7 @@ impl Sinks {
         })
     }
 
-    /// Has `act` hear what a message says of a sink: opened, if the sink has sealed it.
+    /// Passes a sink's message to `act`, decrypted if the sink has encrypted it.
     pub(super) fn hear<E: From<Untrue>>(
         &mut self,
         message: &Message<'_>,
@@ -228,7 +228,7 @@ impl Sinks {
         }
     }
 
-    /// The stream's key for all of them.
+    /// Encrypts the stream's key for each sink.
     pub(super) fn wrap(&self, key: &StreamKey) -> Vec<u8> {
         let Sinks::Known(known) = self else {
             return Vec::new();
@@ -244,7 +244,7 @@ impl Sinks {
 impl Known {
     fn on_key(&mut self, ended: &Ended<'_>) -> Result<(), Untrue> {
         let end = ended.node;
-        // Once.
+        // Each end may send its key once.
         let is_wanted = self.wanted.remove(&end);
         let began = self.began.as_ref().filter(|_| is_wanted);
         let (beginner, key) = began.ok_or(Untrue::Stranger(end))?;
@@ -283,7 +283,7 @@ impl Known {
     }
 }
 
-/// The sink that says that it is done, as all can see.
+/// Returns the sink if the message says that it is done. Every node can see this.
 pub(super) fn is_done(message: &Message<'_>) -> Option<NodeAddr> {
     match message {
         Message::Done(sink, _) => Some(*sink),
@@ -301,22 +301,22 @@ fn ends_of(hop: &wire::relay::Hop<'_>, ends: &mut BTreeSet<NodeAddr>) {
     }
 }
 
-/// What a sink shares with its source.
+/// The keys that a sink shares with its source.
 pub(super) type Inbound = Shared<Secrets>;
 
-/// The same, once it is known.
+/// The keys, as far as they are known.
 pub(super) struct Secrets {
     here: NodeAddr,
-    /// The source, whose key has not come yet, and with what that will be agreed on.
+    /// While the source's key has not arrived: what will be used to agree on a key with it.
     awaited: Option<(Pair, Ephemeral)>,
     agreed: Option<Agreed>,
-    /// Frames are sealed.
+    /// True if frames are encrypted.
     is_sealed: bool,
     stream: Option<Arc<StreamKey>>,
 }
 
 impl Secrets {
-    /// Of a node that was asked to be a sink.
+    /// Creates the keys of a node that was asked to be a sink.
     pub(super) fn of(here: NodeAddr, part: Option<Part>, plain: bool) -> Secrets {
         let agreed = part.map(|part| part.agreed);
         Secrets {
@@ -328,7 +328,7 @@ impl Secrets {
         }
     }
 
-    /// Where the transfer has begun: the source is at the end of the route.
+    /// Creates the keys where the transfer has begun: the source is at the end of the route.
     pub(super) fn awaiting(here: NodeAddr, open: &Open<'_>, key: Ephemeral) -> Secrets {
         let mut ends = BTreeSet::new();
         ends_of(&open.route, &mut ends);
@@ -347,7 +347,7 @@ impl Secrets {
         }
     }
 
-    /// The source tells its key, or that of the stream.
+    /// Takes a message with the source's key, or with that of the stream.
     pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Untrue> {
         match message {
             Message::Ended(ended) => {
@@ -370,7 +370,8 @@ impl Secrets {
 }
 
 impl Inbound {
-    /// With what this sink speaks, once that is known: with nothing where nothing is agreed on. Once.
+    /// Returns, once the keys are known, what encrypts this sink's messages; none if there are no keys. It can be taken
+    /// once.
     pub(super) fn speech(&self, transfer: &Transfer) -> Result<Option<Speech>, Over> {
         self.wait(transfer, |secrets| match &secrets.awaited {
             Some(_) => None,
@@ -382,7 +383,7 @@ impl Inbound {
         })
     }
 
-    /// Opens a frame that has come, if it is sealed; `None` if it is not what the source has sent.
+    /// Decrypts a received frame, if it is encrypted; returns `None` if it is not what the source has sent.
     pub(super) fn open(
         &self,
         offset: u64,
@@ -399,13 +400,13 @@ impl Inbound {
         })
     }
 
-    /// So many bytes at the end of each frame are none of the stream.
+    /// Returns how many bytes at the end of each frame do not belong to the stream.
     pub(super) fn overhead(&self) -> usize {
         self.with(|secrets| if secrets.is_sealed { TAG_BYTES } else { 0 })
     }
 }
 
-/// Sends what a sink says: for its source alone, where that is agreed on.
+/// Sends a sink's message, encrypted for its source if they have agreed on a key.
 pub(super) fn say(
     message: &Message<'_>,
     speech: Option<&mut Speech>,
@@ -426,7 +427,7 @@ pub(super) fn say(
     let len = message.emit(&mut bytes);
     let len = len.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     bytes.truncate(len);
-    // The kind, and the body.
+    // Keep only the kind and the body.
     bytes.drain(1..MESSAGE_HEAD_BYTES);
     let mut said = Said {
         node,

@@ -1,4 +1,4 @@
-//! Why a transfer has failed: where, whose turn it is, and what to do.
+//! Why a transfer has failed: where, who has to act, and what to do.
 
 use base::NodeAddr;
 use std::fmt;
@@ -9,13 +9,14 @@ use wire::relay::Message;
 /// Why a transfer has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where.
+    /// The node at which it failed.
     pub node: NodeAddr,
-    /// Whose turn it is.
+    /// The kind of failure, which says who has to act.
     pub kind: FailureKind,
-    /// The node that was not reached, or was lost, if that is why; if it is `node` itself, one of its uplinks was lost.
+    /// The node that could not be reached or was lost, if that is the reason. If it is `node` itself, one of its
+    /// uplinks was lost.
     pub about: Option<NodeAddr>,
-    /// What, and what to do.
+    /// The event and its remedy, for people.
     pub text: String,
 }
 
@@ -29,7 +30,8 @@ impl Failure {
         }
     }
 
-    /// As another node tells it. Whoever shows it gets no control characters.
+    /// Creates a failure as another node reports it. Control characters are replaced, because the text will be
+    /// displayed.
     pub(super) fn told(
         (node, kind, about): (NodeAddr, FailureKind, Option<NodeAddr>),
         text: &str,
@@ -43,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The same, because of another node.
+    /// Returns the same failure, caused by another node.
     pub(super) fn about(self, peer: NodeAddr) -> Failure {
         Failure {
             about: Some(peer),
@@ -51,12 +53,12 @@ impl Failure {
         }
     }
 
-    /// A connection to `peer` broke.
+    /// Creates the failure of a broken connection to `peer`.
     pub(super) fn broken(node: NodeAddr, peer: NodeAddr, error: &io::Error) -> Failure {
         Failure::lost(node, peer, error).about(peer)
     }
 
-    /// The connection to one of two broke, and nobody can tell which.
+    /// Creates the failure of a broken connection to one of two nodes, if it is unknown which one.
     pub(super) fn either_broken(
         node: NodeAddr,
         (a, b): (NodeAddr, NodeAddr),
@@ -66,7 +68,7 @@ impl Failure {
     }
 
     fn lost(node: NodeAddr, peer: impl fmt::Display, error: &io::Error) -> Failure {
-        // What is sealed badly, or not in the format, is not a line that went down.
+        // Badly encrypted or malformed data does not mean that the connection was interrupted.
         let kind = match error.kind() {
             ErrorKind::InvalidData => FailureKind::Corrupt,
             _ => FailureKind::Broken,
@@ -79,7 +81,7 @@ impl Failure {
         Failure::new(node, kind, text + advice)
     }
 
-    /// Something with a file failed.
+    /// Creates the failure of a file operation.
     pub(super) fn file(node: NodeAddr, what: impl fmt::Display, error: &io::Error) -> Failure {
         let kind = match error.kind() {
             ErrorKind::NotFound => FailureKind::NotFound,
@@ -90,7 +92,7 @@ impl Failure {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 "; make room and run the same command again to go on from here"
             }
-            // What openat2 says of a way that leads out.
+            // This is openat2's error for a path that leads outside.
             ErrorKind::CrossesDevices => "; it leads out of the directory that is served",
             _ => "",
         };

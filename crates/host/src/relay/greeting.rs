@@ -1,4 +1,4 @@
-//! What a connection wants: TLS where nodes talk, a preamble, and the first message of control.
+//! Reads what a connection wants: TLS between nodes, a preamble, and the first control message.
 //!
 //! ```text
 //!   TCP ──▶ 0x16: TLS ─┬─▶ preamble: control ─▶ the first message
@@ -6,7 +6,7 @@
 //!       └─▶ 'S': ─────────▶ preamble: data ────▶ a stripe
 //!   Unix (mode 0600) ──▶ the same, without TLS: the operator
 //! ```
-//! All of it waits as long as it has to: whoever takes too long is shut from outside
+//! All of this blocks without a limit of its own. A connection that takes too long is shut down from outside
 //! ([`net::places`]).
 
 use super::dial::watch;
@@ -21,25 +21,26 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use wire::relay::{CONTROL_PREAMBLE_BYTES, DATA_PREAMBLE_BYTES, Preamble};
 
-/// The first byte of TLS: a record of a handshake.
+/// The first byte of TLS: a handshake record.
 const TLS_FIRST: u8 = 0x16;
 
-/// What a connection wants.
+/// The purpose of a connection.
 pub(super) enum Wish {
-    /// What it asks comes with it.
+    /// Control. The first request comes with it.
     Control {
         control: Arc<Duplex>,
-        /// The key that it has proved to have; the operator has none.
+        /// The key that the peer has proved to have; the operator has none.
         key: Option<[u8; 32]>,
         asked: Received,
     },
-    /// To belong to a transfer.
+    /// The connection is a stripe of a transfer.
     Data(Stripe),
-    /// To carry a link, with the key that it has proved to have; what it shows is still to come.
+    /// The connection carries a link. The key is the one that the peer has proved to have; its certificate is still to
+    /// come.
     Link(Data, [u8; 32]),
 }
 
-/// Hears what it wants.
+/// Reads what the connection wants.
 pub(super) fn hear(trust: &Trust, guest: &Guest) -> Result<Wish, TurnedAway> {
     ask(trust, guest).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => TurnedAway::Malformed,
@@ -51,7 +52,7 @@ fn ask(trust: &Trust, guest: &Guest) -> io::Result<Wish> {
     let mut data = begin(trust, guest)?;
     let is_local = data.socket.tcp().is_none();
     match read_preamble(&mut data)? {
-        // Between nodes control is sealed.
+        // Between nodes, control is always encrypted.
         Preamble::Control if data.is_plain() && !is_local => Err(ErrorKind::InvalidData.into()),
         Preamble::Control => {
             if let Some(tcp) = data.socket.tcp() {
@@ -66,9 +67,9 @@ fn ask(trust: &Trust, guest: &Guest) -> io::Result<Wish> {
                 asked,
             })
         }
-        // What data carries is sealed already, or is not to be.
+        // The data itself is already encrypted, or is meant to be plain.
         Preamble::Data { .. } if !data.is_plain() => Err(ErrorKind::InvalidData.into()),
-        // Where is no key there is no TLS.
+        // Without a key there is no TLS.
         Preamble::Link => match data.peer_key() {
             Some(key) => Ok(Wish::Link(data, key)),
             None => Err(ErrorKind::InvalidData.into()),
@@ -104,7 +105,7 @@ fn begin(trust: &Trust, guest: &Guest) -> io::Result<Data> {
     Ok(data)
 }
 
-/// What a connection begins with, left where it is.
+/// Returns the first byte of a connection without consuming it.
 fn first_byte(tcp: &TcpStream) -> io::Result<u8> {
     let mut first = [0];
     match tcp.peek(&mut first)? {
@@ -113,7 +114,7 @@ fn first_byte(tcp: &TcpStream) -> io::Result<u8> {
     }
 }
 
-/// From here on the connection is in the version that the preamble says.
+/// Reads the preamble. From here on the connection uses the version that the preamble names.
 fn read_preamble(data: &mut Data) -> io::Result<Preamble> {
     let malformed = |error| io::Error::new(ErrorKind::InvalidData, error);
     let mut bytes = [0; DATA_PREAMBLE_BYTES];

@@ -16,23 +16,23 @@ use wire::certificate::KEY_BYTES;
 use wire::relay::join::{Endpoints, Join, SECRET_BYTES};
 use wire::relay::{DATA_PREAMBLE_BYTES, Message, Preamble};
 
-/// What a host asks.
+/// The request of a host.
 #[derive(Clone, Copy, Debug)]
 pub enum Ask<'a> {
     /// To become a node.
     Join {
-        /// What the invitation holds.
+        /// The secret of the invitation.
         secret: &'a [u8; SECRET_BYTES],
         /// The name that it wants.
         name: &'a str,
-        /// Where others reach it.
+        /// The endpoints at which other nodes reach it.
         endpoints: &'a [String],
     },
-    /// For the next certificate after this one.
+    /// To get the next certificate after this one.
     Renew(&'a Certificate),
 }
 
-/// What it is given.
+/// The issuer's answer to a host.
 #[derive(Clone, Debug)]
 pub struct Given {
     /// Its certificate.
@@ -47,24 +47,24 @@ pub struct Given {
     pub chain: Vec<u8>,
 }
 
-/// Why it is not.
+/// Why the host gets nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The issuer refuses.
     #[error("the issuer refuses: {text}")]
     Refused {
-        /// [`FailureKind::Forbidden`] if the certificate is not to be given; otherwise this issuer cannot give it, and
+        /// [`FailureKind::Forbidden`] if the certificate must not be issued; otherwise this issuer cannot give it, and
         /// another one may.
         kind: FailureKind,
         /// Why, and what to do.
         text: String,
     },
-    /// It cannot be reached, or something else answers.
+    /// The issuer cannot be reached, or something else answers.
     #[error("{endpoint}: {error}")]
     Unreachable {
-        /// Where it was looked for last.
+        /// The endpoint that was tried last.
         endpoint: String,
-        /// What happened.
+        /// The error.
         error: io::Error,
     },
     /// There is no endpoint.
@@ -73,17 +73,17 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// True if the issuer has said that the certificate is not to be given.
+    /// Returns true if the issuer refuses in general to give the certificate.
     pub(crate) fn is_forbidden(&self) -> bool {
         let forbidden = FailureKind::Forbidden;
         matches!(self, AskError::Refused { kind, .. } if *kind == forbidden)
     }
 }
 
-/// Asks the issuer that has `issuer` as its signing key, at each of its endpoints in turn.
+/// Asks the issuer whose signing key is `issuer`, at each of its endpoints in turn.
 ///
 /// # Errors
-/// A refusal, or what happened at the last endpoint.
+/// Returns the issuer's refusal, or the error at the last endpoint.
 pub fn ask(
     endpoints: &[String],
     issuer: [u8; KEY_BYTES],
@@ -183,7 +183,7 @@ fn ask_at(
     }
 }
 
-/// What the issuer says, and whom else it names in front of that.
+/// Returns the issuer's answer, and the other issuers that it names before the answer.
 fn answer(control: &Duplex, until: Instant) -> io::Result<(Option<Received>, Vec<Place>)> {
     let mut others = Vec::new();
     let mut answer = control.receive_any(Some(until))?;
@@ -196,7 +196,7 @@ fn answer(control: &Duplex, until: Instant) -> io::Result<(Option<Received>, Vec
     Ok((answer, others))
 }
 
-/// To the first of its addresses that answers.
+/// Connects to the first of its addresses that answers.
 fn connect(endpoint: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
     for addr in endpoint.to_socket_addrs()? {

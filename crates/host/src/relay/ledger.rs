@@ -1,12 +1,12 @@
-//! What a node's relay service has done and is doing, for its status and its metrics.
+//! The past and present transfers of a node's relay service, for its status and its metrics.
 //!
 //! ```text
 //!   Service ── begin ──▶ Account ── bytes, and once per second a rate and segments ──▶ end: done, or failed
 //!      └────── refuse, turn_away ──▶ Ledger ── status ──▶ whoever asks
 //! ```
-//! Bytes are counted by the threads that move them, once per frame or splice, in two atomics of
-//! their transfer (`account`); the ledger adds up. An account is also a transfer's place among
-//! those that the service has a part in at the same time.
+//! The threads that move bytes count them, once per frame or splice, in two atomics of their transfer (`account`); the
+//! ledger adds them up. An account is also a transfer's place among those in which the service takes part at the same
+//! time.
 
 use super::account::{Account, Role};
 use super::allow::Allowed;
@@ -20,26 +20,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::relay::Open;
 
-/// Why a connection was closed before it had said what it wants, or because of what it wants.
+/// Why a connection was closed before it said what it wants, or because of what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
-    /// Its address has as many connections that greet as one may have.
+    /// Its address has the largest permitted number of connections that are greeting.
     Address,
-    /// It gave its place to one that came later.
+    /// It lost its place to a later connection.
     Displaced,
-    /// It went away by itself.
+    /// The other side closed it.
     Ended,
     /// It took too long.
     Late,
-    /// What it said is not understood.
+    /// It sent something that is not understood.
     Malformed,
     /// There was no thread or descriptor for it.
     NoRoom,
-    /// It said nothing.
+    /// It sent nothing.
     Silent,
-    /// A stripe that no transfer waits for, or without its proof.
+    /// It is a stripe for which no transfer waits, or without its proof.
     Unclaimed,
-    /// It wants to carry a link, and is no node of this network; or this node takes none.
+    /// It wants to carry a link, but the peer is no node of this network, or this node takes no links over TCP.
     Stranger,
 }
 
@@ -57,7 +57,7 @@ impl TurnedAway {
         TurnedAway::Stranger,
     ];
 
-    /// What it is when somebody has no place, or none any more.
+    /// Converts the reason for which a connection has no place, or lost it.
     pub(super) fn from_place(why: Why) -> TurnedAway {
         match why {
             Why::Address => TurnedAway::Address,
@@ -67,7 +67,7 @@ impl TurnedAway {
         }
     }
 
-    /// A short stable word for metrics and JSON.
+    /// Returns a short stable word for metrics and JSON.
     pub fn label(self) -> &'static str {
         match self {
             TurnedAway::Address => "address",
@@ -83,7 +83,7 @@ impl TurnedAway {
     }
 }
 
-/// Why no transfer is ended.
+/// Why no transfer is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotOne {
     #[error("this node has a part in no such transfer: `sinew status` shows those under way")]
@@ -94,18 +94,18 @@ pub(crate) enum NotOne {
     Several,
 }
 
-/// Digits of a transfer's name that say which one is meant: as many as the status shows. No other one is ended because
-/// nothing, or too little, was written.
+/// Number of digits of a transfer's name that identify it: as many as the status shows. Therefore, a missing or short
+/// argument cannot cancel a wrong transfer.
 const DIGITS_MIN: usize = 8;
 
-/// What a service gives at most, and what it dials. They may change while it runs: what is under way goes on.
+/// The limits of a service, and what it dials. They may change while it runs; running transfers continue.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Transfers at the same time.
+    /// Largest number of running transfers.
     pub transfers: usize,
-    /// Bytes of a probe of what a segment carries.
+    /// Number of bytes of a probe that measures what a segment carries.
     pub probe_bytes: u64,
-    /// What is dialled for other nodes beside the nodes that are known.
+    /// The addresses that are dialled for other nodes, in addition to known nodes.
     pub allow: Allowed,
 }
 
@@ -126,11 +126,11 @@ struct Books {
     done: u64,
     failed: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, u64>,
-    /// Of transfers that are over.
+    /// The sums of transfers that are over.
     sums: Sums,
 }
 
-/// Bytes by what was done with them.
+/// Number of bytes, by what was done with them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     passed: u64,
@@ -139,7 +139,7 @@ struct Sums {
 }
 
 impl Ledger {
-    /// Books of a node for so many transfers at the same time.
+    /// Creates the books of a node with these limits.
     pub(super) fn new(
         here: NodeAddr,
         limits: Limits,
@@ -154,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// Enters a transfer that `before` asks for; none when there are as many as may be.
+    /// Enters a transfer that `before` requests. Returns none if the largest number is already running.
     pub(super) fn begin(self: &Arc<Ledger>, open: &Open<'_>, before: NodeAddr) -> Option<Entered> {
         let limit = self.limit();
         let mut books = self.books();
@@ -171,38 +171,38 @@ impl Ledger {
         })
     }
 
-    /// As many as may be under way at the same time.
+    /// Returns the largest number of running transfers.
     pub(super) fn limit(&self) -> usize {
         self.limits().transfers
     }
 
-    /// What counts for what begins now.
+    /// Returns the limits for transfers that begin now.
     pub(super) fn limits(&self) -> Limits {
         let limits = self.limits.lock();
         limits.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on these count.
+    /// Sets the limits from now on.
     pub(crate) fn set_limits(&self, limits: Limits) {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// As many as are.
+    /// Returns the number of running transfers.
     pub(super) fn active(&self) -> usize {
         self.books().running.len()
     }
 
-    /// A transfer was refused before it began.
+    /// Notes that a transfer was refused before it began.
     pub(super) fn refuse(&self, kind: FailureKind) {
         *self.books().refused.entry(kind.label()).or_default() += 1;
     }
 
-    /// A connection was closed.
+    /// Notes that a connection was closed.
     pub(super) fn turn_away(&self, why: TurnedAway) {
         self.turned_away[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the transfer under way whose name begins so, as the status shows it.
+    /// Cancels the running transfer whose name begins with this, as the status shows it.
     pub(crate) fn cancel(&self, beginning: &str) -> Result<(), NotOne> {
         let is_digit = |b: u8| b.is_ascii_hexdigit();
         if beginning.len() < DIGITS_MIN || !beginning.bytes().all(is_digit) {
@@ -218,12 +218,12 @@ impl Ledger {
                 None => Arc::clone(one),
             }
         };
-        // Others are told, which may take a moment.
+        // Other nodes are informed, which may take a moment.
         one.cancel(self.here);
         Ok(())
     }
 
-    /// Everything as it is now.
+    /// Returns the present status.
     pub fn status(&self) -> BulkStatus {
         let turned_away = TurnedAway::ALL.map(|why| {
             let count = self.turned_away[why as usize].load(Ordering::Relaxed);
@@ -264,14 +264,14 @@ impl Sums {
             Role::Source => self.given += went,
             Role::Sink => {
                 self.taken += came;
-                // What is passed on beside; nothing where the route ends.
+                // A sink may also pass data on; at the end of the route this is zero.
                 self.passed += went;
             }
         }
     }
 }
 
-/// A transfer's place in the books, until it is dropped.
+/// A transfer's place in the books, until this value is dropped.
 pub(super) struct Entered {
     ledger: Arc<Ledger>,
     place: u64,
@@ -279,12 +279,12 @@ pub(super) struct Entered {
 }
 
 impl Entered {
-    /// It was refused before anything was moved.
+    /// Notes that it was refused before anything was moved.
     pub(super) fn refuse(self, why: &Failure) {
         self.ledger.refuse(why.kind);
     }
 
-    /// It is over.
+    /// Notes that it is over.
     pub(super) fn end(self, how: &Result<(), Failure>) {
         let mut books = self.ledger.books();
         match how {
@@ -325,7 +325,7 @@ mod tests {
         Arc::new(Ledger::new(HERE, limits(limit), Arc::new(places)))
     }
 
-    /// Enters a transfer with these words: whether it ends here, goes on, and is pulled.
+    /// Enters a transfer with these properties: whether it ends here, whether it goes on, and whether it is a pull.
     fn enter(ledger: &Arc<Ledger>, ends: bool, goes_on: bool, pull: bool) -> Option<Entered> {
         let hop = |node, ends: bool, below: &[u8]| {
             let mut bytes = [0; 64];
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(of(2), ("sink", Some("10.7.0.1"), "10.7.0.3".into(), 1_000));
         assert_eq!(of(3), ("source", None, "10.7.0.1".into(), 8));
         assert!(status.transfers[0].id == "a5".repeat(16) && status.transfers[0].scavenge);
-        // All of them are called so.
+        // The beginning matches all of them.
         assert_eq!(ledger.cancel("a5a5a5a5"), Err(NotOne::Several));
         assert_eq!(ledger.cancel("b5b5b5b5"), Err(NotOne::None));
         all.truncate(1);

@@ -1,12 +1,12 @@
-//! Over which uplinks the connections to a node go.
+//! Chooses the uplinks of the connections to a node.
 //!
 //! ```text
 //!   stripe 0, 2, ..   the address of the path in use, from wherever the kernel sends
 //!   stripe 1, 3, ..   10.2.0.1 ─────── 10.2.0.2, the address of the neighbour by another path of the link
 //! ```
-//! Which paths bulk data takes the link has chosen, for streams and for these alike. Each is up, so both ends have proved
-//! that they are there. A neighbour that listens for bulk data at one of its addresses alone refuses the others, and all
-//! connections go to that one.
+//! The link has chosen which paths bulk data takes, for streams and for these connections alike. Each such path is up,
+//! so both ends have proved to be there. If a neighbour listens for bulk data at only one of its addresses, it refuses
+//! the others, and all connections use that one.
 
 use super::dial::PATIENCE;
 use super::socket::Socket;
@@ -18,12 +18,13 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So long another uplink may take to be connected: its path answers hellos, so what is silent here is a firewall. Choice:
-/// a lost SYN is repeated after one second, and the other end waits for all connections together.
+/// How long the connection by another uplink may take. Its path answers hellos, so if there is no answer here, a
+/// firewall is the reason. Choice: a lost SYN is repeated after one second, and the other end waits for all connections
+/// together.
 const OTHER_PATIENCE: Duration = Duration::from_secs(2);
 const _: () = assert!(OTHER_PATIENCE.as_secs() * (MAX_PATHS as u64 - 1) < PATIENCE.as_secs());
 
-/// The ways to a node by TCP, the path in use first.
+/// The addresses of a node for TCP, beginning with the path in use.
 #[derive(Debug)]
 pub(super) struct Legs {
     first: SocketAddr,
@@ -34,12 +35,12 @@ pub(super) struct Legs {
 struct Leg {
     from: IpAddr,
     at: SocketAddr,
-    /// It could not be connected once.
+    /// A connection by it has failed.
     is_closed: AtomicBool,
 }
 
 impl Legs {
-    /// The one that leads there.
+    /// Creates a single leg to this address.
     pub(super) fn one(at: SocketAddr) -> Legs {
         Legs {
             first: at,
@@ -47,13 +48,13 @@ impl Legs {
         }
     }
 
-    /// Those of a neighbour that is reached at `first`: beside it, the paths that bulk data takes and of which both ends'
-    /// addresses are known.
+    /// Creates the legs to a neighbour that is reached at `first`. The others are the paths that bulk data takes and
+    /// whose addresses at both ends are known.
     pub(super) fn of(link: &LinkStatus, first: SocketAddr) -> Legs {
         let leg = |path: &PathStatus| {
             let from: SocketAddr = path.from.as_ref()?.parse().ok()?;
             let at: SocketAddr = path.at.as_ref()?.parse().ok()?;
-            // A socket for all addresses of a host does not tell by which one a path leaves.
+            // A socket for all addresses of a host does not show from which of them a path leaves.
             let is_fit = !from.ip().is_unspecified() && from.is_ipv4() == at.is_ipv4();
             is_fit.then_some(Leg {
                 from: from.ip(),
@@ -68,22 +69,22 @@ impl Legs {
         }
     }
 
-    /// The first one leads there.
+    /// Returns true if the first leg leads to this address.
     pub(super) fn leads_to(&self, at: SocketAddr) -> bool {
         self.first == at
     }
 
-    /// How many there are.
+    /// Returns the number of legs.
     pub(super) fn count(&self) -> usize {
         1 + self.others.len()
     }
 
-    /// Connects by the first one.
+    /// Connects by the first leg.
     pub(super) fn connect(&self) -> io::Result<Socket> {
         TcpStream::connect_timeout(&self.first, PATIENCE).map(Socket::Tcp)
     }
 
-    /// Connects for a stripe; by the first one where another cannot be connected.
+    /// Connects for a stripe. If its leg cannot be connected, the first one is used.
     pub(super) fn connect_stripe(&self, stripe: u8) -> io::Result<Socket> {
         let Some(leg) = self.leg_of(stripe) else {
             return self.connect();
@@ -97,7 +98,7 @@ impl Legs {
         }
     }
 
-    /// The one that a stripe takes; none for the first.
+    /// Returns the leg of a stripe; none for the first.
     fn leg_of(&self, stripe: u8) -> Option<&Leg> {
         let place = usize::from(stripe) % self.count();
         let leg = self.others.get(place.checked_sub(1)?)?;

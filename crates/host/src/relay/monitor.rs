@@ -1,9 +1,8 @@
-//! How the segments that begin at a node fare, once per second, for who has begun the transfer and
-//! for the node's own books; how many of their connections are used; and the scavenger's brake.
+//! Monitors the segments that begin at a node, once per second. It reports their state to the node that began the
+//! transfer and to this node's books, decides how many of their connections are used, and runs the scavenger's brake.
 //!
-//! What TCP tells of its connections says which segment limits a pipeline: one that has always
-//! something to send, to an end that always takes it, is as fast as the network lets it be; the
-//! others wait for it.
+//! TCP's information about its connections shows which segment limits a pipeline: a segment that always has something
+//! to send, to an end that always accepts it, is as fast as the network permits. The other segments wait for it.
 
 use super::account::Account;
 use super::duplex::Duplex;
@@ -25,49 +24,51 @@ use std::time::Duration;
 use wire::link_state::Rates;
 use wire::relay::{Carried, Message, Open, Segment};
 
-/// How often a segment is told of.
+/// How often a segment is reported.
 const TELL: base::Duration = base::Duration::from_secs(1);
 
-/// A probe over a segment with a shorter round trip than this is looked at more often: TCP is soon there.
+/// If the round trip of the segment is shorter than this, a probe is measured more often, because TCP reaches its rate
+/// sooner.
 const PROBE_NEAR_US: u32 = 40_000;
-/// So often.
+/// How often such a probe is measured.
 const LOOK_NEAR_US: u64 = 300_000;
-/// How often it is told to the network what segments carry, while they do.
+/// How often the network is informed of what the segments carry, while they carry it.
 const LEARN: base::Duration = base::Duration::from_secs(10);
 
-/// The connections of one segment, at the end that sends.
+/// The connections of one segment, at the sending end.
 struct Sending {
     to: NodeAddr,
     stripes: Vec<Stripe>,
-    /// How many of them are used, for those who send on them.
+    /// How many of them are used, for the threads that send on them.
     used: Used,
     striping: Striping,
     told: Totals,
     looked: Totals,
-    /// Whatever else the kernel does by itself, rates of another congestion control are no other transfer's.
+    /// True if the congestion control is the kernel's default. The rates of another congestion control do not apply to
+    /// other transfers.
     is_usual: bool,
 }
 
 struct Stripe {
     socket: Arc<Socket>,
     pacer: Pacer,
-    /// Which of the pairs of hosts' addresses it connects.
+    /// Which of the pairs of the hosts' addresses it connects.
     uplink: u8,
-    /// What the kernel told last.
+    /// The kernel's last information.
     info: net::tcp::Info,
 }
 
-/// How many connections of a segment are used: the first ones.
+/// How many connections of a segment are used: always the first ones.
 #[derive(Clone, Debug)]
 pub(super) struct Used(Arc<AtomicUsize>);
 
 impl Used {
-    /// All.
+    /// Uses all connections.
     pub(super) fn all() -> Used {
         Used(Arc::new(AtomicUsize::new(usize::MAX)))
     }
 
-    /// The connection of this number is.
+    /// Returns true if the connection with this number is used.
     pub(super) fn has(&self, stripe: usize) -> bool {
         stripe < self.0.load(Ordering::Relaxed)
     }
@@ -77,17 +78,17 @@ impl Used {
     }
 }
 
-/// Watches what a node sends for one transfer.
+/// Monitors what a node sends for one transfer.
 pub(super) struct Monitor {
     here: NodeAddr,
-    /// Towards who has begun the transfer.
+    /// The control connection towards the node that began the transfer.
     teller: Arc<Duplex>,
     account: Arc<Account>,
     clock: Clock,
     state: Mutex<State>,
     recent: Arc<Recent>,
     scavenge: bool,
-    /// The congestion control that was asked for, or none.
+    /// The congestion control that was requested, or none.
     congestion: String,
 }
 
@@ -126,8 +127,8 @@ impl Monitor {
         }
     }
 
-    /// A segment begins here, which chooses how many connections it uses if it `adapts`. One within the
-    /// host has nothing to tell.
+    /// Begins to watch a segment that begins here. If it `adapts`, it chooses how many connections it uses. A segment
+    /// within the host has nothing to report.
     pub(super) fn watch(&self, to: NodeAddr, data: &[Data], adapts: bool) -> Used {
         let tcp = || {
             data.iter()
@@ -172,14 +173,14 @@ impl Monitor {
         used
     }
 
-    /// These connections lead to that node: the transfer ends when one of their uplinks is lost.
+    /// Watches these connections to a node: the transfer ends if one of their uplinks is lost.
     pub(super) fn guard<'a>(&self, to: NodeAddr, sockets: impl Iterator<Item = &'a Arc<Socket>>) {
         let now = self.clock.now();
         self.with(|state| sockets.for_each(|socket| state.wires.add(now, to, socket)));
     }
 
-    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end. `watch_paths` has the
-    /// overlay watch the paths to a node, and tells what it knows of them.
+    /// Watches until the transfer is over. `learn` gets what the segments carry, periodically and at the end.
+    /// `watch_paths` makes the overlay watch the paths to a node closely, and returns what it knows about them.
     pub(super) fn run(
         &self,
         transfer: &Transfer,
@@ -203,7 +204,7 @@ impl Monitor {
             if !transfer.has_failed()
                 && let Some(failure) = self.lost(now, &watch_paths)
             {
-                // Nobody is waited for who could know more of it.
+                // No other node could know a better reason, so there is no wait for one.
                 transfer.fail_at_once(failure);
             }
             if self.with(|state| now.since(state.learnt) >= LEARN) {
@@ -214,13 +215,13 @@ impl Monitor {
         self.learnt(&learn);
     }
 
-    /// The uplink that takes nothing any more, or the node that is gone.
+    /// Returns a failure if an uplink is dead or a node is gone.
     fn lost(
         &self,
         now: base::Time,
         watch_paths: &impl Fn(NodeAddr) -> Option<Vec<PathHealth>>,
     ) -> Option<Failure> {
-        // Only this node's uplink is to blame: the next attempt may go the same way.
+        // Only this node's uplink is to blame: the next attempt may use the same route.
         let uplink = |text: String| {
             Some(Failure::new(self.here, FailureKind::Broken, text).about(self.here))
         };
@@ -247,7 +248,7 @@ impl Monitor {
         None
     }
 
-    /// Watches a probe until it has found out what it can, or for as long as it may last.
+    /// Watches a probe until it has its result, or until its time is up.
     pub(super) fn find_out(&self, transfer: &Transfer) -> Carried {
         let begun = self.clock.now();
         let mut rtt_us = 0;
@@ -257,7 +258,7 @@ impl Monitor {
                 false => Duration::from_micros(LOOK_NEAR_US),
             };
             if transfer.wait(tick) {
-                // The bytes are used up. A span in which they ran out says nothing.
+                // The bytes are used up. A span in which they ran out shows nothing.
                 break true;
             }
             let now = self.clock.now();
@@ -290,13 +291,13 @@ impl Monitor {
         })
     }
 
-    /// Whoever gives way measures what others leave, which is no capacity.
+    /// Reports what the segments carry. A scavenger measures only what other traffic leaves, which is no capacity.
     pub(super) fn learnt(&self, learn: impl Fn(NodeAddr, Rates)) {
         if self.scavenge {
             return;
         }
         let all: Vec<_> = self.with(|state| {
-            // What an earlier transfer has seen does not become newer by this one.
+            // Results of an earlier transfer do not become newer by this one.
             let news = || state.segments.iter().filter(|s| s.striping.has_judged());
             let free = news().filter(|s| s.striping.is_free());
             free.for_each(|s| self.recent.keep(s.to, &self.congestion, &s.striping));
@@ -306,7 +307,7 @@ impl Monitor {
         known.for_each(|(to, rates)| learn(to, rates));
     }
 
-    /// Tells of all segments.
+    /// Reports all segments.
     pub(super) fn tell(&self) {
         let now = self.clock.now();
         let told: Vec<(NodeAddr, Segment)> = self.with(|state| {
@@ -318,12 +319,12 @@ impl Monitor {
         });
         for (to, segment) in told {
             self.account.on_segment(self.here, to, segment);
-            // Who does not listen any more is found by those who have to know.
+            // If the other side no longer listens, other parts of the transfer notice it.
             let _ = self.teller.send(&Message::Segment(self.here, to, segment));
         }
     }
 
-    /// What a node behind tells of a segment there.
+    /// Notes the report of a node behind about a segment there.
     pub(super) fn on_segment(&self, from: NodeAddr, to: NodeAddr, segment: Segment) {
         self.account.on_segment(from, to, segment);
     }
@@ -342,22 +343,22 @@ impl State {
 }
 
 impl Sending {
-    /// Those that are used; others that were have something to repeat still, which does not count.
+    /// Returns the connections in use. Connections used earlier may still retransmit, which does not count.
     fn active(&self) -> &[Stripe] {
         &self.stripes[..self.stripes.len().min(self.striping.active().into())]
     }
 
-    /// Asks the kernel of each connection.
+    /// Gets the kernel's information about each connection.
     fn ask(&mut self) {
         for stripe in &mut self.stripes {
             let tcp = stripe.socket.tcp();
             let told = tcp.and_then(|tcp| net::tcp::info(tcp).ok());
-            // What is gone tells nothing.
+            // A connection that is gone has no information.
             stripe.info = told.unwrap_or_default();
         }
     }
 
-    /// Sums over the connections: of all what was sent, of those that are used how they fare.
+    /// Sums over the connections: the bytes of all of them, and the state of those in use.
     fn totals(&self) -> Totals {
         let mut now = Totals::default();
         for stripe in &self.stripes {
@@ -399,7 +400,7 @@ impl Sending {
         let active = self.striping.active();
         if active != before {
             self.used.set(active);
-            // Sums over other connections begin anew.
+            // Sums over other connections start again.
             (self.looked, self.told) = (
                 self.totals(),
                 Totals {
@@ -426,7 +427,7 @@ impl Sending {
         }
     }
 
-    /// What is known of the segment now.
+    /// Returns what is known of the segment now.
     fn carried(&self) -> (NodeAddr, Option<Rates>) {
         let carried = self.striping.carried();
         let kbps = |bps: Option<u64>| {
@@ -435,7 +436,8 @@ impl Sending {
         };
         let rates = Rates {
             one_kbps: kbps(carried.one_bps.filter(|_| self.is_usual)),
-            // What others than the usual have had is more or less than what is usual, unless it was all.
+            // The rate of another congestion control differs from that of the default, unless it was the whole
+            // capacity.
             together_kbps: kbps(
                 carried
                     .together_bps
@@ -444,7 +446,7 @@ impl Sending {
             is_full: carried.is_full,
             spread_pct: carried.spread_pct,
         };
-        // Several that nobody could take back have taken their shares from others.
+        // If a fixed number of several connections was used, they may have taken the shares of other traffic.
         let is_fair = self.striping.is_free() || self.stripes.len() == 1;
         let is_told = is_fair && (rates.one_kbps > 0 || rates.together_kbps > 0);
         (

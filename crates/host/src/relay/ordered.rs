@@ -1,10 +1,10 @@
-//! Who has begun a transfer: signed at the node where it begins, judged at those where it ends.
+//! The order of a transfer: signed at the node where it begins, checked at the nodes where it ends.
 //!
 //! ```text
 //!   cp ─socket─▶ first node: signs transfer, direction, time and ends ══▶ relays pass that on ══▶ end: `from` of its root
 //! ```
-//! A relay can begin nothing in another node's name: the signature is over each end and the path there, over the
-//! key that the ends take for what they agree on ([`super::ends`]), counts for [`GOOD_FOR_S`], and once.
+//! A relay cannot begin a transfer in another node's name: the signature covers each end and its path, and the key that
+//! the ends use to agree on theirs ([`super::ends`]). It is valid for [`GOOD_FOR_S`], and only once.
 
 use super::failure::{Failure, FailureKind};
 use super::tls::Trust;
@@ -18,19 +18,19 @@ use wire::relay::{
     DIGEST_BYTES, Hop, ORDER_BYTES_MAX, ORDERED_BYTES_MAX, Open, Ordered, TRANSFER_BYTES,
 };
 
-/// So old, or so far ahead, an order may be. Choice: what two clocks may differ by in the rest of the network.
+/// How old, or how far ahead, an order may be. Choice: what two clocks may differ by in the rest of the network.
 const GOOD_FOR_S: u64 = 300;
-/// Orders of one node that are remembered while they are good, so that none counts twice. Choice: 7 per second; a
-/// node that begins more has its oldest ones forgotten, and nobody else's.
+/// Number of orders of one node that are remembered while they are valid, so that none is accepted twice. Choice: 7 per
+/// second. If a node begins more, its own oldest orders are forgotten, and nobody else's.
 const REMEMBERED: usize = 4_096;
 
 /// The node at which a transfer has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Beginner {
     pub(super) certificate: Certificate,
-    /// For this transfer.
+    /// The key for this transfer.
     pub(super) key: [u8; KEY_BYTES],
-    /// The last second in which its order is good.
+    /// The last second in which its order is valid.
     pub(super) good_until_s: u64,
 }
 
@@ -43,21 +43,21 @@ impl Beginner {
         self.certificate.fields().subject.name
     }
 
-    /// One of these words of `from` or `passes` names it.
+    /// Returns true if one of these words of `from` or `passes` names it.
     pub(super) fn is_among(&self, words: &[String]) -> bool {
         Pattern::any_names(words, &self.certificate.fields())
     }
 }
 
-/// Orders that have counted, by the node that began them.
+/// Orders that were accepted, by the node that began them.
 #[derive(Debug, Default)]
 pub(super) struct Counted(Mutex<BTreeMap<NodeAddr, VecDeque<Order>>>);
 
-/// Its name, and until when it is good.
+/// The name of the transfer, and the last second of the order.
 type Order = ([u8; TRANSFER_BYTES], u64);
 
 impl Counted {
-    /// Counts what is carried out here, once.
+    /// Accepts an order that is carried out here, once.
     pub(super) fn enter(
         &self,
         here: NodeAddr,
@@ -83,7 +83,7 @@ impl Counted {
     }
 }
 
-/// What the node at which `open` begins says of it: `open` has the key alone.
+/// Signs an order at the node where `open` begins: `open` itself contains only the key.
 pub(super) fn sign(trust: &Trust, open: &Open<'_>, key: [u8; KEY_BYTES], unix_s: u64) -> Vec<u8> {
     write((open, key), unix_s, &trust.certificate(), |body| {
         trust.sign(Context::Transfer, body)
@@ -118,7 +118,7 @@ fn write(
     bytes
 }
 
-/// Who has begun the transfer in which this node has a part: as an end, or on the way to ends.
+/// Returns who began the transfer in which this node takes part, as an end or on the way to ends.
 pub(super) fn judge(trust: &Trust, open: &Open<'_>, unix_s: u64) -> Result<Beginner, Failure> {
     read((trust.own(), &trust.network()), open, unix_s)
 }
@@ -195,7 +195,7 @@ mod tests {
 
     const LON: NodeAddr = NodeAddr(0x0a07_0003);
 
-    /// What comes there is thrown away.
+    /// Encodes a hop that discards its data.
     fn discarding(node: NodeAddr, path: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 256];
         let mut w = Writer::new(&mut bytes);
@@ -245,7 +245,7 @@ mod tests {
             let text = judged(open).unwrap_err();
             assert!(text.contains(why), "{text}");
         };
-        // A relay on the way to an end judges by the ends behind it.
+        // A relay on the way to an end checks the ends behind it.
         let passing = |end: &[u8]| hop(FRA, None, end);
         assert_eq!(
             judged(&open(&passing(&last), &ordered)).unwrap().node(),
@@ -258,7 +258,7 @@ mod tests {
         refused(&open(&last, &[]), "does not say so");
         refused(&open(&last, &order_at(now_s + 301)), "five minutes");
         refused(&open(&last, &order_at(now_s - 301)), "five minutes");
-        // Another path, another node, another direction, another transfer.
+        // The order does not match another path, node, direction or transfer.
         refused(
             &open(&hop(LON, Some(b"etc"), &[]), &ordered),
             "another path",
@@ -296,7 +296,7 @@ mod tests {
             ..open(&last, &ordered)
         };
         refused(&other, "not its own");
-        // What it signs with its own key under the certificate of another.
+        // The order is signed with the node's own key but shows another node's certificate.
         let sign = |body: &[u8]| fra.sign(Context::Transfer, body);
         let forged = write(
             (&open(&last, &[]), [5; 32]),
@@ -321,7 +321,7 @@ mod tests {
             assert!(judged(&open(&last, &changed)).is_err(), "byte {at}");
             assert!(judged(&open(&last, &ordered[..at])).is_err(), "{at} bytes");
         }
-        // Once, while it is good.
+        // The order is accepted once, while it is valid.
         let counted = Counted::default();
         let beginner = judged(&open(&last, &ordered)).unwrap();
         let enter = |name: u8, unix_s: u64| {
@@ -330,7 +330,7 @@ mod tests {
         };
         assert!(enter(7, now_s) && enter(8, now_s) && !enter(7, now_s + 300));
         assert!(enter(7, now_s + 301), "it is not good any more");
-        // Others' orders push out none of its own.
+        // Orders of other nodes do not displace its own.
         let other = Beginner {
             certificate: fra.certificate().clone(),
             ..beginner.clone()

@@ -1,4 +1,4 @@
-//! Where a transfer begins: `sinew cp`, beside a node of its own.
+//! The beginning of a transfer: `sinew cp`, beside its own node.
 //!
 //! ```text
 //!   push: Tree ─▶ this process ─Unix─▶ node ═▶ ... ═▶ sinks
@@ -28,75 +28,76 @@ pub use wire::relay::entry::{EntryKind, Total};
 use wire::relay::{DIGEST_BYTES, HOPS_MAX, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
 
-/// What is to be done.
+/// The parameters of a copy.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The local socket of the node to begin at.
     pub socket: PathBuf,
-    /// That node.
+    /// The node to begin at.
     pub node: NodeAddr,
-    /// The route from that node on, which is its first hop, as [`HopRepr::emit`] writes it.
+    /// The route from that node, which is its first hop, as [`HopRepr::emit`] encodes it.
     pub route: Vec<u8>,
-    /// Data is not sealed: relays can read it, and cost less.
+    /// Data is not encrypted: relays can read it, and need less processor time.
     pub plain: bool,
-    /// Give way to others.
+    /// Give way to other traffic.
     pub scavenge: bool,
-    /// Do not go on where an earlier attempt has ended.
+    /// Do not continue where an earlier attempt has ended.
     pub fresh: bool,
-    /// What is there under the target's name stays, and nothing is copied.
+    /// If something exists under the target's name, it stays, and nothing is copied.
     pub keep: bool,
-    /// What a directory has there and has not here is removed.
+    /// Entries of a target directory that the source does not have are removed.
     pub delete: bool,
-    /// What cannot be read costs only itself.
+    /// If something cannot be read, only this is left out.
     pub spare: bool,
-    /// Nothing is written: only what would be is told.
+    /// Nothing is written: the copy only reports what it would do.
     pub dry: bool,
-    /// Owners and extended attributes are kept, too.
+    /// Owners and extended attributes are copied, too.
     pub attributes: bool,
-    /// Files that are there are compared by their content.
+    /// Existing files are compared by their content.
     pub checksum: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
-    /// Once it is set, the copy is broken off with [`FailureKind::Over`], so that it can go on otherwise.
+    /// Once it is set, the copy ends with [`FailureKind::Over`], so that it can continue in another way.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What happens meanwhile.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// Nothing is at all sinks already, not even entries of others, so all of the source is to come.
+    /// The sinks have nothing in common yet, not even entries of other copies, so all of the source will be sent.
     Anew,
-    /// What all entries are together, if the source knows it: before anything else that is told of them.
+    /// The totals of all entries, if the source knows them. This comes before any other report about them.
     Total(Total),
-    /// An entry that every sink has already, of so many bytes if it is a file.
+    /// An entry that every sink already has; its size if it is a file.
     Kept(EntryKind, u64),
-    /// Of the next file, or of the one that began last, every sink has so many bytes, or so many more.
+    /// Number of bytes of the next file, or more bytes of the present file, that every sink already has.
     From(u64),
-    /// An entry begins, of so many bytes if it is a file.
+    /// An entry begins; its size if it is a file.
     Entry(u64),
-    /// A file is complete: its path below what is copied, and the digest of its content.
+    /// A file is complete: its path relative to the copied directory, and the digest of its content.
     File(&'a [u8], [u8; DIGEST_BYTES]),
-    /// Something was not copied: its path, and why.
+    /// Something was not copied: its path, and the reason.
     Spared(&'a [u8], &'a str),
-    /// An entry that would be sent, of so many bytes.
+    /// An entry that would be sent, and its size.
     Would(&'a [u8], u64),
-    /// A sink would remove something: which one, and the path.
+    /// A sink would remove something: the sink, and the path.
     Gone(NodeAddr, &'a [u8]),
-    /// A sink has all, as it was sent.
+    /// A sink has everything as it was sent.
     Done(NodeAddr, Done),
-    /// The sink for which the others wait, if there is one, and for how long they have: told every second.
+    /// The sink for which the others wait, if there is one, and for how long they have waited. It is reported every
+    /// second.
     Awaited(Option<(NodeAddr, Duration)>),
-    /// All sinks have written so many bytes of the stream.
+    /// Number of bytes of the stream that all sinks have written.
     Written(u64),
-    /// How a segment fares: from, to.
+    /// The state of a segment: from, to.
     Segment(NodeAddr, NodeAddr, Segment),
 }
 
-/// Who is told.
+/// The function that receives the progress.
 pub type Report<'a> = &'a (dyn Fn(Progress<'_>) + Sync);
 
 impl Order {
-    /// `key` is the public half of one for this transfer.
+    /// Creates the request. `key` is the public half of a key for this transfer.
     fn open<'a>(&'a self, pull: bool, key: &'a [u8]) -> Result<Open<'a>, Failure> {
         let unusable = |text: &dyn std::fmt::Display| {
             Failure::new(
@@ -136,7 +137,7 @@ impl Order {
         }
     }
 
-    /// Tells, and breaks the copy off before more is copied if that is wanted once it is known what is to come.
+    /// Reports progress. Once it is known what will be sent, it also ends the copy if that was requested.
     fn tell(&self, progress: Progress<'_>, transfer: &Transfer, report: Report<'_>) {
         report(progress);
         let says_what_comes = matches!(
@@ -153,11 +154,11 @@ impl Order {
     }
 }
 
-/// The segments that were told of. Nodes on the way tell what they like.
+/// The segments that were reported. Nodes on the way may report anything.
 #[derive(Default)]
 struct Seen(BTreeSet<(NodeAddr, NodeAddr)>);
 
-/// More than a sum of many seconds can be off by: 16 Tbit/s, 4 EB.
+/// More than sums over many seconds can reach: 16 Tbit/s, 4 EB.
 const RATE_BPS_MAX: u64 = 1 << 44;
 const BYTES_MAX: u64 = 1 << 62;
 
@@ -188,7 +189,8 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
     let feedback = Feedback::new(sinks, Sinks::of(order.node, &open, key));
-    // What a sink would remove is of interest where it was asked for, and a lie elsewhere.
+    // The lists of what sinks would remove are accepted only if they were requested; otherwise a sink is not
+    // trustworthy.
     let feedback = Shared::new(match open.dry && open.delete {
         true => feedback.listing_gone(),
         false => feedback,
@@ -242,7 +244,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             source.run(&mut tree, |told| order.tell(told, &transfer, report))
         });
         if sent.is_err() {
-            // The reason may be on its way still.
+            // The reason may still be on its way.
             transfer.wait(LOOK);
         }
         control.close();

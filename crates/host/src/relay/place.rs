@@ -1,14 +1,14 @@
-//! Where a copy goes: beside its target until all of it is there and verified, then in its place.
+//! The target of a copy: data is stored beside it until all is complete and verified, and then moved into place.
 //!
 //! ```text
 //!   .NAME.sinew-part     what has come: a file, or a new directory with all in it
 //!   .NAME.sinew-journal  the file that is being written; locked
 //!   NAME                 by renaming, once the stream has ended and its digests are right
 //! ```
-//! Whatever ends the process, a file or a new directory is the old one or the new one, whole. A directory
-//! that is there is updated in place, each file whole or not at all. A new attempt looks what is there, and
-//! says so. What only another sink of the copy lacks is left as it is. Two transfers to one target would spoil
-//! each other's part, so the journal is locked, and the second is told.
+//! Whatever ends the process, a file or a new directory is either the old one or the complete new one. An existing
+//! directory is updated in place, and each file in it is replaced as a whole or not at all. A new attempt checks what
+//! already exists, and reports it. Files that only another sink of the copy lacks are left unchanged. Two transfers to
+//! one target would damage each other's parts, so the journal is locked, and the second transfer fails.
 
 mod basis;
 mod files;
@@ -42,32 +42,32 @@ use wire::relay::{Open, TRANSFER_BYTES};
 const PART: &str = ".sinew-part";
 const JOURNAL: &str = ".sinew-journal";
 
-/// What is read at once to look into a file.
+/// Number of bytes that are read at once to hash a file.
 const READ_BYTES: usize = 256 * 1024;
 
-/// So far ahead of what has come the source is told what is there: as far as it may send ahead, and as much again, so that
-/// it need not wait where all differs.
+/// How far beyond the received bytes the sink reports what it already has. This is as far as the source may send ahead,
+/// and as much again, so that the source need not wait if everything differs.
 const AHEAD_BYTES: u64 = 2 * relay::WINDOW_BYTES;
 
-/// How a copy is kept.
+/// How a copy is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     /// The transfer's name.
     pub(super) transfer: [u8; TRANSFER_BYTES],
-    /// What is there is of no use.
+    /// Existing files are ignored.
     pub(super) fresh: bool,
-    /// What a directory has and the source's has not is removed.
+    /// Entries of a directory that the source's directory does not have are removed.
     pub(super) delete: bool,
     /// Nothing is written.
     pub(super) dry: bool,
-    /// Owners and extended attributes are taken over.
+    /// Owners and extended attributes are copied.
     pub(super) attributes: bool,
-    /// What is there is told by its content.
+    /// Existing files are identified by their content.
     pub(super) checksum: bool,
 }
 
 impl Manner {
-    /// As `open` asks.
+    /// Returns what `open` requests.
     pub(super) fn of(open: &Open<'_>) -> Manner {
         Manner {
             transfer: open.transfer,
@@ -80,13 +80,13 @@ impl Manner {
     }
 }
 
-/// What a copy becomes.
+/// The target of a copy.
 pub enum Place {
     /// A name in a directory.
     Named(Named),
-    /// Bytes on their way to somewhere else: a file's content, as it comes.
+    /// A stream of bytes to somewhere else: a file's content, as it arrives.
     Stream(Box<dyn Write + Send>),
-    /// Nothing, after it was checked.
+    /// Nothing: the data is only checked.
     Discard,
 }
 
@@ -95,18 +95,18 @@ pub enum Place {
 pub struct Named {
     parent: Directory,
     name: OsString,
-    /// Who asks may not know what is in files that are there.
+    /// The requester must not learn the content of existing files.
     is_hidden: bool,
 }
 
 impl Named {
-    /// What is at `path` below `directory`; if that is a directory, then what is called `hint` in it.
+    /// Opens `path` below `directory`; if that is a directory, then the name `hint` in it.
     pub fn below(directory: &Directory, path: &Path, hint: Option<&OsStr>) -> io::Result<Named> {
         let is_directory = |path: &Path| match directory.look(path) {
             Ok(found) => Ok(found.is_dir()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            // A link that leads out is replaced and not followed. If it is a directory on the way
-            // that leads out, the parent below is refused.
+            // A link that leads outside is replaced, not followed. If a directory on the way leads outside, opening the
+            // parent below fails.
             Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(false),
             Err(error) => Err(error),
         };
@@ -125,8 +125,8 @@ impl Named {
         })
     }
 
-    /// The same for a path of this host. One that ends in a slash means a directory, and fails where
-    /// there is none.
+    /// Does the same for a path of this host. A path that ends in a slash means a directory, and fails if there is
+    /// none.
     pub fn at(path: &Path, hint: Option<&OsStr>) -> io::Result<Named> {
         if is_meant_as_directory(path) && !path.is_dir() {
             return Err(ErrorKind::NotADirectory.into());
@@ -134,7 +134,7 @@ impl Named {
         let (parent, path) = match (path.is_dir(), hint) {
             (true, Some(hint)) => (path.to_owned(), PathBuf::from(hint)),
             _ => {
-                // `.` and `..` have other names than that.
+                // `.` and `..` stand for directories with other names.
                 let path = match path.file_name() {
                     Some(_) => path.to_owned(),
                     None => path.canonicalize()?,
@@ -151,23 +151,23 @@ impl Named {
         Named::below(&Directory::open(&parent)?, &path, None)
     }
 
-    /// What is in the files that are there stays unknown to who asks.
+    /// Hides the content of existing files from the requester.
     pub(super) fn hidden(self, is_hidden: bool) -> Named {
         Named { is_hidden, ..self }
     }
 
-    /// A directory has the name.
+    /// Returns true if a directory has the name.
     fn is_directory(&self) -> bool {
         let found = self.parent.look_at(&self.name);
         found.is_ok_and(|found| found.is_dir())
     }
 
-    /// Something has the name.
+    /// Returns true if something has the name.
     pub fn is_there(&self) -> bool {
         self.parent.look_at(&self.name).is_ok()
     }
 
-    /// What is said of one that is there and stays.
+    /// Returns the failure for a target that exists and stays.
     pub(super) fn kept(&self, here: NodeAddr) -> Failure {
         let name = shown(&self.name);
         let text =
@@ -175,14 +175,14 @@ impl Named {
         Failure::new(here, FailureKind::Exists, text)
     }
 
-    /// A name for what lies beside it while it is copied.
+    /// Returns the name of a file beside the target, for use during the copy.
     fn with(&self, suffix: &str) -> OsString {
         beside(&self.name, suffix)
     }
 }
 
-/// What lies beside a name. One that is too long for that gives way to its digest, so that every
-/// attempt finds what another has left.
+/// Returns the name of a file beside another one. If it would be too long, the digest of the name is used, so that
+/// every attempt finds what another one has left.
 fn beside(name: &OsStr, suffix: &str) -> OsString {
     let mut other = OsString::from(".");
     match 1 + name.len() + suffix.len() > NAME_BYTES_MAX {
@@ -193,7 +193,7 @@ fn beside(name: &OsStr, suffix: &str) -> OsString {
     other
 }
 
-/// Hashes a file from where it is, at most so many bytes; how many it was.
+/// Hashes at most this many bytes of a file from its present position. Returns how many it was.
 pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> io::Result<u64> {
     let mut buffer = vec![0; READ_BYTES];
     let mut left = most;
@@ -212,7 +212,7 @@ pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> i
     Ok(most - left)
 }
 
-/// The digest of a file that was named with this head; none if it is not the same any more.
+/// Returns the digest of the file with this head; none if the file has changed.
 pub(super) fn digest_of(file: &File, head: &Head) -> io::Result<Option<blake3::Hash>> {
     let mut content = blake3::Hasher::new();
     let read = hash(file, head.size.saturating_add(1), &mut content)?;
@@ -220,32 +220,32 @@ pub(super) fn digest_of(file: &File, head: &Head) -> io::Result<Option<blake3::H
     Ok(is_whole.then(|| content.finalize()))
 }
 
-/// The path ends in a slash. `Path` forgets it, so the text is looked at.
+/// Returns true if the path ends in a slash. `Path` ignores the slash, so the text is checked.
 pub(super) fn is_meant_as_directory(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-/// A copy on its way into its place.
+/// A copy that is being written.
 pub(super) struct Writing {
     here: NodeAddr,
     to: To,
     asked: Option<Asked>,
-    /// What would be removed, where nothing is.
+    /// The entries that would be removed, if nothing is written.
     gone: Option<Gone>,
 }
 
-/// A source waits for the keys of what is there.
+/// The state while a source waits for the keys of the existing file.
 struct Asked {
-    /// Pieces that were told.
+    /// Number of pieces reported so far.
     told: u64,
-    /// What lies before this one is not wanted, so it is not read.
+    /// The first piece that is needed. Earlier ones are not read.
     first: u64,
     end: u64,
 }
 
-/// What is here of a file whose content comes.
+/// The part that already exists of the file whose content arrives.
 pub(super) enum Kept {
-    /// What lies before that.
+    /// The part before the content.
     Beginning(Box<blake3::Hasher>),
     /// All of it: the content is for another sink.
     Whole,
@@ -258,7 +258,7 @@ enum To {
 }
 
 impl Writing {
-    /// Prepares a place, and says what it has already.
+    /// Prepares a target, and returns what it already has.
     pub(super) fn begin(
         here: NodeAddr,
         place: Place,
@@ -302,7 +302,7 @@ impl Writing {
         Ok((writing, there))
     }
 
-    /// What is here of the file that was named last, whose content comes from this byte on: for the decoder.
+    /// Returns, for the decoder, what is here of the last file, whose content begins at this byte.
     pub(super) fn content(&mut self, from: u64) -> Result<Kept, Failure> {
         let here = self.here;
         let kept = match &mut self.to {
@@ -315,14 +315,14 @@ impl Writing {
         kept.ok_or_else(|| not_kept(here))
     }
 
-    /// The source waits for the keys of the pieces of another file under the path of the one that was named last, which
-    /// will have so many bytes, and comes from some byte on.
+    /// Notes that the source waits for the keys of the existing file under the path of the last entry. The new file
+    /// will have `size` bytes, and its content begins at `from`.
     pub(super) fn compare(&mut self, (from, size): (u64, u64)) {
         let end = match &self.to {
             To::Files(files) => files.pieces(size),
             To::Stream(_) | To::Discard => 0,
         };
-        // All can be told at once, however slowly the source looks at them.
+        // All keys can be reported at once, however slowly the source reads them.
         let end = end.min(KEYS_MAX as u64);
         let first = from.div_ceil(PIECE_BYTES).min(end);
         self.asked = Some(Asked {
@@ -332,18 +332,19 @@ impl Writing {
         });
     }
 
-    /// It does, and has come so near to what it was told that it could have to wait.
+    /// Returns true if the source waits for keys, and has come so near to the reported ones that it might have to wait.
     pub(super) fn is_awaited(&self, at: u64) -> bool {
         let is_near = |asked: &Asked| asked.told * PIECE_BYTES < at.saturating_add(AHEAD_BYTES);
         self.asked.as_ref().is_some_and(is_near)
     }
 
-    /// It does.
+    /// Returns true if the source waits for keys.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// The keys of the next pieces; none when it was told all, and then it waits no longer.
+    /// Returns the keys of the next pieces. An empty list means that all were reported; then the source no longer
+    /// waits.
     pub(super) fn keys(&mut self) -> Vec<u64> {
         let Some(asked) = &mut self.asked else {
             return Vec::new();
@@ -363,12 +364,13 @@ impl Writing {
         keys
     }
 
-    /// The file ends: a source that was not told all does not wait for that any more; whether it has to hear so.
+    /// Ends the answer with the file. Returns true if the source waited for more keys and has to be informed.
     pub(super) fn end_answer(&mut self) -> bool {
         self.asked.take().is_some()
     }
 
-    /// What came has another digest than was sent, because what is there of it has changed meanwhile.
+    /// Returns the failure if the content has another digest than was sent because the existing file has changed
+    /// meanwhile.
     pub(super) fn differs(&mut self) -> Option<Failure> {
         let here = self.here;
         match &mut self.to {
@@ -380,7 +382,7 @@ impl Writing {
         }
     }
 
-    /// So many bytes that come next are there, and are given to the decoder.
+    /// Takes the next `len` bytes from the existing file, and gives them to the decoder.
     pub(super) fn same(&mut self, len: u64, give: &mut dyn FnMut(&[u8])) -> Outcome {
         let here = self.here;
         match &mut self.to {
@@ -392,12 +394,12 @@ impl Writing {
         }
     }
 
-    /// The paths of what would be removed, as far as the stream has come and they were not given before.
+    /// Takes the paths that would be removed, as far as the stream has come, since the last call.
     pub(super) fn gone(&mut self) -> Vec<Vec<u8>> {
         self.gone.as_mut().map_or_else(Vec::new, Gone::take)
     }
 
-    /// Does what the stream says.
+    /// Carries out an event of the stream.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let here = self.here;
         if let Some(gone) = &mut self.gone {
@@ -430,7 +432,8 @@ impl Writing {
     }
 }
 
-/// Something with a file failed. Who writes to it while it is compared has it in use: another attempt gets it whole.
+/// Creates the failure of a file operation. If the file was written to during the comparison, it is in use: another
+/// attempt will get it whole.
 fn failed(here: NodeAddr, what: String, error: &io::Error) -> Failure {
     match Changed::is(error) {
         true => Failure::new(here, FailureKind::InUse, format_args!("{what}: {error}")),

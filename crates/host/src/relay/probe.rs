@@ -1,13 +1,13 @@
-//! What a segment carries, found out before a large copy: for some seconds a node sends noise to the next,
-//! over one connection, two, four, eight, and throws it away there. [Liu04 §IV-A]
+//! Measures what a segment carries before a large copy: for some seconds a node sends noise to the next one, over one
+//! connection, two, four, eight, and the next one discards it. [Liu04 §IV-A]
 //!
 //! ```text
 //!   asker ── Probe(bytes, route) ──▶ nodes ──▶ node before the last ══ noise ══▶ last node: discards
 //!         ◀───────────────────── Carried(one, together, is that all, round trip) ──┘
 //! ```
-//! At the last node it is a transfer like any other, with a place and the limits of one; at the node that
-//! sends too. It ends as soon as more connections carry no more ([`relay::Striping`]), after
-//! [`relay::PROBE_US`], or when the bytes are used up. What was found goes to who asked, and to the network.
+//! At the last node and at the sending node it is a transfer like any other, with a place and its limits. It ends as
+//! soon as more connections carry no more ([`relay::Striping`]), after [`relay::PROBE_US`], or when the bytes are used
+//! up. The result goes to the requester and to the network.
 
 use super::allow::Rights;
 use super::dial::{self, PATIENCE, Way};
@@ -24,21 +24,21 @@ use std::time::{Duration, Instant};
 pub use wire::relay::Carried;
 use wire::relay::{Hop, Message, Open};
 
-/// How long an answer may take: the connections, what is found out, and what the segment has in its queues.
+/// How long an answer may take: for the connections, the measurement, and what the segment has in its queues.
 const ANSWER: Duration = Duration::from_micros(2 * relay::PROBE_US);
-/// What is read for one piece of noise.
+/// Number of random bytes from which the noise is made.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What is to be found out.
+/// The parameters of a probe.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The local socket of the node to ask.
     pub socket: std::path::PathBuf,
-    /// That node.
+    /// The node to ask.
     pub node: NodeAddr,
-    /// The route from that node on, which ends with the segment: as of a copy that is discarded.
+    /// The route from that node, which ends with the segment, as for a copy that is discarded.
     pub route: Vec<u8>,
-    /// Bytes that may be sent.
+    /// Number of bytes that may be sent.
     pub bytes: u64,
     /// The congestion control of the sender; empty for the kernel's choice.
     pub congestion: String,
@@ -74,13 +74,13 @@ pub fn ask(question: &Question) -> Result<(NodeAddr, NodeAddr, Carried), Failure
     )
 }
 
-/// The segment at whose beginning this node stands; else the way on.
+/// Returns true if the segment to be measured begins at this node. Otherwise the request is passed on.
 pub(super) fn is_here(route: &Hop<'_>) -> bool {
     let next = route.below().next();
     next.is_some_and(|next| next.path.is_some() && next.below().next().is_none())
 }
 
-/// Asks the next node, on behalf of who has asked here.
+/// Asks the next node on behalf of the requester.
 pub(super) fn pass_on(
     (trust, rights): (&Trust, Rights<'_>),
     bytes: u64,
@@ -137,18 +137,18 @@ fn forward(
     }
 }
 
-/// Answers who has asked.
+/// Answers the requester.
 pub(super) fn answer(
     control: &Duplex,
     (from, to): (NodeAddr, NodeAddr),
     carried: Carried,
     certificate: &[u8],
 ) {
-    // Who does not listen any more needs no answer.
+    // If the requester no longer listens, it needs no answer.
     let _ = control.send(&Message::Carried(from, to, carried, certificate));
 }
 
-/// Bytes that nothing on the way makes shorter, until they are used up or it is over.
+/// Bytes that cannot be compressed on the way, until they are used up or the probe is over.
 pub(super) struct Noise {
     block: Vec<u8>,
     left: u64,

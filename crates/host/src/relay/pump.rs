@@ -5,12 +5,12 @@
 //!   otherwise:                       in k ─ gather ─▶ Fan ─ scatter ─▶ whichever stripe is free, of
 //!                                                                     each branch
 //! ```
-//! A pair of connections needs no frames, so its bytes stay in the kernel. Where stripes are
-//! spread anew, or the route branches, frames pass through memory once. They are sealed and opened at the ends.
+//! A pair of connections needs no frames, so its bytes stay in the kernel. If stripes are redistributed, or the route
+//! branches, frames pass through memory once. They are encrypted and decrypted only at the ends.
 //!
-//! In each case [`relay::QUEUE_BYTES`] may wait in between, which is far more than what the kernel holds for
-//! a short connection that is slow: the one goes on while the other recovers from a loss, so that
-//! together they are as fast as the slower one, and not as the slower one at each moment.
+//! In each case [`relay::QUEUE_BYTES`] may wait in between, far more than the kernel holds for a short slow connection.
+//! Therefore, one connection continues while the other recovers from a loss, and together they are as fast as the
+//! slower one on average, not as the slower one at each moment.
 
 use super::failure::Failure;
 use super::monitor::Used;
@@ -26,23 +26,22 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
 
-/// A frame with its head, shared by the branches that it goes to.
+/// A frame with its head, shared by the branches to which it is sent.
 pub(super) type Packed = Arc<Vec<u8>>;
 /// The frames that wait at a node.
 pub(super) type Frames = Shared<Fan<Packed>>;
 
-/// What a thread came to.
+/// The result of a thread.
 pub(in crate::relay) type Outcome = Result<(), Failure>;
 
-/// Who is at the two ends of a thread's work, for what it may have to tell.
+/// The nodes at the two ends of a thread's work, for failures.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) here: NodeAddr,
     pub(super) peer: NodeAddr,
 }
 
-/// Moves the bytes of one connection to another within the kernel, until the end; `hold` bytes may
-/// wait in between.
+/// Moves the bytes of one connection to another one within the kernel, until the end; `hold` bytes may wait in between.
 pub(super) fn splice(
     from: &Data,
     mut to: Data,
@@ -52,13 +51,13 @@ pub(super) fn splice(
     transfer: &Transfer,
 ) -> Outcome {
     let broken = |error: io::Error| {
-        // Which of the two broke, the kernel does not say.
+        // The kernel does not say which of the two is broken.
         Failure::either_broken(at.here, (at.peer, next), &error)
     };
     if let Some(before) = from.taken().map_err(broken)? {
         transfer.traffic().on_lent(&to.socket, before);
         while !transfer.wait(LOOK) {}
-        // Who has it may keep it open.
+        // The process that has the connection may keep it open.
         to.socket.shutdown(Shutdown::Both);
         return Ok(());
     }
@@ -73,15 +72,15 @@ pub(super) fn splice(
     to.end().map_err(broken)
 }
 
-/// The last branch that has sent a frame leaves its buffer to the next one.
+/// Returns the buffer of a frame, after the last branch has sent it.
 fn reuse(packed: Packed, transfer: &Transfer) {
     if let Some(buffer) = Arc::into_inner(packed) {
         transfer.spare.put(buffer);
     }
 }
 
-/// A frame of a connection: its head, and its bytes behind `room`; none at the end of the stream,
-/// whose length is told.
+/// Reads a frame of a connection: its head, and its bytes behind `room`. At the end of the stream, returns the stream's
+/// length.
 pub(super) fn read_frame(
     from: &mut Data,
     room: usize,
@@ -95,7 +94,7 @@ pub(super) fn read_frame(
         FrameKind::End => Ok(Err(frame.offset)),
         FrameKind::Data => {
             let len = room + frame.len as usize;
-            // What is held is counted by its length, so a short frame has a short buffer.
+            // Waiting frames are counted by their length, so a short frame gets a short buffer.
             let mut bytes = match len > FRAME_BYTES_MAX / 2 {
                 true => spare.take(len),
                 false => vec![0; len],
@@ -106,7 +105,7 @@ pub(super) fn read_frame(
     }
 }
 
-/// Takes the frames of one connection in, while there is room.
+/// Receives the frames of one connection, while there is room.
 pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Transfer) -> Outcome {
     loop {
         let read = read_frame(&mut from, FRAME_HEAD_BYTES, &transfer.spare);
@@ -135,14 +134,14 @@ pub(super) struct Lane<'a> {
     pub(super) branch: usize,
     pub(super) stripe: usize,
     pub(super) used: Used,
-    /// Where the stream begins, what seals its frames.
+    /// At the beginning of the stream: the key that encrypts its frames.
     pub(super) key: Option<&'a StreamKey>,
-    /// The node behind the own one, if that may lend its connection to there.
+    /// The node behind the own one, if the own node may lend its connection to that.
     pub(super) beyond: Option<NodeAddr>,
 }
 
 impl Lane<'_> {
-    /// What it is to send, once there is something: while it is not used, the end alone.
+    /// Returns what it has to send, once there is something. While it is not used, this is only the end.
     fn next(&self, frames: &Frames, transfer: &Transfer) -> Result<Next<Packed>, Over> {
         frames.wait(transfer, |fan| {
             let next = match self.used.has(self.stripe) {
@@ -154,7 +153,7 @@ impl Lane<'_> {
     }
 }
 
-/// Sends the frames of a branch over one of its connections, as fast as that takes them.
+/// Sends the frames of a branch over one of its connections, as fast as the connection takes them.
 pub(super) fn scatter(
     mut to: Data,
     mut at: Ends,
@@ -164,7 +163,7 @@ pub(super) fn scatter(
 ) -> Outcome {
     let mut beyond = lane.beyond;
     while let Ok(next) = lane.next(frames, transfer) {
-        // What a node lends it has given before it told what lets the first frame begin.
+        // A node lends its connection before it sends what lets the first frame begin.
         if let Some(peer) = beyond.take()
             && let Ok(Some(lent)) = to.lent()
         {
@@ -196,7 +195,7 @@ pub(super) fn scatter(
     Ok(())
 }
 
-/// Seals a frame where it begins its way. There it is nobody else's.
+/// Encrypts a frame at the beginning of its way, where nobody else has it yet.
 fn seal(key: &StreamKey, packed: &mut Packed) {
     let bytes = Arc::make_mut(packed);
     if let Some((head, body)) = bytes.split_first_chunk_mut()

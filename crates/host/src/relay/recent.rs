@@ -1,23 +1,25 @@
-//! How many connections the segments that begin at this node used last, so that the next transfer goes on from there.
+//! Remembers how many connections the segments that begin at this node used last, so that the next transfer continues
+//! from there.
 //!
 //! ```text
 //!   probe: 1, 2, 4, 8 ──▶ keep(node, Striping) ──▶ copy: taken up ──▶ begins with 8, and finds out more
 //! ```
-//! Without it, a copy after a probe would find out once more in six seconds what is known already, with fewer
-//! connections than the segment needs. Only transfers of the same congestion control go on where another one ended.
+//! Without this, a copy after a probe would spend another six seconds to find what is already known, with fewer
+//! connections than the segment needs. Only a transfer with the same congestion control continues where another one has
+//! ended.
 
 use base::{Duration, NodeAddr, Time};
 use net::Clock;
 use relay::striping::Striping;
 use std::sync::{Mutex, PoisonError};
 
-/// For so long it counts. Choice: copies of one job follow each other within seconds, and what others send changes in
-/// minutes.
+/// How long an entry is valid. Choice: the copies of one job follow each other within seconds, and other traffic
+/// changes within minutes.
 const FRESH: Duration = Duration::from_secs(120);
-/// Segments that are remembered at once: some kilobytes each.
+/// Number of segments that are remembered: some kilobytes each.
 const SEGMENTS_MAX: usize = 256;
 
-/// What is remembered.
+/// The remembered segments.
 #[derive(Debug)]
 pub(super) struct Recent {
     clock: Clock,
@@ -36,7 +38,7 @@ struct Ended {
 }
 
 impl Recent {
-    /// Nothing yet.
+    /// Creates an empty memory.
     pub(super) fn new() -> Recent {
         Recent {
             clock: Clock::new(),
@@ -44,13 +46,13 @@ impl Recent {
         }
     }
 
-    /// A transfer has used the segment to this node until now.
+    /// Notes that a transfer has used the segment to this node until now.
     pub(super) fn keep(&self, to: NodeAddr, congestion: &str, striping: &Striping) {
         let now = self.clock.now();
         self.with(|all| all.keep(now, to, congestion, striping));
     }
 
-    /// What the last transfer over it has left.
+    /// Returns what the last transfer over it has left.
     pub(super) fn of(&self, to: NodeAddr, congestion: &str) -> Option<Striping> {
         let now = self.clock.now();
         self.with(|all| all.of(now, to, congestion))

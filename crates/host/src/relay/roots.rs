@@ -1,4 +1,4 @@
-//! Which paths of a host are served: those below configured directories, whatever leads there.
+//! Which paths of a host are served: those below configured directories, however they are reached.
 
 use super::failure::{Failure, FailureKind};
 use super::ordered::Beginner;
@@ -12,29 +12,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use wire::relay::{NAME_SEPARATOR, Open};
 
-/// Patterns for one transfer at most: each entry is held against each of them.
+/// Largest number of patterns for one transfer: each entry is compared with each of them.
 const PATTERNS_MAX: usize = 256;
 
 /// A directory that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What is in it is given to who asks.
+    /// Other nodes may read what is in it.
     pub read: bool,
-    /// What comes is kept in it.
+    /// Other nodes may write into it.
     pub write: bool,
-    /// What comes keeps its owner, and with it what that lets it do.
+    /// Files keep the owner that they have at the source, and the rights that follow from it.
     pub owners: bool,
-    /// Whose transfers it is for, in words as for [`super::Passes`]. All nodes' unless told.
+    /// The nodes whose transfers may use it, in words as for [`super::Passes`]. The default is all nodes.
     pub from: Option<Vec<String>>,
 }
 
-/// Who has begun a transfer; nobody if that is the operator of this node.
+/// The node that began a transfer; none if the operator of this node did.
 pub(super) type Who<'a> = Option<&'a Beginner>;
 
 impl Root {
-    /// One that gives and keeps.
+    /// Creates a root that may be read and written.
     pub fn open(path: PathBuf) -> Root {
         Root {
             path,
@@ -46,17 +46,17 @@ impl Root {
     }
 }
 
-/// What is to be done with a path.
+/// The use of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Read,
     Write(Keeping),
 }
 
-/// How a copy is to be kept.
+/// How a copy is to be stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Keeping {
-    /// Nothing may be there.
+    /// Nothing may exist yet.
     pub(super) keep: bool,
     /// With its owner and extended attributes.
     pub(super) attributes: bool,
@@ -65,7 +65,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// As `open` asks.
+    /// Returns what `open` requests.
     pub(super) fn of(open: &Open<'_>) -> Keeping {
         Keeping {
             keep: open.keep,
@@ -87,7 +87,7 @@ impl Roots {
         Roots { here, roots }
     }
 
-    /// Where a copy to `path` goes, behind which may be the name that it has at its source.
+    /// Returns the target of a copy to `path`, which may be followed by the name that it has at its source.
     pub(super) fn place(&self, path: &[u8], how: Keeping, who: Who<'_>) -> Result<Place, Failure> {
         let mut parts = path
             .splitn(2, |byte| *byte == NAME_SEPARATOR)
@@ -108,7 +108,7 @@ impl Roots {
         Ok(Place::Named(named.hidden(!gives)))
     }
 
-    /// What is at `path`, behind which may be patterns of what of it is left out.
+    /// Returns what is at `path`, which may be followed by patterns of what is left out.
     pub(super) fn tree(&self, path: &[u8], who: Who<'_>) -> Result<Tree, Failure> {
         let mut parts = path.split(|byte| *byte == NAME_SEPARATOR);
         let path = Path::new(OsStr::from_bytes(parts.next().unwrap_or_default()));
@@ -119,7 +119,7 @@ impl Roots {
         }
         let (root, below, _) = self.find(path, Use::Read, who)?;
         let opened = match below.file_name() {
-            // The root itself.
+            // The path is the root itself.
             None => {
                 let text = "a whole root is not copied: name what is in it";
                 return Err(Failure::new(self.here, FailureKind::Unusable, text));
@@ -136,8 +136,8 @@ impl Roots {
         Failure::file(self.here, format_args!("`{path}`"), error)
     }
 
-    /// The root that a path is below, the way from there, and whether it gives what is in it. A relative path is
-    /// below the first.
+    /// Returns the root that contains a path, the path below it, and whether the root may be read. A relative path is
+    /// below the first root.
     fn find(
         &self,
         asked: &Path,
@@ -196,7 +196,7 @@ impl Roots {
         let opened = Directory::open(&root.path);
         let gives = root.read;
         let root = opened.map_err(|error| self.refused(&root.path.to_string_lossy(), &error))?;
-        // Without `.` and doubled slashes.
+        // This drops `.` and doubled slashes.
         let below = below
             .components()
             .filter(|part| matches!(part, Component::Normal(_)));
@@ -204,7 +204,7 @@ impl Roots {
     }
 }
 
-/// A root is one itself.
+/// Returns true for a directory. A root is a directory itself.
 fn is_directory(root: &Directory, below: &Path) -> bool {
     below.as_os_str().is_empty() || root.look(below).is_ok_and(|found| found.is_dir())
 }
@@ -242,7 +242,7 @@ mod tests {
                 .map(drop)
                 .unwrap();
         }
-        // A link is copied as such, and where it leads is nobody's business.
+        // A link is copied as such, and where it leads does not matter.
         roots.tree(b"out", None).map(drop).unwrap();
         for bad in [
             "../secret",

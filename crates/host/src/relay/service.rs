@@ -1,11 +1,11 @@
-//! The relay service of a node: who may come in, and how many transfers it has a part in.
+//! The relay service of a node: which connections it accepts, and in how many transfers it takes part.
 //!
 //! ```text
 //!   doors ──▶ places ──▶ a thread: greeting ─┬─▶ control: Open ─▶ a transfer, on this thread
 //!                                            └─▶ data ──▶ to the transfer that waits for it
 //! ```
-//! Who is no node of this network costs a place and a thread while he greets; nothing is kept of
-//! him. All that happens is in the [`Ledger`].
+//! A peer that is no node of this network costs a place and a thread while it greets; nothing of it is kept. All events
+//! are counted in the [`Ledger`].
 
 #[cfg(test)]
 mod tests;
@@ -50,31 +50,31 @@ use std::thread::{self, JoinHandle};
 use wire::certificate::Pattern;
 use wire::relay::{Carried, Message, Open, Ordered};
 
-/// A thread has its buffers on the heap.
+/// The stack may be small, because a thread has its buffers on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What a service needs.
+/// The settings of a service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// TCP addresses.
+    /// The TCP addresses to listen on.
     pub listen: Vec<SocketAddr>,
     /// The operator's socket file.
     pub socket: Option<PathBuf>,
-    /// What it gives at most.
+    /// The limits of the service.
     pub limits: Limits,
-    /// For whom it passes on what other nodes send to others.
+    /// The nodes for whose transfers it passes data on between other nodes.
     pub passes: Passes,
     /// The directories that are served.
     pub roots: Vec<Root>,
-    /// Where a renewed certificate is.
+    /// The file with a renewed certificate.
     pub certificate: Option<PathBuf>,
-    /// Hosts become nodes by this one.
+    /// The admission of hosts that become nodes by this one.
     pub admission: Option<Arc<Admission>>,
-    /// Neighbours whose UDP does not get through may link over TLS.
+    /// Neighbours whose UDP packets do not get through may make links over TLS.
     pub links: bool,
 }
 
-/// For whom a node relays.
+/// The nodes for which a node relays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passes {
     /// For every node of the network.
@@ -87,7 +87,7 @@ pub enum Passes {
 }
 
 impl Passes {
-    /// No node is meant: a list that names none is one.
+    /// Returns true if no node is permitted. An empty list counts as such.
     pub(super) fn is_nobody(&self) -> bool {
         match self {
             Passes::All => false,
@@ -100,28 +100,28 @@ impl Passes {
 /// Why a service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address cannot be listened at.
+    /// The service cannot listen on an address.
     #[error(
         "cannot listen at TCP {listen} for bulk data and links over TCP: {error}; choose another `[relay] listen` or `tcp`"
     )]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         error: io::Error,
     },
     /// The operator's socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] ControlError),
-    /// The node's keys are not what TLS takes.
+    /// TLS does not accept the node's keys.
     #[error("the node's key: {0}")]
     Key(#[from] rustls::Error),
-    /// The system refused something else.
+    /// The system refused another operation.
     #[error("the relay service: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A running service. Dropping it takes no new transfers; those under way end with the process.
+/// A running service. After it is dropped, it accepts no new transfers; running ones end with the process.
 #[derive(Debug)]
 pub struct Service {
     threads: Vec<JoinHandle<()>>,
@@ -131,7 +131,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens, and serves on threads of its own.
+    /// Listens, and serves connections on its own threads.
     pub fn start(
         settings: &Settings,
         identity: Identity,
@@ -202,13 +202,13 @@ impl Drop for Service {
         self.stopping.store(true, Ordering::Release);
         self.wakers.iter().for_each(Waker::wake);
         for thread in self.threads.drain(..) {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
 }
 
-/// What the node knows of others.
+/// The node's knowledge of other nodes.
 struct Neighbourhood<'a> {
     nodes: &'a [NamedNode],
     revoked: Network,
@@ -230,7 +230,7 @@ impl Known for Neighbourhood<'_> {
     }
 }
 
-/// What a node asks for.
+/// The request of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
     Copy,
@@ -250,19 +250,19 @@ struct Node {
     counted: Counted,
     clock: Clock,
     log: Mutex<Log>,
-    /// For what strangers cannot provoke.
+    /// For log lines that strangers cannot provoke.
     lines: Lines,
 }
 
 impl Node {
-    /// Writes a line that whoever comes in can provoke.
+    /// Writes a log line that any peer can provoke.
     fn log(&self, event: &'static str, text: &str) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let fields = || Fields::event(event);
         log.limited(self.clock.now(), "bulk transfers", text, fields);
     }
 
-    /// Gives one who comes a thread.
+    /// Starts a thread for a connection.
     fn admit(self: &Arc<Node>, guest: Guest) {
         let node = Arc::clone(self);
         let thread = thread::Builder::new().name("relay-greet".into());
@@ -278,7 +278,7 @@ impl Node {
         }
     }
 
-    /// Hears what it wants, and does that.
+    /// Reads what the connection wants, and handles it.
     fn greet(&self, guest: Guest) {
         match greeting::hear(&self.trust, &guest) {
             Ok(Wish::Control {
@@ -292,14 +292,14 @@ impl Node {
                 }
             }
             Ok(Wish::Link(data, key)) => self.link(data, &key, guest),
-            // Whoever was sent away has been counted then.
+            // A connection that was shut down was already counted.
             Err(why) if guest.leave() => self.ledger.turn_away(why),
             Err(_) => {}
         }
     }
 
-    /// Carries a link of a node of this network. Who is none keeps a stranger's place until that is known, and is
-    /// told nothing.
+    /// Carries a link of a node of this network. Until the peer has proved to be one, it keeps a stranger's place, and
+    /// gets no answer.
     fn link(&self, mut data: Data, key: &[u8; 32], guest: Guest) {
         let shown = tunnel::read_hello(&mut data);
         let judged = match shown {
@@ -322,12 +322,12 @@ impl Node {
         };
         let has_answered = tunnel::write_hello(&mut data, &self.trust.certificate()).is_ok();
         if guest.leave() && has_answered {
-            // How it ends, the engine sees by its address.
+            // The engine notices the end of the tunnel by its address.
             let _ = tunnel::carry(self.trust.commander(), data, (node, at), false);
         }
     }
 
-    /// Serves a transfer, or says why not.
+    /// Serves a transfer, or answers why not.
     fn converse(
         &self,
         control: &Arc<Duplex>,
@@ -354,7 +354,7 @@ impl Node {
             None => Ok(here),
             Some(_) => self.judge(&open, key),
         };
-        // A stranger keeps his place until it is known that he is one.
+        // A peer keeps a stranger's place until it is known whether it is a stranger.
         if !guest.leave() {
             return control.close();
         }
@@ -382,8 +382,8 @@ impl Node {
         control.close();
     }
 
-    /// Answers a host that was invited, or a node whose certificate ends soon. The place of a stranger is
-    /// held until he has his answer.
+    /// Answers a host that was invited, or a node whose certificate expires soon. The stranger's place is held until
+    /// the answer is sent.
     fn welcome(&self, control: &Duplex, asked: &Message<'_>, key: Option<[u8; 32]>) {
         let here = self.trust.own();
         let admitted = self.admit_by(asked, key);
@@ -476,7 +476,7 @@ impl Node {
     }
 
     fn serve(&self, open: &Open<'_>, peer: &Peer, key: Option<[u8; 32]>) -> Result<(), Failure> {
-        // It begins here, with the key that is told.
+        // The transfer begins here, with the key in the request.
         let told = open.ordered.try_into().ok().filter(|_| key.is_none());
         let ordered = told.map(|told| ordered::sign(&self.trust, open, told, self.clock.unix_s()));
         let open = &Open {
@@ -504,13 +504,13 @@ impl Node {
             let books = (&entered.account, &self.recent);
             stage::run(trust, open, peer, stripes, part, books)
         });
-        // What ended it is the reason, and not what that has broken.
+        // The reason is what ended the transfer, and not a connection that broke because of it.
         let served = served.map_err(|why| transfer.failure().unwrap_or(why));
         entered.end(&served);
         served
     }
 
-    /// Finds out what the last segment of a route carries, or asks on. Either takes a place.
+    /// Measures what the last segment of a route carries, or passes the request on. Both take a place.
     fn probe(
         &self,
         bytes: u64,
@@ -527,7 +527,7 @@ impl Node {
             Some(_) => Rights::Others(&limits.allow),
         };
         let trust = (&self.trust, rights);
-        // Who asks for one by name gets one.
+        // If a user asks for a probe explicitly, it always runs.
         let is_wanted = bytes == u64::MAX;
         let bytes = bytes.min(limits.probe_bytes);
         let next = probe::is_here(&open.route).then(|| open.route.below().next());
@@ -557,7 +557,7 @@ impl Node {
                 (End::Probe(bytes, Arc::clone(&found)), None),
                 (&entered.account, &self.recent),
             );
-            // One that broke off tells nothing.
+            // A probe that was broken off shows nothing.
             if let Some(to) = to.filter(|_| run.is_ok()) {
                 let has_found = found.load(Ordering::Relaxed);
                 self.vain.keep(to, open.congestion, bytes, has_found);
@@ -572,7 +572,7 @@ impl Node {
         served
     }
 
-    /// Has it among the transfers under way, unless it cannot be or there are too many.
+    /// Enters a transfer into the books, unless it is not permitted or there are too many.
     fn enter(&self, open: &Open<'_>, peer: &Peer, asks: Asks) -> Result<Entered, Failure> {
         let here = self.trust.own();
         let refused = if open.route.node != here {
@@ -594,8 +594,9 @@ impl Node {
         Err(refused)
     }
 
-    /// What is neither for this node nor from it is passed on for those it relays for. Nobody signs a probe that
-    /// begins at another node, so there the neighbour counts that asks.
+    /// Checks the permission for a transfer that neither ends at this node nor comes from it: it is passed on for the
+    /// nodes for which this node relays. Nobody signs a probe that begins at another node, so there the neighbour that
+    /// asks decides.
     fn passes_on(&self, open: &Open<'_>, peer: NodeAddr, asks: Asks) -> Result<(), Failure> {
         let here = self.trust.own();
         let forbidden = |text: String| Err(Failure::new(here, FailureKind::Forbidden, text));
@@ -612,7 +613,7 @@ impl Node {
         };
         let certificate = match asks {
             Asks::Probe if open.ordered.is_empty() => {
-                // It was judged when the neighbour came in.
+                // The certificate was checked when the neighbour connected.
                 let certificate = Certificate::from_bytes(open.certificate);
                 certificate.map_err(|why| {
                     let text = format!("the node that asks is not believed: {why}");
@@ -632,7 +633,8 @@ impl Node {
         }
     }
 
-    /// What this node does beside passing on, and what it agrees on with who has begun the transfer.
+    /// Returns this node's role besides passing data on, and the keys that it agrees on with the node that began the
+    /// transfer.
     fn end(&self, open: &Open<'_>, is_own: bool) -> Result<(End, Option<Part>), Failure> {
         let Some(path) = open.route.path else {
             return Ok((End::Nothing, None));
@@ -650,7 +652,7 @@ impl Node {
             ),
             true => End::Source(Box::new(self.roots.tree(path, beginner.as_ref())?)),
         };
-        // What it may not do does not count.
+        // An order that is not permitted does not use up its one time.
         if let Some(beginner) = &beginner {
             let order = (beginner, open.transfer);
             self.counted
@@ -659,7 +661,7 @@ impl Node {
         Ok((end, Some(part)))
     }
 
-    /// Who has begun it, unless it is the operator of this node, and what is agreed on with him.
+    /// Returns who began the transfer, unless it is the operator of this node, and the key agreement with that node.
     fn part(&self, open: &Open<'_>, is_own: bool) -> Result<(Option<Beginner>, Part), Failure> {
         let here = self.trust.own();
         if is_own {
@@ -677,7 +679,7 @@ impl Node {
         Ok((Some(beginner), part))
     }
 
-    /// Lets the stripes of a transfer come, in their order.
+    /// Waits for the stripes of a transfer, and returns them in order.
     fn stripes(
         &self,
         (open, transfer): (&Open<'_>, &Transfer),

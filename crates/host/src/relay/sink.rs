@@ -1,4 +1,4 @@
-//! The end of a transfer: frames in order, entries out of them, and files out of these.
+//! The end of a transfer: puts frames in order, decodes entries, and writes files.
 //!
 //! ```text
 //!   stripe 1: open ─┐
@@ -25,40 +25,41 @@ use wire::handshake::VersionRange;
 use wire::relay::entry::EntryKind;
 use wire::relay::{Done, END_VERSIONS, FRAME_HEAD_BYTES, GONE_VERSION, KEYS_MAX, Keys, Message};
 
-/// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
-/// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
+/// Number of bytes that are written before they are acknowledged, a sixteenth of the window. Each relay decrypts,
+/// encrypts and passes on every acknowledgement, which costs as much as a frame. The end is reported separately.
 pub(super) const ACK_BYTES: u64 = relay::WINDOW_BYTES / 16;
-/// What is written is acknowledged after so long anyway: a slow copy shows its progress, and one that pauses all of it.
+/// Written bytes are acknowledged after this time in any case: so a slow copy shows its progress, and before a pause
+/// everything is acknowledged.
 const ACK_AFTER: Duration = Duration::from_millis(250);
 
-/// Why a frame does not open.
+/// The reason for which a frame cannot be decrypted.
 const CHANGED: &str = "what came is not what was sent: it was changed on the way";
 
-/// The frames that have come to a sink.
+/// The frames that have arrived at a sink.
 pub(super) type Inflow = Shared<Reassembly>;
 
 /// A sink.
 pub(super) struct Sink<'a> {
     pub(super) here: NodeAddr,
-    /// Where the data comes from.
+    /// The node that data comes from.
     pub(super) peer: NodeAddr,
-    /// Towards the source.
+    /// The control connection towards the source.
     pub(super) control: &'a Arc<Duplex>,
     pub(super) inflow: &'a Inflow,
     pub(super) secrets: &'a Inbound,
     pub(super) transfer: &'a Transfer,
 }
 
-/// What is next.
+/// The next event of the incoming data.
 enum Came {
     Frame(Vec<u8>),
     Nothing,
-    /// Nothing either, and what was written before is to be acknowledged.
+    /// No frame arrives, and the bytes written so far have to be acknowledged.
     Pause,
     End,
 }
 
-/// Bytes of the stream that are written.
+/// Number of bytes of the stream that are written.
 struct Written {
     bytes: u64,
     acked: u64,
@@ -66,14 +67,14 @@ struct Written {
 }
 
 impl Written {
-    /// They are to be acknowledged, with a frame more or without one.
+    /// Returns true if they have to be acknowledged, because of their number or because of the time.
     fn is_due(&self) -> bool {
         let has_waited = self.bytes > self.acked && self.acked_at.elapsed() >= ACK_AFTER;
         self.bytes - self.acked >= ACK_BYTES || has_waited
     }
 }
 
-/// The stream is not what was sent, or a file that was compared has changed.
+/// Creates the failure if the stream is not what was sent, or a compared file has changed.
 fn corrupted(here: NodeAddr, why: StreamError, writing: &mut Writing) -> Failure {
     let changed = match why {
         StreamError::Content => writing.differs(),
@@ -82,13 +83,13 @@ fn corrupted(here: NodeAddr, why: StreamError, writing: &mut Writing) -> Failure
     changed.unwrap_or_else(|| Failure::new(here, FailureKind::Corrupt, why))
 }
 
-/// Waits until a frame may be put in.
+/// Waits until a frame may be inserted.
 fn room(inflow: &Inflow, transfer: &Transfer) -> Result<(), Over> {
     let has_room = |r: &mut Reassembly| r.has_room().then_some(());
     inflow.wait(transfer, has_room)
 }
 
-/// Takes the frames of one connection in.
+/// Receives the frames of one connection.
 pub(super) fn gather(
     mut from: Data,
     at: Ends,
@@ -120,7 +121,7 @@ pub(super) fn gather(
     }
 }
 
-/// Takes the frames of a relay's branch in, where a sink is at a relay.
+/// Receives the frames of a relay's branch, if a sink is at a relay.
 pub(super) fn branch(
     at: Ends,
     branch: usize,
@@ -165,7 +166,7 @@ pub(super) fn branch(
 }
 
 impl Sink<'_> {
-    /// Writes what comes to its place, and tells the source when all is there.
+    /// Writes what arrives to its target, and informs the source when everything is there.
     pub(super) fn run(
         &self,
         place: Place,
@@ -193,13 +194,13 @@ impl Sink<'_> {
         let (mut content, mut path) = (0, Vec::new());
         let (mut compares, mut at) = (false, 0);
         let mut digest = None;
-        // The source takes what would be removed.
+        // True if the source accepts the list of what would be removed.
         let mut lists = false;
         loop {
             if writing.is_awaited(at) {
                 self.tell_keys(&writing.keys(), &mut speech)?;
             }
-            // What it was not told yet is looked at where nothing else is to be done.
+            // Remaining keys are computed while there is nothing else to do.
             let is_asked = writing.is_asked();
             let next = self.inflow.wait(self.transfer, |r| match r.take() {
                 Some(bytes) => Some(Came::Frame(bytes)),
@@ -225,7 +226,7 @@ impl Sink<'_> {
                 let event = decoder.next(&mut input);
                 match event.map_err(|why| corrupted(here, why, &mut writing))? {
                     None => break,
-                    // Its turn is when it is known that nothing follows.
+                    // It is handled when it is known that nothing follows.
                     Some(Event::End(told)) => digest = Some(told),
                     Some(event) => {
                         let mut begun = None;
@@ -336,19 +337,19 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// The source has said which versions it speaks: it is told the own ones. The highest that both speak counts.
+    /// Answers the source's versions with its own. The highest version that both speak is used.
     fn agree(&self, versions: VersionRange, speech: &mut Option<Speech>) -> Result<u8, Failure> {
         let Some(common) = END_VERSIONS.common(versions) else {
             return Err(ends::no_version(self.here, self.peer, versions));
         };
-        // Nothing is agreed on where nothing is kept.
+        // If the data is discarded, there are no keys, and nothing is agreed on.
         if speech.is_some() {
             self.say(&Message::Speaks(self.here, END_VERSIONS), speech)?;
         }
         Ok(common)
     }
 
-    /// Tells what would be removed, here and to a source that takes that.
+    /// Reports what would be removed, here and to a source that accepts the list.
     fn tell_gone(
         &self,
         (writing, lists): (&mut Writing, bool),
@@ -380,7 +381,7 @@ impl Sink<'_> {
         said.map_err(|error| Failure::broken(self.here, self.peer, &error))
     }
 
-    /// The transfer has failed in another thread.
+    /// Returns the failure of another thread.
     fn over(&self) -> Failure {
         let failure = self.transfer.failure();
         failure.unwrap_or_else(|| Failure::new(self.here, FailureKind::Broken, "it has ended"))

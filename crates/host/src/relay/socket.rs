@@ -1,16 +1,17 @@
-//! Connections of a transfer: sockets, and TLS on top of those between nodes.
+//! The connections of a transfer: sockets, and TLS on those between nodes.
 //!
-//! A data connection ([`Data`]) carries bytes in one direction, so one thread has it to itself and
-//! may wait in it. Whoever wants to end that wait shuts the socket down, which others hold, too.
+//! A data connection ([`Data`]) carries bytes in one direction, so one thread owns it and may block in it. To end the
+//! wait, another thread, which also holds the socket, shuts it down.
 //!
 //! ```text
 //!   cp ══ Unix ══▶ node ══ TCP ══▶ next        a node that would only pass the bytes on lends its connection:
 //!   cp ◀── TCP ─── node                        cp sends on it by itself, and the node's processor has no part in that
 //! ```
-//! A connection belongs to the network namespace in which it was made, and who has it can do more there than send: so it
-//! is lent only within that namespace.
+//! A connection belongs to the network namespace in which it was made, and its holder can do more there than send. So
+//! it is lent only within that namespace.
 //!
-//! Who was lent a connection shuts its own without a byte on it. Who takes none, as earlier versions do, sends on its own.
+//! A process that accepts a lent connection shuts its own down without having sent a byte. A process that does not
+//! accept it, such as an earlier version, sends on its own.
 
 use net::unix::{self, give, peek, peer};
 use rustls::Connection;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::relay::VERSIONS;
 
-/// What is read of a socket at once for TLS, which itself would ask for a quarter of a record.
+/// Number of bytes that are read from a socket at once for TLS, which itself would read a quarter of a record.
 const INBOX_BYTES: usize = 128 * 1024;
 
 /// A socket: TCP between nodes, Unix within one host.
@@ -40,7 +41,7 @@ impl Socket {
         }
     }
 
-    /// How long a read or write may wait; for ever with none.
+    /// Sets how long a read or write may block; none means no limit.
     pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Tcp(tcp) => {
@@ -54,7 +55,7 @@ impl Socket {
         }
     }
 
-    /// Ends it, or its outgoing half. It fails only where it has ended.
+    /// Shuts it down, or its outgoing half. This fails only if it has already ended.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         let _ = match self {
             Socket::Tcp(tcp) => tcp.shutdown(how),
@@ -112,15 +113,15 @@ impl Write for &Socket {
 pub(crate) struct Data {
     pub(crate) socket: Arc<Socket>,
     tls: Option<Box<Sealed>>,
-    /// What the preamble says, once it is there.
+    /// The version in the preamble, once it is known.
     said: Option<u8>,
-    /// The other end may send on another connection, over which so many bytes have gone.
+    /// The other end may send on another connection, over which this many bytes have already gone.
     offered: Option<u64>,
 }
 
 struct Sealed {
     tls: Connection,
-    /// What has come of the socket and TLS has not taken.
+    /// Bytes that were received from the socket and not yet taken by TLS.
     inbox: Box<[u8]>,
     taken: usize,
     filled: usize,
@@ -137,9 +138,9 @@ impl Data {
         }
     }
 
-    /// With TLS, whose handshake is over or not.
+    /// Wraps a socket with TLS, whose handshake may or may not be over.
     pub(crate) fn sealed(socket: impl Into<Arc<Socket>>, mut tls: Connection) -> Data {
-        // What is written goes out at once: the bound is that of who writes.
+        // Written data is sent at once: the writer has its own bound.
         tls.set_buffer_limit(None);
         let sealed = Sealed {
             tls,
@@ -159,7 +160,7 @@ impl Data {
         self.tls.is_none()
     }
 
-    /// Goes through the handshake of TLS.
+    /// Completes the TLS handshake.
     pub(crate) fn shake_hands(&mut self) -> io::Result<()> {
         if let Some(sealed) = &mut self.tls {
             while sealed.tls.is_handshaking() {
@@ -173,14 +174,15 @@ impl Data {
         Ok(())
     }
 
-    /// The key that the other side has proved to have.
+    /// Returns the key that the other side has proved to have.
     pub(crate) fn peer_key(&self) -> Option<[u8; 32]> {
         let sealed = self.tls.as_ref()?;
         super::tls::peer_key(&sealed.tls)
     }
 
-    /// The version in which the other side is spoken to, once hands are shaken: what TLS has agreed on. Without TLS the
-    /// preamble says it, and before there is one the highest is taken: the other side is on this host.
+    /// Returns the version to use with the other side after the handshake: the one that TLS has agreed on. Without TLS,
+    /// the preamble says it. Before there is a preamble, the highest version is used, because the other side is on this
+    /// host.
     pub(crate) fn version(&self) -> io::Result<u8> {
         let version = match &self.tls {
             Some(sealed) => super::tls::version_of(&sealed.tls),
@@ -189,7 +191,7 @@ impl Data {
         version.ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
-    /// The preamble says this version, which is no other one than TLS has agreed on.
+    /// Sets the version of the preamble, which must be the one that TLS has agreed on.
     pub(crate) fn speak(&mut self, version: u8) -> io::Result<()> {
         if self.tls.is_some() && self.version()? != version {
             return Err(ErrorKind::InvalidData.into());
@@ -198,7 +200,7 @@ impl Data {
         Ok(())
     }
 
-    /// Nothing more will be written.
+    /// Ends the outgoing direction: nothing more will be written.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         if let Some(sealed) = &mut self.tls {
             sealed.tls.send_close_notify();
@@ -208,8 +210,8 @@ impl Data {
         Ok(())
     }
 
-    /// Offers `onward` to the other end of a connection within the host, if it may have that; nothing may have been
-    /// told to it yet that lets it begin to send.
+    /// Offers `onward` to the other end of a connection within the host, if that end may have it. The caller must not
+    /// have sent anything yet that lets the other end begin to send.
     pub(crate) fn offer(&mut self, onward: &Data) {
         let (Socket::Unix(near), true) = (&*self.socket, onward.is_plain()) else {
             return;
@@ -218,13 +220,14 @@ impl Data {
             return;
         };
         let gone = net::tcp::info(tcp).map(|info| info.acked);
-        // Who does not get it sends here.
+        // If the other end does not get it, it sends here.
         let given = gone.and_then(|gone| give(near.as_fd(), tcp.as_fd()).map(|()| gone));
         self.offered = given.ok();
     }
 
-    /// Waits for what the other end does with the connection that it was offered: if it sends on that one from now on,
-    /// the bytes that had gone over it before. If something has come here, or nothing was offered, none.
+    /// Waits for the other end's reaction to the offer. If that end sends on the offered connection from now on,
+    /// returns the number of bytes sent on it before. If something has arrived here, or nothing was offered, returns
+    /// none.
     pub(crate) fn taken(&self) -> io::Result<Option<u64>> {
         match (&*self.socket, self.offered) {
             (Socket::Unix(near), Some(gone)) => {
@@ -235,7 +238,7 @@ impl Data {
         }
     }
 
-    /// The connection that the node at the other end has lent, if it has; this one is over then.
+    /// Returns the connection that the node at the other end has lent, if it has. Then this one is over.
     pub(crate) fn lent(&self) -> io::Result<Option<Data>> {
         let Socket::Unix(near) = &*self.socket else {
             return Ok(None);
@@ -247,7 +250,7 @@ impl Data {
         Ok(lent.map(|tcp| Data::plain(Socket::Tcp(tcp))))
     }
 
-    /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
+    /// Separates the socket and TLS, for control, and returns what arrived together with the end of the handshake.
     pub(crate) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
         let tls = self.tls.map(|sealed| {
             let sealed = *sealed;
@@ -258,7 +261,7 @@ impl Data {
     }
 }
 
-/// Who has connected here is in the network namespace of this process, as far as this process may know.
+/// Returns true if the peer is in the network namespace of this process, as far as this process may know.
 fn is_in_own_namespace(near: &UnixStream) -> bool {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
     let peer = peer(near.as_fd()).and_then(|peer| of(&peer.pid.to_string()));
@@ -270,7 +273,7 @@ impl Sealed {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut &*socket) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // TLS has the bytes already: who is told of this would give them once more.
+                // TLS already has the bytes: a caller that saw this error would write them again.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => drop(other?),
             }
@@ -278,7 +281,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Gives TLS more of what comes; 0 at the end of the connection.
+    /// Gives TLS more received bytes; returns 0 at the end of the connection.
     fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
         if self.taken == self.filled {
             self.taken = 0;
@@ -294,7 +297,7 @@ impl Sealed {
         let took = self.tls.read_tls(&mut rest)?;
         self.taken += took;
         if let Err(error) = self.tls.process_new_packets() {
-            // The other side is told why, if it listens.
+            // Try to inform the other side why.
             let _ = self.send(socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -307,7 +310,7 @@ impl Read for Data {
         let Some(sealed) = &mut self.tls else {
             return (&mut &*self.socket).read(buf);
         };
-        // As many records as have come already: each call after this one costs one of the kernel.
+        // Take as many records as have already arrived: each call after this one costs a system call.
         let mut len = 0;
         loop {
             match sealed.tls.reader().read(&mut buf[len..]) {
@@ -318,14 +321,14 @@ impl Read for Data {
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // It comes again with the next call.
+                // The error will occur again at the next call.
                 Err(_) if len > 0 => return Ok(len),
                 Err(error) => return Err(error),
             }
             if len > 0 && sealed.taken == sealed.filled {
                 return Ok(len);
             }
-            // A connection that ends without saying so is the reader's error, above.
+            // If a connection ends without a close alert, the reader above returns the error.
             sealed.receive(&self.socket)?;
         }
     }
@@ -372,13 +375,13 @@ mod tests {
         let mut came = String::new();
         far.read_to_string(&mut came).unwrap();
         assert_eq!(came, "all");
-        // One that knows of no lending sends on its own.
+        // A process that does not know about lending sends on its own connection.
         let (near, cp) = UnixStream::pair().unwrap();
         let mut near = Data::plain(Socket::Unix(near));
         near.offer(&onward);
         (&cp).write_all(b"x").unwrap();
         assert_eq!(near.taken().unwrap(), None);
-        // Between nodes, and under TLS of control, nothing is lent.
+        // Between nodes, and if control uses TLS, nothing is lent.
         let (tcp, _far) = connected();
         let mut tcp = Data::plain(Socket::Tcp(tcp));
         tcp.offer(&onward);

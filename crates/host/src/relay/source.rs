@@ -1,4 +1,4 @@
-//! The beginning of a transfer: entries into one stream, the stream into frames, and these over
+//! The beginning of a transfer: encodes entries into one stream, cuts the stream into frames, and sends these over
 //! whichever connection takes them.
 //!
 //! ```text
@@ -41,18 +41,18 @@ use wire::relay::{
     Keys, Message, Open, TRANSFER_BYTES, WrappedKeys,
 };
 
-/// A piece shorter than this goes into the next frame: what stands before it would weigh more.
+/// A piece that would be shorter than this goes into the next frame, because its head would weigh too much.
 const PIECE_BYTES_MIN: usize = 1_024;
 
-/// Pieces of long files end at multiples of this. Both ends then hash whole groups of chunks, which takes a fifth less
-/// time, and a sink writes whole pages, which takes a quarter less. Choice: a frame has room for one such piece; with three
-/// pieces of half the length both took some hundredths longer.
+/// Pieces of long files end at multiples of this. Then both ends hash whole groups of chunks, which takes a fifth less
+/// time, and a sink writes whole pages, which takes a quarter less. Choice: a frame has room for one such piece; with
+/// three pieces of half the length, both took some hundredths longer.
 const ROUND_BYTES: u64 = FRAME_BYTES_MAX as u64 / 2;
 
-/// A frame with the longest such piece.
+/// Size of a frame with the longest such piece.
 const ROUND_FRAME_BYTES: usize = FRAME_HEAD_BYTES + 4 + ROUND_BYTES as usize + TAG_BYTES;
 
-/// What the sinks have said.
+/// The sinks' reports.
 pub(super) struct Feedback {
     sinks: usize,
     known: Sinks,
@@ -61,7 +61,7 @@ pub(super) struct Feedback {
     window: Window,
     awaited: Awaited,
     dones: BTreeMap<NodeAddr, Done>,
-    /// What sinks would remove is wanted, and this has been told since somebody looked.
+    /// True if the lists of what sinks would remove are wanted. `gone` holds what was reported since the last call.
     lists_gone: bool,
     gone: Vec<(NodeAddr, Vec<u8>)>,
 }
@@ -81,7 +81,7 @@ impl Feedback {
         }
     }
 
-    /// The same, which keeps what sinks would remove until [`Feedback::take_gone`].
+    /// Returns the same feedback, which keeps what sinks would remove until [`Feedback::take_gone`].
     pub(super) fn listing_gone(self) -> Feedback {
         Feedback {
             lists_gone: true,
@@ -89,12 +89,13 @@ impl Feedback {
         }
     }
 
-    /// What sinks have said that they would remove. To be asked after each message, so that it stays little.
+    /// Takes what sinks have reported that they would remove. The caller does this after each message, so that the list
+    /// stays short.
     pub(super) fn take_gone(&mut self) -> Vec<(NodeAddr, Vec<u8>)> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Takes in what a sink says.
+    /// Takes a message of a sink.
     pub(super) fn hear(&mut self, message: &Message<'_>) -> Result<(), Unfit> {
         let mut known = std::mem::replace(&mut self.known, Sinks::Nobody);
         let heard = known.hear(message, |message| self.on_message(message));
@@ -142,12 +143,12 @@ impl Feedback {
         self.awaited.on_done(from);
     }
 
-    /// What all sinks have written.
+    /// Returns how many bytes all sinks have written.
     pub(super) fn acked(&self) -> u64 {
         self.window.acked()
     }
 
-    /// The sink for which the others wait, and for how long they have.
+    /// Returns the sink for which the others wait, and for how long they have waited.
     pub(super) fn awaited(&self) -> Option<(NodeAddr, Duration)> {
         self.awaited.get(Instant::now())
     }
@@ -161,7 +162,7 @@ pub(super) struct Source<'a> {
     pub(super) transfer: &'a Transfer,
     pub(super) manner: Reading,
     pub(super) key: Option<&'a StreamKey>,
-    /// Towards the sinks: that key, for each of them.
+    /// The control connections towards the sinks, for that key, encrypted for each of them.
     pub(super) controls: &'a [Arc<Duplex>],
 }
 
@@ -170,18 +171,18 @@ pub(super) struct Source<'a> {
 pub(super) struct Reading {
     /// The transfer's name.
     pub(super) transfer: [u8; TRANSFER_BYTES],
-    /// What cannot be read costs only itself.
+    /// If something cannot be read, only this is left out.
     pub(super) spare: bool,
-    /// No content is sent: only what would be is told.
+    /// No content is sent: the source only reports what it would send.
     pub(super) dry: bool,
-    /// Owners and extended attributes are told.
+    /// Owners and extended attributes are sent.
     pub(super) attributes: bool,
-    /// A file is there where its content is, whatever its time.
+    /// A sink has a file if it has its content, regardless of the time.
     pub(super) checksum: bool,
 }
 
 impl Reading {
-    /// As `open` asks.
+    /// Returns what `open` requests.
     pub(super) fn of(open: &Open<'_>) -> Reading {
         Reading {
             transfer: open.transfer,
@@ -211,10 +212,10 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Who is told.
+/// The function that receives the progress.
 type Tell<'a> = &'a mut dyn FnMut(Progress<'_>);
 
-/// Why a file's content ends.
+/// Why a file's content ends early.
 enum Unread {
     Over,
     Changed,
@@ -234,7 +235,7 @@ impl From<io::Error> for Unread {
 }
 
 impl Source<'_> {
-    /// Sends all, and waits until every sink has it.
+    /// Sends everything, and waits until every sink has it.
     pub(super) fn run(
         &self,
         tree: &mut Tree,
@@ -251,7 +252,7 @@ impl Source<'_> {
     }
 
     fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
-        // Meanwhile the sinks look what they have.
+        // Meanwhile the sinks check what they have.
         let total = tree.total(|| self.transfer.has_failed());
         let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
         self.tell_key()?;
@@ -275,7 +276,7 @@ impl Source<'_> {
                 return Err(Stop::Over);
             }
             encoder.total(total, &mut out.buffer);
-            // By itself: a sink without room for it gets nothing else.
+            // It is sent separately: a sink without room for it then gets nothing else.
             out.flush()?;
         }
         let mut walker = tree.walk();
@@ -299,7 +300,7 @@ impl Source<'_> {
         self.wait_for_sinks(digest, tell)
     }
 
-    /// All sinks have said what they have, so it is known what is agreed on with each.
+    /// Sends the stream's key. All sinks have reported what they have, so the keys of all of them are known.
     fn tell_key(&self) -> Result<(), Failure> {
         let Some(key) = self.key else { return Ok(()) };
         let wrapped = self.feedback.with(|f| f.known.wrap(key));
@@ -312,7 +313,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// One entry, with its content from where the first of the sinks has no more of it.
+    /// Sends one entry, with its content from the first byte that one of the sinks lacks.
     fn entry(
         &self,
         (walker, (shared, sent), names): (
@@ -385,7 +386,7 @@ impl Source<'_> {
             return Ok(());
         };
         if compares {
-            // The sinks look meanwhile.
+            // The sinks read their files meanwhile.
             out.flush()?;
         }
         match self.content(content, (head, behind, compares), (encoder, out), tell)? {
@@ -403,7 +404,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Tells what an entry has besides, if that is asked for; false if it cannot be read and is spared.
+    /// Sends the attributes of an entry, if that is requested. Returns false if they cannot be read and the entry is
+    /// left out.
     fn attributes(
         &self,
         (walker, names): (&mut Walker<'_>, &mut Names),
@@ -440,7 +442,8 @@ impl Source<'_> {
         encoder.spared(path, why, &mut out.buffer);
     }
 
-    /// Each sink that has all is told of at once: what becomes of the others does not change that.
+    /// Waits for the sinks. Each sink that is complete is reported at once, because the fate of the others does not
+    /// change that.
     fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES], tell: Tell<'_>) -> Result<Done, Stop> {
         let mut told = BTreeSet::new();
         loop {
@@ -465,7 +468,7 @@ impl Source<'_> {
         }
     }
 
-    /// The content of a file, from some byte on; what is wrong with the file, if something is.
+    /// Sends the content of a file from a byte on. Returns what is wrong with the file, if anything.
     fn content(
         &self,
         content: Content,
@@ -475,7 +478,7 @@ impl Source<'_> {
     ) -> Result<Result<(), Failure>, Stop> {
         let sent = match content {
             Content::Stream(mut stream) => {
-                // Whoever waits at the other end gets what is there.
+                // A reader at the other end gets what is there without delay.
                 out.flush()?;
                 loop {
                     let read = |most, into: &mut Vec<u8>| read_some(&mut stream, most, into);
@@ -520,7 +523,7 @@ impl Source<'_> {
         }
     }
 
-    /// The content of a file from some byte to another.
+    /// Sends the content of a file from one byte to another.
     fn stretch(
         &self,
         file: &mut File,
@@ -553,7 +556,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Reads a piece into the frame that is being filled, by what reads so many bytes at most; 0 at the end.
+    /// Reads a piece into the present frame; `read` reads at most this many bytes. Returns 0 at the end.
     fn piece(
         &self,
         read: impl FnOnce(u64, &mut Vec<u8>) -> io::Result<usize>,
@@ -579,8 +582,8 @@ impl Source<'_> {
     }
 }
 
-/// The next piece of the `left` bytes from this place of a file on, with its head in so much room: all of them, or up to
-/// a round place; 0 if there is too little room.
+/// Returns the length of the next piece of a file with `left` bytes from position `at`, if there is `room` for it with
+/// its head: all of them, or up to a round position; 0 if there is too little room.
 fn round(at: u64, left: u64, room: usize) -> u64 {
     let room = room.saturating_sub(piece_head(0).len()) as u64;
     match left <= room {
@@ -589,8 +592,8 @@ fn round(at: u64, left: u64, room: usize) -> u64 {
     }
 }
 
-/// Puts the head of a piece, and what is read, behind what is there; nothing at the end, or if it cannot be read: what
-/// follows then tells of that.
+/// Appends the head of a piece, and the bytes that are read. At the end, or if nothing can be read, nothing is
+/// appended: what follows in the stream says so.
 fn put_piece(
     buffer: &mut Vec<u8>,
     read: impl FnOnce(&mut Vec<u8>) -> io::Result<usize>,
@@ -605,7 +608,7 @@ fn put_piece(
     read
 }
 
-/// One read, of at most `most` bytes, behind what is there.
+/// Reads once, at most `most` bytes, and appends them.
 fn read_some(from: &mut impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
     let start = into.len();
     into.resize(start + most as usize, 0);
@@ -620,7 +623,7 @@ fn read_some(from: &mut impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<
     }
 }
 
-/// The shortest of these beginnings of a file, with what has taken it, if the file begins with each of them.
+/// Returns the shortest of these beginnings of a file, with its hasher, if the file begins with each of them.
 fn proven(content: &Content, begun: &[Have]) -> Option<(u64, blake3::Hasher)> {
     let Content::File(file) = content else {
         return None;
@@ -645,10 +648,10 @@ fn named(head: &Head) -> PathBuf {
     }
 }
 
-/// Frames on their way out.
+/// Frames that are being sent.
 struct Out<'a> {
     source: &'a Source<'a>,
-    /// Room for a head, then what is to be sent.
+    /// Room for a head, followed by the bytes to be sent.
     buffer: Vec<u8>,
     offset: u64,
 }
@@ -663,7 +666,7 @@ impl Out<'_> {
         self.frame_end().saturating_sub(self.buffer.len())
     }
 
-    /// Where a frame ends in the buffer at the latest: the tag follows.
+    /// Returns where a frame ends in the buffer at the latest, because the tag follows.
     fn frame_end(&self) -> usize {
         FRAME_HEAD_BYTES + FRAME_BYTES_MAX - self.overhead()
     }
@@ -672,8 +675,8 @@ impl Out<'_> {
         self.source.key.map_or(0, |_| TAG_BYTES)
     }
 
-    /// How many of the `left` bytes from this place of a file on go into the next piece. If the frame that is being
-    /// filled has no room for them, it is sent.
+    /// Returns how many of the `left` bytes from this position of a file go into the next piece. If the present frame
+    /// has no room for them, it is sent.
     fn round(&mut self, at: u64, left: u64) -> Result<u64, Over> {
         match round(at, left, self.room()) {
             0 => {
@@ -684,7 +687,7 @@ impl Out<'_> {
         }
     }
 
-    /// Sends once a frame is full. Heads may have gone beyond it.
+    /// Sends the frame once it is full. Heads may have made it too long.
     fn flush_if_full(&mut self) -> Result<(), Over> {
         match self.room() {
             0 => self.flush(),
@@ -699,7 +702,7 @@ impl Out<'_> {
         self.begin();
         while full.len() > FRAME_HEAD_BYTES {
             let end = full.len().min(self.frame_end());
-            // A head at the end of a frame may have made it longer than a frame is.
+            // A head at the end of a frame may have made it longer than a frame may be.
             let beyond = full.split_off(end);
             full.resize(end + self.overhead(), 0);
             self.push(full)?;
@@ -718,7 +721,7 @@ impl Out<'_> {
         packed[..FRAME_HEAD_BYTES].copy_from_slice(&frame.to_bytes());
         let source = self.source;
         if packed.len() < FRAME_BYTES_MAX / 2 {
-            // What is held is counted by its length.
+            // Waiting frames are counted by their length.
             let short = packed.as_slice().into();
             source
                 .transfer
@@ -760,7 +763,7 @@ mod tests {
         for pair in ends.windows(2) {
             assert_eq!(pair[1], pair[0] + ROUND_BYTES);
         }
-        // What is short goes into what is left of a frame, and what does not fit into the next one.
+        // A short piece goes into the rest of a frame. If it does not fit, it goes into the next one.
         assert_eq!(round(0, 100, 104), 100);
         assert_eq!(round(0, 100, 103), 0);
         assert_eq!(round(ROUND_BYTES - 50, 100, 103), 50);

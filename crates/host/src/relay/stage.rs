@@ -1,11 +1,11 @@
-//! A transfer at a node: what came from the node before, and what goes on to those behind.
+//! A transfer at a node: receives data from the node before, and passes it on to those behind.
 //!
 //! ```text
 //!              control ◀──────── messages ────────▶ control
 //!   before     data, n stripes ══ pairs, or Fan ══▶ data, m stripes     behind (one, or several)
 //!                                       └─────────▶ sink at this node
 //! ```
-//! When data is pulled it goes the other way, and a source is at the last node.
+//! In a pull, data flows in the other direction, and a source is at the last node.
 
 use super::account::Account;
 use super::allow::Rights;
@@ -39,19 +39,19 @@ use wire::handshake::VersionRange;
 use wire::link_state::Rates;
 use wire::relay::{Message, Open, Ordered, TRANSFER_BYTES};
 
-/// What waits of a probe's noise at most, so that little is left when it is over.
+/// How many bytes of a probe's noise may wait, so that little is left when the probe is over.
 const PROBE_QUEUE_BYTES: usize = 512 << 10;
 
-/// What a node does with the data beside passing it on.
+/// The role of a node in addition to passing data on.
 pub(super) enum End {
     Nothing,
     Sink(Place),
     Source(Box<Tree>),
-    /// Finds out what the next segment carries, with so many bytes at most, and notes whether that was found.
+    /// Measures what the next segment carries, with at most this many bytes, and notes whether there was a result.
     Probe(u64, Arc<AtomicBool>),
 }
 
-/// Runs the transfer that `open` asks for, which is told to `before`, until it is over, and has it in the books.
+/// Runs the transfer that `open` requests until it is over, reports to `before`, and keeps the books.
 pub(super) fn run(
     (trust, rights): (&Trust, Rights<'_>),
     open: &Open<'_>,
@@ -96,7 +96,7 @@ pub(super) fn run(
 /// The name and the key of a transfer that has begun at this node.
 type Began = ([u8; TRANSFER_BYTES], [u8; KEY_BYTES]);
 
-/// The same, if it has.
+/// Returns them, if the transfer has begun at this node.
 fn began(open: &Open<'_>, before: &Peer, here: NodeAddr) -> Option<Began> {
     let is_first = before.node == here;
     let ordered = Ordered::parse(open.ordered).ok().filter(|_| is_first);
@@ -123,15 +123,15 @@ fn reach(
     Ok(behind)
 }
 
-/// A node that data goes to: its connections, how many of them are used, and whether that is chosen.
+/// A node that data is sent to: its connections, how many of them are used, and whether their number is adapted.
 type Onward = (NodeAddr, Vec<Data>, Used, bool);
 
-/// What this node knows of the other ends, if it is one.
+/// This node's knowledge of the other ends, if it is an end.
 #[derive(Clone, Copy)]
 struct Ours<'a> {
-    /// As a source.
+    /// For a source: the sinks' reports.
     feedback: &'a Shared<Feedback>,
-    /// As a sink.
+    /// For a sink: the secrets for its incoming data.
     secrets: &'a Inbound,
 }
 
@@ -191,7 +191,7 @@ impl Stage<'_> {
             transfer.thread(scope, here, move || {
                 let heard = self.hear_before(controls, ours, is_source);
                 self.transfer.note(heard);
-                // Who has begun it is gone, or wants no more.
+                // The program that began the transfer has gone, or has cancelled it.
                 controls.iter().for_each(|(_, control)| control.close());
             });
             for (node, control) in controls {
@@ -229,13 +229,13 @@ impl Stage<'_> {
     }
 
     fn guard(&self, node: NodeAddr, control: &Duplex, data: &[Data]) {
-        // A kernel that cannot gives the connection up sooner.
+        // A kernel without this option gives the connection up earlier.
         let _ = control.socket().tcp().map(dial::leave_to_monitor);
         let data = data.iter().map(|data| &data.socket);
         self.monitor.guard(node, data.chain([control.socket()]));
     }
 
-    /// Hears who has begun the transfer, until it closes.
+    /// Reads the messages from the node that began the transfer, until the connection closes.
     fn hear_before(
         &self,
         behind: &[(NodeAddr, Arc<Duplex>)],
@@ -262,7 +262,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Hears a node behind, until it closes.
+    /// Reads the messages of a node behind, until the connection closes.
     fn hear_behind(&self, node: NodeAddr, control: &Duplex) -> Outcome {
         self.hear(node, control, |received, message| {
             if let Message::Segment(from, to, segment) = *message {
@@ -273,7 +273,7 @@ impl Stage<'_> {
             }
             let done = ends::is_done(message).filter(|_| !self.pull);
             if done.is_some() {
-                // The last numbers come before the end.
+                // The last numbers are sent before the end.
                 self.monitor.tell();
             }
             let passed = self.before.control.pass_on(received);
@@ -358,7 +358,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Sends noise to the next node, until it is known what the segment carries, and answers.
+    /// Sends noise to the next node until it is known what the segment carries, and answers.
     fn probe(&self, behind: Vec<Next>, (bytes, found): (u64, &AtomicBool), open: &Open<'_>) {
         let feedback = &Shared::new(Feedback::new(1, Sinks::Nobody));
         let Some(mut next) = behind.into_iter().next() else {
@@ -384,7 +384,8 @@ impl Stage<'_> {
                 transfer.note(heard);
             });
             transfer.thread(scope, here, || {
-                // Who has asked says nothing more: it is gone, or some node on the way has ended it.
+                // The requester sends nothing more: if the connection ends, it is gone, or a node on the way has ended
+                // the probe.
                 let before = self.before.node;
                 transfer.note(self.hear(before, &self.before.control, |_, _| Ok(())));
             });
@@ -417,15 +418,15 @@ impl Stage<'_> {
                 let certificate = self.certificate;
                 probe::answer(&self.before.control, (here, node), carried, certificate);
             }
-            // What still waits to be sent would delay the copy that comes next. The node there hears that it is over, and
-            // resets the connections; whatever is over already stays done.
+            // Bytes that still wait to be sent would delay the copy that follows. The node at the other end gets the
+            // failure, and resets the connections. If the probe is already done, it stays done.
             transfer.fail_at_once(Failure::new(here, FailureKind::Over, "the probe is over"));
             control.close();
         });
     }
 
-    /// Tells the network what a segment carries. One that is no link of the overlay is of no use there,
-    /// and is refused.
+    /// Informs the network what a segment carries. A segment that is no link of the overlay is useless there, and is
+    /// refused.
     fn learn(&self, neighbor: NodeAddr, rates: Rates) {
         let _ = self
             .commander
@@ -505,7 +506,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Passes on what each connection brings by one other.
+    /// Passes on what each connection brings over one other connection.
     fn pass_pairs(&self, pairs: impl Iterator<Item = (Data, Data)>, before: Ends, behind: Ends) {
         let (here, transfer) = (self.here, self.transfer);
         let pairs: Vec<_> = pairs.collect();
@@ -537,7 +538,7 @@ impl Stage<'_> {
             secrets,
             transfer: self.transfer,
         };
-        // A thread that waits for more must know at once, and not only see the connection end.
+        // A thread that waits for more data must learn it at once, and not only see the connection end.
         let done = sink.run(place, &Manner::of(open), |_| {}).map(drop);
         if let Err(failure) = &done {
             self.transfer.fail(failure.clone());
@@ -546,13 +547,13 @@ impl Stage<'_> {
     }
 }
 
-/// Each connection that comes is passed on by one other. Where the next segment chooses how many it uses, one is one all
-/// the same.
+/// Returns true if each incoming connection is passed on over one outgoing connection. If the next segment adapts its
+/// number of connections, this holds only for a single one.
 fn is_pair(from: usize, out: usize, adapts: bool) -> bool {
     from == out && (!adapts || out == 1)
 }
 
-/// A sink says what cannot be.
+/// A sink reports something impossible.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(transparent)]
@@ -566,7 +567,7 @@ pub(super) enum Unfit {
 }
 
 impl Unfit {
-    /// As a failure that is noticed here.
+    /// Returns it as a failure that was noticed here.
     pub(super) fn at(&self, here: NodeAddr) -> Failure {
         match self {
             Unfit::Untrue(untrue) => untrue.at(here),
@@ -576,12 +577,12 @@ impl Unfit {
     }
 }
 
-/// What a sink says, as its source notes it.
+/// Takes a sink's message into the source's feedback.
 pub(super) fn note(feedback: &Shared<Feedback>, message: &Message<'_>) -> Result<(), Unfit> {
     feedback.with(|f| f.hear(message))
 }
 
-/// Hears a control connection until it ends, which is a failure unless the transfer is done.
+/// Reads a control connection until it ends. An end is a failure unless the transfer is done.
 pub(super) fn hear(
     here: NodeAddr,
     peer: NodeAddr,
@@ -612,18 +613,18 @@ pub(super) fn hear(
     }
 }
 
-/// The connections over which a stream goes out.
+/// The connections over which a stream is sent.
 pub(super) struct Outward<'a> {
     pub(super) data: Vec<Data>,
     pub(super) used: Used,
-    /// What seals its frames.
+    /// The key that encrypts its frames.
     pub(super) key: Option<&'a StreamKey>,
-    /// The node behind the next one, if that may lend its connection to there.
+    /// The node behind the next one, if the next node may lend its connection to that.
     pub(super) beyond: Option<NodeAddr>,
 }
 
 impl<'a> Outward<'a> {
-    /// Over connections of its own alone.
+    /// Uses only its own connections.
     pub(super) fn own(data: Vec<Data>, used: Used, key: Option<&'a StreamKey>) -> Outward<'a> {
         Outward {
             data,
@@ -634,7 +635,7 @@ impl<'a> Outward<'a> {
     }
 }
 
-/// Sends the frames of a branch over all its connections, sealed if there is a key, while `work` makes them.
+/// Sends the frames of a branch over all its connections, encrypted if there is a key, while `work` makes them.
 pub(super) fn spread<R>(
     frames: &Frames,
     branch: usize,
@@ -664,7 +665,7 @@ pub(super) fn spread<R>(
         }
         let done = work();
         if let Err(failure) = &done {
-            // Those who send wait for it.
+            // The sending threads wait for it.
             transfer.fail(failure.clone());
         }
         done

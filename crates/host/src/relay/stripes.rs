@@ -1,4 +1,4 @@
-//! Transfers that wait for their stripes, and the stripes that come for them.
+//! Transfers that wait for their stripes, and the stripes that arrive for them.
 //!
 //! ```text
 //!   transfer: expect ─▶ ticket ─▶ dialler ─▶ stripes with a proof ─▶ claim ─▶ collect: all, in order
@@ -24,9 +24,9 @@ pub(super) struct Stripes {
 
 struct Waiting {
     ticket: [u8; TICKET_BYTES],
-    /// They come over the node's own socket; otherwise by TCP.
+    /// They arrive over the node's own socket; otherwise by TCP.
     is_local: bool,
-    /// Each may come once.
+    /// Each stripe may arrive once.
     wanted: Vec<bool>,
     stripes: SyncSender<(usize, Data)>,
 }
@@ -40,18 +40,18 @@ pub(super) struct Stripe {
     pub(super) proof: [u8; TICKET_BYTES],
 }
 
-/// A transfer that waits, until this is dropped.
+/// A transfer that waits, until this value is dropped.
 pub(super) struct Expected<'a> {
     all: &'a Stripes,
     transfer: [u8; TRANSFER_BYTES],
     coming: Receiver<(usize, Data)>,
     count: usize,
-    /// What the stripes have to prove that they know.
+    /// The secret that the stripes have to prove to know.
     pub(super) ticket: [u8; TICKET_BYTES],
 }
 
 impl Stripes {
-    /// Lets so many come; none if a transfer of this name waits already.
+    /// Permits this many stripes; none if a transfer of this name already waits.
     pub(super) fn expect(
         &self,
         transfer: [u8; TRANSFER_BYTES],
@@ -79,7 +79,7 @@ impl Stripes {
         }))
     }
 
-    /// A stripe goes to the transfer that waits for it; false if it is none of its own.
+    /// Passes a stripe to the transfer that waits for it. Returns false if no transfer does.
     pub(super) fn claim(&self, came: Stripe) -> bool {
         let mut all = self.waiting();
         let Some(waiting) = all.get_mut(&came.transfer) else {
@@ -87,11 +87,11 @@ impl Stripes {
         };
         let stripe = usize::from(came.stripe);
         let expected = relay::proof(&waiting.ticket, &came.transfer, came.stripe);
-        // Digests are compared as such, in constant time.
+        // They are compared as digests, in constant time.
         let proven = blake3::Hash::from_bytes(expected) == came.proof;
         let is_right = proven && came.is_local == waiting.is_local;
         let wanted = waiting.wanted.get_mut(stripe).filter(|_| is_right);
-        // There is room for all that are wanted.
+        // The channel has room for all stripes that are wanted.
         wanted.is_some_and(std::mem::take) && waiting.stripes.try_send((stripe, came.data)).is_ok()
     }
 
@@ -101,7 +101,7 @@ impl Stripes {
 }
 
 impl Expected<'_> {
-    /// Waits for all while the transfer goes on, and gives them in their order.
+    /// Waits for all stripes while the transfer runs, and returns them in order.
     pub(super) fn collect(self, transfer: &Transfer) -> io::Result<Vec<Data>> {
         let until = Instant::now() + PATIENCE;
         let mut come = BTreeMap::new();

@@ -1,13 +1,13 @@
-//! TLS 1.3 between nodes, each with its own Ed25519 key bare (RFC 7250) in place of a certificate.
+//! TLS 1.3 between nodes. Each uses its own Ed25519 key as a raw public key (RFC 7250) instead of a certificate.
 //!
-//! A node has a certificate already, which the network's root signed and which names that very key;
-//! it goes over the connection and is judged as it is between neighbours ([`Trust::judge`]): of this
-//! network, in its time, not revoked. A certificate of X.509 beside it would say the same once more,
-//! in a second format that nobody here can revoke.
+//! A node already has a certificate, which the network's root has signed and which names that key. It is sent over the
+//! connection and checked as between neighbours ([`Trust::judge`]): it must belong to this network, be valid now, and
+//! not be revoked. An additional X.509 certificate would only repeat this, in a second format that nobody here could
+//! revoke.
 //!
-//! The handshake agrees on the version of what follows, too: each side names those that it speaks (ALPN), and the
-//! highest that both name is spoken. Nobody between two nodes can change that. A node that names none speaks the lowest,
-//! because it was there before ranges were.
+//! The handshake also agrees on the version of what follows: each side names those that it speaks (ALPN), and the
+//! highest that both name is used. Nobody between two nodes can change that. A node that names none uses the lowest,
+//! because it is older than version ranges.
 
 use crate::command::Commander;
 use base::NodeAddr;
@@ -29,13 +29,13 @@ use std::sync::Arc;
 use wire::certificate::SIGNATURE_BYTES;
 use wire::relay::{PROTOCOL, VERSIONS};
 
-/// The name that is said, because one must be: the key is what counts.
+/// The server name, because TLS needs one: only the key matters.
 const NAME: &str = "relay.sinew";
 
-/// Who this node is, and whom it believes.
+/// The identity of this node, and whom it trusts.
 pub(crate) struct Trust {
     identity: Identity,
-    /// A renewed certificate is here.
+    /// The file with a renewed certificate.
     certificate_file: Option<PathBuf>,
     network: Network,
     commander: Commander,
@@ -43,7 +43,7 @@ pub(crate) struct Trust {
     server: Arc<ServerConfig>,
 }
 
-/// Why another node is not believed.
+/// Why another node is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Distrust {
     #[error(transparent)]
@@ -76,12 +76,12 @@ impl Trust {
         &self.commander
     }
 
-    /// This node's own address.
+    /// Returns this node's own address.
     pub(crate) fn own(&self) -> NodeAddr {
         self.identity.address()
     }
 
-    /// This node's certificate, the renewed one if there is one.
+    /// Returns this node's certificate, the renewed one if there is one.
     pub(crate) fn certificate(&self) -> Vec<u8> {
         let stored = self.certificate_file.as_ref().and_then(|path| {
             let text = std::fs::read_to_string(path).ok()?;
@@ -97,20 +97,21 @@ impl Trust {
         self.identity.sign(context, body)
     }
 
-    /// The network with what the node has learned since it started. A loop that does not answer knows no more.
+    /// Returns the network with what the node has learned since it started. If the loop does not answer, returns the
+    /// network as of the start.
     pub(crate) fn network(&self) -> Network {
         let now = self.commander.trust();
         now.map_or_else(|_| self.network.clone(), |network| *network)
     }
 
-    /// Whose this certificate is, shown by one who has proved to have `key`. The engine hears of a newer root that it
-    /// proves: where UDP is blocked, a node that was off meets the others here first.
+    /// Returns the owner of this certificate, shown by a peer that has proved to have `key`. If it proves a newer root,
+    /// the engine is informed: where UDP is blocked, a node that was off meets other nodes first here.
     pub(crate) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
         let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
         let mut network = self.network();
         if network.learn(&certificate) {
             let succeed = Operation::Succeed(network.chain_bytes());
-            // One that does not answer learns of it by the next certificate.
+            // If the loop does not answer, it learns of it by the next certificate.
             let _ = self.commander.operate(succeed);
         }
         let peer = network.verify(&certificate, Clock::new().unix_s())?;
@@ -120,9 +121,9 @@ impl Trust {
         Ok(peer.address())
     }
 
-    /// The same for one who asks this node, its issuer, for the next certificate, and has proved to have `key`. One of an
-    /// old root is good for that after its time, too: what it gets depends on the issuer's books, which the old root
-    /// does not write.
+    /// Checks in the same way a member that asks this node, its issuer, for the next certificate, and has proved to
+    /// have `key`. A certificate of an old root is accepted for that even after its time, because the result depends on
+    /// the issuer's books, which the old root does not write.
     pub(crate) fn judge_member(
         &self,
         shown: &[u8],
@@ -152,7 +153,7 @@ impl Trust {
     }
 }
 
-/// TLS of a host that is to become a node, or wants its next certificate, to the node with this key.
+/// Begins TLS from a host that is to become a node, or wants its next certificate, to the node with this key.
 pub(crate) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connection, Error> {
     let bare = raw_key::certified(&keys.signing_secret())?;
     let config = client(&bare, Verifier::pinned([issuer]), VERSIONS)?;
@@ -160,7 +161,7 @@ pub(crate) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connectio
     ClientConnection::new(Arc::new(config), name).map(Connection::from)
 }
 
-/// Bytes that nobody can guess.
+/// Returns unpredictable random bytes.
 pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let provider = raw_key::provider();
@@ -169,12 +170,12 @@ pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// The key that the other side of a connection has proved to have.
+/// Returns the key that the other side of a connection has proved to have.
 pub(crate) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
     raw_key::shown(tls.peer_certificates()?.first()?)
 }
 
-/// The version in which the other side is spoken to, behind the handshake.
+/// Returns the version to use with the other side after the handshake.
 pub(crate) fn version_of(tls: &Connection) -> Option<u8> {
     let Some(chosen) = tls.alpn_protocol() else {
         return Some(*VERSIONS.start());
@@ -183,7 +184,7 @@ pub(crate) fn version_of(tls: &Connection) -> Option<u8> {
     text.strip_prefix(PROTOCOL)?.parse().ok()
 }
 
-/// The other side has ended the handshake because it speaks none of the versions that were named.
+/// Returns true if the other side has ended the handshake because it speaks none of the named versions.
 pub(super) fn has_no_common_version(error: &std::io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     error
@@ -192,13 +193,14 @@ pub(super) fn has_no_common_version(error: &std::io::Error) -> bool {
         ))
 }
 
-/// The highest first: who accepts takes the first one that both name.
+/// Returns the protocol names, the highest version first, because the acceptor takes the first one that both name.
 fn protocols(versions: RangeInclusive<u8>) -> Vec<Vec<u8>> {
     let named = versions.rev().map(|version| format!("{PROTOCOL}{version}"));
     named.map(String::into_bytes).collect()
 }
 
-/// Any key is taken: whose it is, its certificate says, which comes first of all over the connection.
+/// Creates the TLS configurations. They accept any key: the certificate, which is sent first over the connection, says
+/// whose key it is.
 fn configurations(
     identity: &Identity,
     versions: RangeInclusive<u8>,
@@ -209,7 +211,7 @@ fn configurations(
         .with_protocol_versions(&[&version::TLS13])?
         .with_client_cert_verifier(Verifier::any())
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(bare)));
-    // A data connection goes one way: nothing may come back on it.
+    // A data connection has one direction: nothing may be sent back on it.
     server.send_tls13_tickets = 0;
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.alpn_protocols = protocols(versions);
@@ -241,7 +243,7 @@ mod tests {
     use std::io;
     use std::os::unix::net::UnixStream;
 
-    /// The two ends of a connection that says nothing yet.
+    /// Creates the two ends of a connection that has not sent anything yet.
     fn ends((client, server): (ClientConfig, ServerConfig)) -> [Data; 2] {
         let name = ServerName::try_from(NAME).unwrap();
         let dialler = ClientConnection::new(Arc::new(client), name).unwrap();
@@ -253,7 +255,7 @@ mod tests {
         ]
     }
 
-    /// Goes through a handshake, and tells in which version each end speaks then.
+    /// Completes a handshake, and returns the version that each end uses then.
     fn shake_hands(ends: [Data; 2]) -> [io::Result<(Data, u8)>; 2] {
         let shake = |mut end: Data| {
             std::thread::spawn(move || {
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(versions(talk(Some(6..=7), Some(6..=8))), all_speak(7));
         assert_eq!(versions(talk(Some(6..=8), Some(6..=7))), all_speak(7));
         assert_eq!(versions(talk(Some(6..=8), Some(6..=6))), all_speak(6));
-        // Programs from before there were ranges.
+        // Programs from before version ranges.
         assert_eq!(versions(talk(None, Some(6..=7))), all_speak(6));
         assert_eq!(versions(talk(Some(6..=7), None)), all_speak(6));
         assert_eq!(*VERSIONS.start(), 6, "version 6 stays");
@@ -302,7 +304,7 @@ mod tests {
         assert!(has_no_common_version(&told.unwrap()));
         assert!(!has_no_common_version(&refused.unwrap()));
 
-        // What follows says the version that was agreed on.
+        // The preamble must name the version that was agreed on.
         let [dialler, _acceptor] = shake_hands(talk(Some(6..=7), Some(6..=7)));
         let (mut dialler, _) = dialler.unwrap();
         let other = dialler.speak(6).unwrap_err();

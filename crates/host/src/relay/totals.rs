@@ -1,20 +1,20 @@
-//! What the kernel tells of the connections of one segment, in sums; and for how long they idled, and for whom.
+//! Sums of the kernel's information about the connections of one segment, and for how long they idled, and why.
 
-/// Sums since the segment began, and the round trips of now.
+/// Sums since the segment began, and the present round trips.
 #[derive(Clone, Default)]
 pub(super) struct Totals {
     pub(super) bytes: u64,
     pub(super) resent: u64,
-    /// Of each connection that is used: how long it had something to send, and the other end took nothing.
+    /// For each connection in use: how long it had something to send, and for how long the other end took nothing.
     pub(super) each_us: Vec<(u64, u64)>,
     pub(super) rtt_us: u32,
     pub(super) min_rtt_us: u32,
 }
 
 impl Totals {
-    /// Notes the round trip of each uplink, that of now and the least. Each has a queue of its own: the longest counts, on
-    /// top of the longest way. Were it the way that has it, a millisecond of jitter would look like a path that has become
-    /// longer.
+    /// Notes the present and the least round trip of each uplink. Each uplink has a queue of its own: the longest queue
+    /// counts, added to the longest path. If the longest total counted instead, a millisecond of jitter would look like
+    /// a path that has become longer.
     pub(super) fn note_round_trips(&mut self, uplinks: &[(u32, u32)]) {
         let queues = uplinks
             .iter()
@@ -25,8 +25,8 @@ impl Totals {
         self.rtt_us = self.min_rtt_us + queue_us;
     }
 
-    /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
-    /// nothing to send: of all connections on average.
+    /// Returns the shares of a span, in 1000ths, in which the next node took nothing, and in which there was nothing to
+    /// send, averaged over all connections.
     pub(super) fn shares(&self, last: &Totals, span_us: u64) -> (u16, u16) {
         let each = self.each_idle(last, span_us);
         let count = each.len().max(1) as u64;
@@ -36,16 +36,16 @@ impl Totals {
         (mean(waited), mean(starved))
     }
 
-    /// The same of the one that idled least: where one cannot get on, the others wait for it, and yet the
-    /// segment is as slow as the network lets it be.
+    /// Returns the same shares of the connection that idled least: if one connection is stuck, the others wait for it,
+    /// and yet the segment is as slow as the network makes it.
     pub(super) fn least_idle(&self, last: &Totals, span_us: u64) -> (u16, u16) {
         let each = self.each_idle(last, span_us).into_iter();
         let least = each.min_by_key(|(waited, starved)| waited + starved);
         least.unwrap_or((0, 1_000))
     }
 
-    /// The shares of a span, in 1000ths, in which each connection could send nothing, since the next node took
-    /// nothing and since there was nothing.
+    /// Returns the shares of a span, in 1000ths, in which each connection could not send, because the next node took
+    /// nothing, and because there was nothing to send.
     fn each_idle(&self, last: &Totals, span_us: u64) -> Vec<(u16, u16)> {
         let share = |now_us: u64, then_us: u64| {
             let us = now_us.saturating_sub(then_us);
@@ -86,14 +86,14 @@ mod tests {
             each_us: each_us.to_vec(),
             ..Totals::default()
         };
-        // One waits for an acknowledgement, the others have nothing to send meanwhile.
+        // One connection waits for an acknowledgement, and the others have nothing to send meanwhile.
         let stuck = (
             of(&[(0, 0); 4]),
             of(&[(1_000_000, 0), (0, 0), (0, 0), (200_000, 100_000)]),
         );
         assert_eq!(stuck.1.least_idle(&stuck.0, 1_000_000), (0, 0));
         assert_eq!(stuck.1.shares(&stuck.0, 1_000_000), (25, 700));
-        // The next node takes nothing from any.
+        // The next node takes nothing from any connection.
         let slow = of(&[(1_000_000, 700_000); 4]);
         assert_eq!(slow.least_idle(&stuck.0, 1_000_000), (700, 0));
         assert_eq!(slow.least_idle(&Totals::default(), 1_000_000), (0, 1_000));

@@ -1,12 +1,12 @@
-//! What the threads of one transfer share at one node: whether it goes on, and how it failed.
+//! The state that the threads of one transfer share at one node: whether it continues, and how it failed.
 //!
 //! ```text
 //!   thread: Err(failure) ──▶ fail: first one counts ──▶ told to all neighbours of the transfer
 //!                                                   └─▶ every socket shut, so nobody waits on
 //!   Transfer::thread: no thread can be had ──▶ fail
 //! ```
-//! A broken connection is often only what follows from a reason that is on its way over control, so
-//! a moment is waited for that one.
+//! A broken connection is often only the consequence of a failure whose reason is on its way over control, so the
+//! transfer waits a moment for that reason.
 
 use super::account::Traffic;
 use super::duplex::Duplex;
@@ -21,15 +21,15 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 use wire::relay::FRAME_BYTES_MAX;
 
-/// How long the reason for a broken connection is waited for. Choice: it was sent before the
-/// connection was shut, so it is as far away as the other side.
+/// How long to wait for the reason of a broken connection. Choice: the reason was sent before the connection was shut
+/// down, so it is as far away as the other side.
 const REASON: Duration = Duration::from_secs(1);
-/// How often those who wait for each other look whether the transfer goes on.
+/// How often threads that wait for each other check whether the transfer continues.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// A shorter buffer is not worth keeping.
+/// A buffer that is shorter than this is not worth keeping.
 const SPARE_BYTES_MIN: usize = FRAME_BYTES_MAX / 2;
-/// So much is kept: what a queue holds.
+/// How many bytes of buffers are kept: as many as a queue holds.
 const SPARE_BYTES: usize = relay::QUEUE_BYTES;
 
 /// A transfer at one node.
@@ -42,17 +42,17 @@ pub(super) struct Transfer {
 
 struct State {
     failure: Option<Failure>,
-    /// All sinks have told that they are done: what ends from now on may end.
+    /// All sinks have reported that they are done: connections that end from now on are no failure.
     done: bool,
     sinks: usize,
-    /// Those that are.
+    /// The sinks that are done.
     dones: BTreeSet<NodeAddr>,
     controls: Vec<Arc<Duplex>>,
     sockets: Vec<Arc<Socket>>,
 }
 
 impl Transfer {
-    /// A transfer that is over when so many sinks are done.
+    /// Creates a transfer that is over when this many sinks are done.
     pub(super) fn new(sinks: usize) -> Transfer {
         Transfer {
             spare: Spare::default(),
@@ -69,7 +69,7 @@ impl Transfer {
         }
     }
 
-    /// Where those who move its bytes count them.
+    /// Returns the counters for the threads that move its bytes.
     pub(super) fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -78,7 +78,7 @@ impl Transfer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A control connection that is told of a failure, and shut with it.
+    /// Adds a control connection that gets a failure, and is closed with it.
     pub(super) fn add_control(&self, control: &Arc<Duplex>) {
         let mut state = self.state();
         state.controls.push(Arc::clone(control));
@@ -90,7 +90,7 @@ impl Transfer {
         }
     }
 
-    /// Data connections that are shut with a failure.
+    /// Adds data connections that are closed with a failure.
     pub(super) fn add_data(&self, data: &[Data]) {
         let mut state = self.state();
         for data in data {
@@ -101,7 +101,7 @@ impl Transfer {
         }
     }
 
-    /// The transfer has failed so, unless it has failed before or is done.
+    /// Notes a failure, unless the transfer has failed before or is done.
     pub(super) fn fail(&self, failure: Failure) {
         if failure.kind == FailureKind::Broken && self.wait(REASON) {
             return;
@@ -109,7 +109,7 @@ impl Transfer {
         self.fail_at_once(failure);
     }
 
-    /// The same where nothing is to be waited for, as with what another node has told.
+    /// Notes a failure without waiting for a better reason, for example if another node has reported it.
     pub(super) fn fail_at_once(&self, failure: Failure) {
         let mut state = self.state();
         if state.failure.is_some() || state.done {
@@ -128,7 +128,7 @@ impl Transfer {
         }
     }
 
-    /// Starts a thread of the transfer at `here`. Where the system gives none, the transfer has failed.
+    /// Starts a thread of the transfer at `here`. If the system cannot start it, the transfer fails.
     pub(super) fn thread<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -144,14 +144,14 @@ impl Transfer {
         }
     }
 
-    /// The result of a thread's work.
+    /// Notes the result of a thread's work.
     pub(super) fn note(&self, result: Result<(), Failure>) {
         if let Err(failure) = result {
             self.fail(failure);
         }
     }
 
-    /// The sink at this node is done.
+    /// Notes that a sink is done.
     pub(super) fn on_done(&self, sink: NodeAddr) {
         let mut state = self.state();
         if state.dones.len() < state.sinks {
@@ -163,7 +163,7 @@ impl Transfer {
         }
     }
 
-    /// How it has failed.
+    /// Returns how it has failed.
     pub(super) fn failure(&self) -> Option<Failure> {
         self.state().failure.clone()
     }
@@ -172,12 +172,12 @@ impl Transfer {
         self.state().failure.is_some()
     }
 
-    /// All sinks are done.
+    /// Returns true if all sinks are done.
     pub(super) fn is_done(&self) -> bool {
         self.state().done
     }
 
-    /// Waits for the end of it, at most so long; true if it has come.
+    /// Waits for its end, but not longer than `span`. Returns true if it has ended.
     pub(super) fn wait(&self, span: Duration) -> bool {
         let goes_on = |state: &mut State| state.failure.is_none() && !state.done;
         let waited = self.changed.wait_timeout_while(self.state(), span, goes_on);
@@ -192,31 +192,31 @@ impl fmt::Debug for Transfer {
     }
 }
 
-/// Buffers of frames that have been used up: fresh ones would cost a fault for every page.
+/// Used buffers of frames, for reuse: fresh ones would cost a page fault for every page.
 #[derive(Default)]
 pub(super) struct Spare {
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Spare {
-    /// A buffer of `len` bytes, of whatever content.
+    /// Returns a buffer of `len` bytes with arbitrary content.
     pub(super) fn take(&self, len: usize) -> Vec<u8> {
         let Some(mut buffer) = self.pop(len) else {
             return vec![0; len];
         };
-        // Frames of one length need nothing cleared.
+        // Frames of one length need no clearing.
         buffer.resize(len, 0);
         buffer
     }
 
-    /// A buffer without content, with room for so many bytes.
+    /// Returns an empty buffer with room for this many bytes.
     pub(super) fn take_empty(&self, room: usize) -> Vec<u8> {
         let mut buffer = self.pop(room).unwrap_or_else(|| Vec::with_capacity(room));
         buffer.clear();
         buffer
     }
 
-    /// One that is not needed any more.
+    /// Takes back a buffer that is no longer needed.
     pub(super) fn put(&self, buffer: Vec<u8>) {
         let mut buffers = self.buffers();
         let kept: usize = buffers.iter().map(Vec::capacity).sum();
@@ -225,8 +225,8 @@ impl Spare {
         }
     }
 
-    /// The last one, if it has so much room. Frames differ in length at the end of a file at most, so one that has not is
-    /// of no use to those that follow either.
+    /// Returns the last buffer, if it has so much room. The lengths of frames differ only at the end of a file, so a
+    /// buffer that is too short is useless for later frames, too.
     fn pop(&self, room: usize) -> Option<Vec<u8>> {
         self.buffers()
             .pop()
@@ -238,7 +238,7 @@ impl Spare {
     }
 }
 
-/// A value that threads of a transfer wait for changes of.
+/// A value whose changes the threads of a transfer wait for.
 pub(super) struct Shared<T> {
     held: Mutex<Held<T>>,
     changed: Condvar,
@@ -246,7 +246,7 @@ pub(super) struct Shared<T> {
 
 struct Held<T> {
     value: T,
-    /// Threads that wait for a change.
+    /// Number of threads that wait for a change.
     waiting: usize,
 }
 
@@ -262,7 +262,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Looks or changes, and wakes those who wait.
+    /// Reads or changes the value, and wakes the threads that wait.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let mut held = self.lock();
         let result = act(&mut held.value);
@@ -270,7 +270,7 @@ impl<T> Shared<T> {
         result
     }
 
-    /// Tries until it gives something, while the transfer goes on.
+    /// Tries until `attempt` returns something, while the transfer runs.
     pub(super) fn wait<R>(
         &self,
         transfer: &Transfer,
@@ -296,7 +296,7 @@ impl<T> Shared<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is woken where nobody waits, which would be a system call, nor while the lock is still held.
+    /// Wakes the waiting threads. If no thread waits, this saves the system call; and the lock is released first.
     fn wake(&self, held: MutexGuard<'_, Held<T>>) {
         let is_awaited = held.waiting > 0;
         drop(held);

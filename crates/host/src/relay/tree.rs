@@ -1,10 +1,10 @@
-//! What is copied, read from this host: a file, a directory with all in it, or a stream.
+//! Reads what is copied from this host: a file, a directory with its content, or a stream.
 //!
 //! ```text
 //!   Tree::open ─▶ next ─▶ (head, file to read) ...      in the order of the stream
 //! ```
-//! Names are taken in the order of their bytes, and a directory is gone into at once, so that a walk
-//! over what has not changed comes by the same entries again. Links are copied as such.
+//! Names are sorted by their bytes, and a directory is entered at once, so that a walk over an unchanged tree finds the
+//! same entries in the same order. Links are copied as such.
 
 use net::beneath::Directory;
 use std::collections::HashMap;
@@ -19,17 +19,17 @@ use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX, SPARSE, Tota
 
 /// Permissions of what is copied from a stream.
 const STREAM_MODE: u32 = 0o644;
-/// Directories in each other that are open at the same time. Choice: far beyond what people make.
+/// Largest depth of nested directories that are open at the same time. Choice: far more than people create.
 const DEPTH_MAX: usize = 256;
 
-/// Files with several names of which the first is remembered: 100 bytes and the path for each. What is
-/// beyond is copied once for each name.
+/// Number of files with several names of which the first name is remembered: 100 bytes and the path for each. Beyond
+/// that, a file is copied once for each name.
 const HARD_LINKS_MAX: usize = 1 << 20;
 
-/// Entries that are counted before a copy begins: some 10 µs each. Beyond that the copy begins without its
-/// total being known.
+/// Number of entries that are counted before a copy begins: some 10 µs each. If there are more, the copy begins with an
+/// unknown total.
 const COUNTED_MAX: usize = 1 << 20;
-/// After so many of them it is asked whether the copy still goes on: some 10 ms.
+/// After this many entries, the count checks whether the copy still continues: some 10 ms.
 const ASKED_EVERY: usize = 1_000;
 
 /// The head of an entry, owned.
@@ -42,24 +42,24 @@ pub(super) struct Head {
     pub(super) size: u64,
     pub(super) path: Vec<u8>,
     target: Vec<u8>,
-    /// When anything of it was changed last, in nanoseconds.
+    /// When anything of it was last changed, in nanoseconds.
     pub(super) changed_ns: i128,
-    /// When it was made. Where the file system does not know that, when it was changed: that is later, and an
-    /// old file whose other name goes counts as changed.
+    /// When it was created. If the file system does not know that, when it was changed: that is later, and an old file
+    /// that loses another name counts as changed.
     pub(super) made_ns: i128,
-    /// It has holes.
+    /// True if it has holes.
     pub(super) is_sparse: bool,
-    /// What its content takes of the disk, at most as much as it is long.
+    /// Disk space of its content, at most its length.
     pub(super) room: u64,
-    /// It is a file with other names.
+    /// True if it is a file with other names.
     pub(super) has_names: bool,
 }
 
-/// What a walk comes by.
+/// The result of a step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Entry(Head),
-    /// What is not copied: its path, and what is wrong with it, if it was not left out on purpose.
+    /// Something that is not copied: its path, and what is wrong with it, if it was not left out on purpose.
     Spared(Vec<u8>, String),
 }
 
@@ -79,12 +79,12 @@ impl Head {
         }
     }
 
-    /// What a link points at.
+    /// Returns the target of a link.
     pub(super) fn target(&self) -> &[u8] {
         &self.target
     }
 
-    /// The file that these are of has still this size and time.
+    /// Returns true if the file of this head still has this size and time.
     pub(super) fn is_of(&self, metadata: &Metadata) -> bool {
         let now = Head::of(self.kind, metadata, Vec::new(), Vec::new());
         let of = |head: &Head| (head.size, head.mtime_s, head.mtime_ns, head.changed_ns);
@@ -120,12 +120,12 @@ impl Head {
     }
 }
 
-/// What something takes of the disk.
+/// Returns the disk space of a file.
 pub(super) fn taken(metadata: &Metadata) -> u64 {
     metadata.blocks().saturating_mul(512)
 }
 
-/// Where the content of a file comes from.
+/// The source of a file's content.
 pub(super) enum Content {
     File(File),
     Stream(Box<dyn Read + Send>),
@@ -135,12 +135,12 @@ pub(super) enum Content {
 pub struct Tree {
     what: What,
     exclude: Vec<Vec<u8>>,
-    /// What cannot be read costs only itself.
+    /// If something cannot be read, only this is left out.
     spare: bool,
 }
 
 enum What {
-    /// What is called so in a directory.
+    /// The file or directory with this name in a directory.
     Named {
         parent: Directory,
         name: OsString,
@@ -148,13 +148,13 @@ enum What {
     Stream(Option<Box<dyn Read + Send>>),
 }
 
-/// An error, and what it happened to.
+/// An error, and the path that it concerns.
 pub(super) type Located<T> = Result<T, (PathBuf, io::Error)>;
 
 impl Tree {
-    /// What is at a path of this host, which the one who asks may read as he is.
+    /// Opens a path of this host, with the rights of this process.
     pub fn open(path: &Path) -> io::Result<Tree> {
-        // `.`, `..` and a link to a directory have a name of their own only behind this.
+        // `.`, `..` and a link to a directory have a name of their own only after this.
         let whole = path.canonicalize()?;
         let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
             return Err(io::Error::new(
@@ -165,7 +165,7 @@ impl Tree {
         Tree::named(Directory::open(parent)?, name)
     }
 
-    /// What is called so in a directory.
+    /// Opens a name in a directory.
     pub(super) fn named(parent: Directory, name: &OsStr) -> io::Result<Tree> {
         parent.look_at(name)?;
         let name = name.to_owned();
@@ -176,7 +176,7 @@ impl Tree {
         })
     }
 
-    /// A stream of bytes, as one file.
+    /// Wraps a stream of bytes as one file.
     pub fn stream(stream: Box<dyn Read + Send>) -> Tree {
         Tree {
             what: What::Stream(Some(stream)),
@@ -185,8 +185,8 @@ impl Tree {
         }
     }
 
-    /// Without what these patterns name: a name anywhere, or, with a slash in it, a path from the top.
-    /// `*` stands for any characters, `?` for one.
+    /// Leaves out what these patterns name: a name at any place, or, with a slash in it, a path from the top. `*`
+    /// stands for any characters, `?` for one.
     #[must_use]
     pub fn without(self, patterns: Vec<Vec<u8>>) -> Tree {
         Tree {
@@ -195,18 +195,19 @@ impl Tree {
         }
     }
 
-    /// With what cannot be read left out.
+    /// Leaves out what cannot be read, if `spare` is set.
     #[must_use]
     pub(super) fn sparing(self, spare: bool) -> Tree {
         Tree { spare, ..self }
     }
 
-    /// It can be read again from the beginning.
+    /// Returns true if it can be read again from the beginning.
     pub(super) fn can_rewind(&self) -> bool {
         matches!(self.what, What::Named { .. })
     }
 
-    /// What all of it is, if that can be known before it is read, and unless `is_over` before it is counted.
+    /// Returns the totals of all of it, if they can be known before it is read. The count stops when `is_over` returns
+    /// true.
     pub(super) fn total(&mut self, is_over: impl Fn() -> bool) -> Option<Total> {
         if !self.can_rewind() {
             return None;
@@ -217,7 +218,7 @@ impl Tree {
             if counted % ASKED_EVERY == 0 && is_over() {
                 return None;
             }
-            // What cannot be read is told when its turn comes.
+            // Errors are reported when the entry is copied.
             match walker.next().ok()? {
                 None => return Some(total),
                 Some(Found::Entry(head)) if head.kind == EntryKind::File => {
@@ -251,23 +252,23 @@ pub(super) struct Walker<'a> {
     open: Vec<Level>,
     begun: bool,
     stream: Option<Content>,
-    /// What was named last, and the level that it is in, if it is in any.
+    /// The last entry, and the level of its directory, if it is in one.
     last: Option<(Option<usize>, OsString)>,
-    /// It is a file whose content was not taken.
+    /// The last entry is a file whose content was not taken.
     is_file: bool,
-    /// The first names of files that have several, by device and number.
+    /// The first names of files that have several, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
 }
 
 struct Level {
     directory: Directory,
     path: Vec<u8>,
-    /// What is left, last first.
+    /// The remaining names, in reverse order.
     names: Vec<OsString>,
 }
 
 impl Walker<'_> {
-    /// What comes next.
+    /// Returns the next entry.
     pub(super) fn next(&mut self) -> Located<Option<Found>> {
         (self.stream, self.last, self.is_file) = (None, None, false);
         if !self.begun {
@@ -299,7 +300,7 @@ impl Walker<'_> {
         Ok(None)
     }
 
-    /// The same as [`Walker::content`], which can still be taken then. A stream cannot be looked at.
+    /// Opens the same as [`Walker::content`], which can still be called then. A stream cannot be opened in this way.
     pub(super) fn look(&mut self) -> io::Result<Option<Content>> {
         if self.stream.is_some() {
             return Ok(None);
@@ -310,7 +311,7 @@ impl Walker<'_> {
         content
     }
 
-    /// The content of the file that was named last, which is opened now.
+    /// Opens the content of the last file.
     pub(super) fn content(&mut self) -> io::Result<Option<Content>> {
         if let Some(stream) = self.stream.take() {
             return Ok(Some(stream));
@@ -323,7 +324,7 @@ impl Walker<'_> {
         Ok(Some(Content::File(file)))
     }
 
-    /// Where what was named last is: a directory, and the name in it. A stream is nowhere.
+    /// Returns the directory of the last entry, and its name in it. A stream has none.
     pub(super) fn seat(&self) -> Option<(&Directory, &OsStr)> {
         let (level, name) = self.last.as_ref()?;
         let directory = match (level, &self.tree.what) {
@@ -334,7 +335,7 @@ impl Walker<'_> {
         Some((directory, name))
     }
 
-    /// The file with this path cannot be read: another name of it is one of its own.
+    /// Notes that the file with this path cannot be read: its other names count as separate files.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.links.retain(|_, first| first != path);
     }
@@ -394,7 +395,7 @@ impl Tree {
     }
 }
 
-/// What has this path below what is copied is left out by one of these patterns.
+/// Returns true if one of these patterns leaves out a path relative to what is copied.
 pub fn is_excluded(patterns: &[Vec<u8>], path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     patterns.iter().any(|pattern| {
@@ -407,10 +408,10 @@ pub fn is_excluded(patterns: &[Vec<u8>], path: &[u8]) -> bool {
     })
 }
 
-/// `*` stands for any characters, `?` for one.
+/// Matches a pattern: `*` stands for any characters, `?` for one.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where the last star is, and what it stands for ends.
+    // The position of the last star, and the end of what it stands for.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -431,7 +432,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// The head of what has a name, and what is to be gone into.
+/// Returns the head of a name, and the directory to enter if it is one.
 fn visit(
     parent: &Directory,
     name: &OsStr,
@@ -455,7 +456,7 @@ fn visit(
         let target = target.into_os_string().into_vec();
         Ok((Head::of(EntryKind::Link, &metadata, path, target), None))
     } else if metadata.is_file() {
-        // Of what is named alone nobody sees the other names.
+        // If only this file is copied, nobody sees its other names.
         if metadata.nlink() > 1 && !path.is_empty() {
             let file = (metadata.dev(), metadata.ino());
             if let Some(first) = links.get(&file) {
@@ -473,7 +474,7 @@ fn visit(
     }
 }
 
-/// Last first.
+/// Returns the names of a directory in reverse order.
 fn sorted(directory: &Directory) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in directory.list()? {

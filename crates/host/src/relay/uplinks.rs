@@ -1,12 +1,13 @@
-//! The uplinks that the connections of one segment take: which takes which, and when one of them is lost.
+//! The uplinks of one segment's connections: which connection takes which uplink, and when one of them is lost.
 //!
 //! ```text
 //!   stripe    0   1   2   3   4        two pairs of hosts' addresses: 0 and 2 fell back to the first uplink
 //!   uplink    0   1   0   1   0        the first two connections take both
 //! ```
-//! The kernel gives a connection over a dead uplink up after a quarter of an hour. The overlay knows within half a second
-//! which path is dead, by its hellos, if it watches it closely. So it is asked to as soon as nothing moves between a pair of
-//! addresses, and asked again for what it has seen. The next attempt goes where paths are up.
+//! The kernel gives up a connection over a dead uplink after a quarter of an hour. The overlay's hellos show within
+//! half a second which path is dead, if the overlay watches it closely. Therefore, as soon as nothing moves between a
+//! pair of addresses, the overlay is asked to watch, and then asked again for the result. The next attempt uses paths
+//! that are up.
 //!
 //! ```text
 //!   nothing moves between two addresses for 0.5 s ─▶ their paths are watched ─▶ each is down, and the path in use is
@@ -15,8 +16,8 @@
 //!            └─ 10 s, and something is under way ─▶ lost, whatever the overlay says
 //!   nothing is heard of a node for 10 s, on no connection, though its kernel is asked each second ─▶ gone
 //! ```
-//! A firewall may drop UDP and let TCP pass: connections between which bytes moved when their path was silent already are
-//! not judged by it.
+//! A firewall may drop UDP and let TCP pass. Therefore, if bytes moved on connections while their path was already
+//! silent, that path does not decide about them.
 
 use super::socket::Socket;
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
@@ -26,28 +27,29 @@ use overlay::snapshot::PathHealth;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// When nothing has moved for so long, the overlay is asked. Choice: a path that loses a whole flight waits for 0.2 s and
-/// then 0.4 s; the overlay needs as long to be sure.
+/// If nothing has moved for this time, the overlay is asked. Choice: a path that loses a whole flight waits for 0.2 s
+/// and then 0.4 s; the overlay needs as long to be sure.
 const QUIET: Duration = Duration::from_millis(500);
-/// For so long it is asked each [`QUIET`]. Choice: a path that dies while connections over it are busy is down by then on
-/// every round trip.
+/// For this long it is asked at intervals of [`QUIET`]. Choice: if a path dies while connections over it are busy, it
+/// is down by then, whatever its round trip.
 const SOON: Duration = Duration::from_secs(5);
-/// So long after the last answer at most. Choice: a transfer may have nothing to move for hours.
+/// The longest pause after the last answer. Choice: a transfer may have nothing to move for hours.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// A path that is down is dead after so long a silence. Choice: the attempt of a stream cannot be repeated, and what is
-/// back within a second costs TCP less than an attempt.
+/// A path that is down counts as dead after this silence. Choice: the attempt of a stream cannot be repeated, and if a
+/// path recovers within a second, that costs TCP less than another attempt.
 const DEAD: Duration = Duration::from_secs(1);
-/// A connection on which bytes moved for so long after its path was heard last lives without that path. Choice: an idle
-/// path is heard each second, or two if a hello is lost.
+/// If bytes moved on a connection this long after its path was last heard, the connection works without that path.
+/// Choice: an idle path is heard each second, or each two if a hello is lost.
 const OUTLIVES: Duration = Duration::from_millis(2_500);
-/// A connection on which nothing of what was sent is acknowledged for so long, and nothing else is heard, is lost.
-/// So is a node of which nothing is heard on any connection. Choice: on a path that loses every fifth packet each way one
-/// connection alone is silent for so long once in a thousand losses in a row, so one does not decide while others are heard.
+/// A connection is lost if nothing that it sent is acknowledged for this time, and nothing else is heard. A node is
+/// lost if nothing is heard on any connection. Choice: on a path that loses every fifth packet each way, a single
+/// connection is silent for this long once in a thousand runs of losses, so one connection does not decide while others
+/// are heard.
 const SILENT: Duration = Duration::from_secs(10);
-/// A process that has not looked for so long was asleep, and knows nothing of what it could have heard.
+/// If a process has not looked for this long, it was asleep, and does not know what it could have heard.
 const ASLEEP: Duration = Duration::from_secs(2);
 
-/// Numbers for what connections have in common, in the order in which it is seen first.
+/// Numbers for what connections have in common, in the order of first appearance.
 #[derive(Debug)]
 pub(super) struct Uplinks<K> {
     known: Vec<K>,
@@ -56,7 +58,7 @@ pub(super) struct Uplinks<K> {
 }
 
 impl<K: PartialEq> Uplinks<K> {
-    /// Those of these connections.
+    /// Numbers the uplinks of these connections.
     pub(super) fn of(ends: impl IntoIterator<Item = K>) -> Uplinks<K> {
         let mut uplinks = Uplinks {
             known: Vec::new(),
@@ -75,12 +77,12 @@ impl<K: PartialEq> Uplinks<K> {
         uplinks
     }
 
-    /// Of each connection.
+    /// Returns the number of each connection.
     pub(super) fn each(&self) -> &[u8] {
         &self.each
     }
 
-    /// How many of the first connections take all uplinks.
+    /// Returns how many of the first connections use all uplinks.
     pub(super) fn least(&self) -> u8 {
         self.least
     }
@@ -90,7 +92,7 @@ fn number(count: usize) -> u8 {
     u8::try_from(count).unwrap_or(u8::MAX)
 }
 
-/// The connections of a transfer at one node, watched for an uplink that is lost.
+/// The connections of a transfer at one node, which are watched for the loss of an uplink.
 #[derive(Debug, Default)]
 pub(super) struct Wires {
     all: Vec<Wire>,
@@ -99,22 +101,22 @@ pub(super) struct Wires {
     awake: Time,
 }
 
-/// The node at the other end of a connection, and the addresses of both hosts: the own one, the other one.
+/// The node at the other end of a connection, and the addresses of both hosts: the own one first.
 pub(super) type Ends = (NodeAddr, [IpAddr; 2]);
 
-/// What to do about the connections of a transfer.
+/// The result of a check of a transfer's connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Between these, nothing has moved for so long: the overlay may know why. Often there are none.
+    /// Between these addresses, nothing has moved for this long: the overlay may know why. Often the list is empty.
     Quiet(Vec<(Ends, Duration)>),
-    /// One to this node is lost, whatever the overlay says.
+    /// A connection to this node is lost, whatever the overlay says.
     Lost(NodeAddr),
-    /// Nothing is heard of this node any more.
+    /// This node is silent.
     Gone(NodeAddr),
 }
 
 impl Wires {
-    /// Watches this one, too. One within the host has no uplink.
+    /// Watches this connection, too. A connection within the host has no uplink.
     pub(super) fn add(&mut self, now: Time, to: NodeAddr, socket: &Arc<Socket>) {
         let tcp = socket.tcp();
         let ends = tcp.and_then(|tcp| Some([tcp.local_addr().ok()?, tcp.peer_addr().ok()?]));
@@ -129,7 +131,7 @@ impl Wires {
         self.all[place].connections.push(connection);
     }
 
-    /// Looks at all. What paces connections calls more often than is of use here.
+    /// Checks all connections. The pacing code calls this more often than is useful here.
     pub(super) fn look(&mut self, now: Time) -> Found {
         if self.looked.is_some_and(|at| now.since(at) < QUIET.div(2)) {
             return Found::Quiet(Vec::new());
@@ -162,37 +164,37 @@ impl Wires {
         Found::Quiet(quiet)
     }
 
-    /// Nothing is heard on any connection to a node by one that has been awake for so long.
+    /// Returns true if nothing was heard on any connection to a node, by a process that has been awake for long enough.
     fn is_gone(awake: Duration, each: impl Iterator<Item = WireLook>) -> bool {
         let heard = each.map(|look| look.heard).min();
         awake >= SILENT && heard.is_some_and(|heard| heard >= SILENT)
     }
 
-    /// There are no two paths between these nodes, one of which could take the place of the other.
+    /// Notes that there are no two paths between these nodes, one of which could replace the other.
     pub(super) fn on_no_choice(&mut self, now: Time, ends: Ends) {
         let those = self.all.iter_mut().filter(|wire| wire.ends == ends);
         those.for_each(|wire| wire.schedule.rests_until = now + PAUSE_MAX);
     }
 }
 
-/// There are paths by datagrams of which one could take the place of another.
+/// Returns true if there are datagram paths of which one could replace another.
 pub(super) fn have_choice(paths: &[PathHealth]) -> bool {
     paths.iter().filter(|path| !path.at.is_stream()).count() > 1
 }
 
-/// Nothing has moved between these addresses for `quiet` because all paths between them are dead: the neighbour is heard by
-/// another one.
+/// Returns true if nothing has moved between these addresses for `quiet` because all paths between them are dead, while
+/// the neighbour is heard on another path.
 pub(super) fn is_lost(paths: &[PathHealth], [from, at]: [IpAddr; 2], quiet: Duration) -> bool {
     let ip = |at: UnderlayAddr| socket_addr(at).ip();
     let is_this = |path: &&PathHealth| {
-        // A socket for all addresses of a host does not tell by which one a path leaves.
+        // A socket for all addresses of a host does not show from which of them a path leaves.
         let leaves = path.from.map(ip).filter(|from| !from.is_unspecified());
         ip(path.at) == at && leaves.is_none_or(|leaves| leaves == from)
     };
     let is_dead = |path: &PathHealth| {
         let silence = path.silence.filter(|silence| *silence >= DEAD);
-        // What has just been opened is down too, and has been heard. What has been silent for much longer than the
-        // connection tells nothing of it.
+        // A path that was just opened is down, too, and has been heard. A path that has been silent for much longer
+        // than the connection shows nothing about the connection.
         path.state == State::Down && silence.is_some_and(|silence| silence <= quiet + OUTLIVES)
     };
     let is_taken = |path: &PathHealth| path.in_use && path.state == State::Up;
@@ -201,7 +203,7 @@ pub(super) fn is_lost(paths: &[PathHealth], [from, at]: [IpAddr; 2], quiet: Dura
     these.peek().is_some() && these.all(is_dead) && of_datagrams().any(is_taken)
 }
 
-/// The connections to one node between the same addresses: they live and die together.
+/// The connections to one node between the same addresses: they fail together.
 #[derive(Debug)]
 struct Wire {
     ends: Ends,
@@ -209,16 +211,16 @@ struct Wire {
     schedule: Schedule,
 }
 
-/// What the kernel tells of the connections between two addresses.
+/// The kernel's report about the connections between two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WireLook {
-    /// So long nothing has moved on any of them.
+    /// For how long nothing has moved on any of them.
     quiet: Duration,
     /// Something is under way on one of them.
     is_pending: bool,
-    /// One of them is silent for too long.
+    /// One of them has been silent for too long.
     is_lost: bool,
-    /// So long nothing was heard on any of them, not even that something has arrived.
+    /// For how long nothing was heard on any of them, not even an acknowledgement.
     heard: Duration,
 }
 
@@ -236,7 +238,7 @@ impl Wire {
 
     fn look(&mut self, now: Time) -> WireLook {
         let each = self.connections.iter_mut().map(|(socket, silence)| {
-            // What is gone tells nothing.
+            // A connection that is gone has no information.
             let info = socket.tcp().and_then(|tcp| net::tcp::info(tcp).ok());
             silence.look(now, &info.unwrap_or_default())
         });
@@ -259,7 +261,7 @@ impl Wire {
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
     ask: Time,
-    /// Not before, however quiet it is.
+    /// It is not asked before this time, however quiet the connections are.
     rests_until: Time,
 }
 
@@ -282,14 +284,14 @@ impl Schedule {
     }
 }
 
-/// What one connection waits for.
+/// The silence of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
-    /// Bytes that were acknowledged, and that came.
+    /// Number of bytes that were acknowledged, and that were received.
     moved: (u64, u64),
-    /// Since when neither has changed.
+    /// Since when neither number has changed.
     quiet: Time,
-    /// Since when something is under way of which nothing is acknowledged.
+    /// Since when something has been under way of which nothing is acknowledged.
     unacked: Option<Time>,
 }
 
@@ -302,8 +304,9 @@ impl Silence {
         }
     }
 
-    /// By what the kernel says now: so long nothing has moved, and whether the connection is lost. How long nothing was
-    /// heard says nothing by itself: a connection that had nothing to send has heard nothing either.
+    /// Takes the kernel's information. Returns for how long nothing has moved, and whether the connection is lost. The
+    /// time since it heard something shows nothing by itself: a connection that had nothing to send has heard nothing
+    /// either.
     fn look(&mut self, now: Time, info: &net::tcp::Info) -> WireLook {
         if info.unacked == 0 || info.acked != self.moved.0 {
             self.unacked = None;

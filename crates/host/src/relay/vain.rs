@@ -1,23 +1,23 @@
-//! Probes that have found nothing, so that they are not repeated by each attempt of a copy.
+//! Remembers probes without a result, so that the attempts of a copy do not repeat them.
 //!
 //! ```text
 //!   probe: the processors are the limit, or it ends too soon ──▶ keep(node, bytes) ──▶ the next one, of no more bytes: the
 //!                                                                                     same answer, and nothing is sent
 //! ```
-//! The answer stays "nothing is known": no rate comes of it. The node that sends the noise remembers, because a copy is
-//! begun again by another process when the first was killed, and the node is still there then.
+//! The answer stays "nothing is known", so no rate is derived from it. The node that sends the noise remembers it,
+//! because a copy whose process was killed is begun again by another process, while the node still runs.
 
 use base::{Duration, NodeAddr, Time};
 use net::Clock;
 use std::sync::{Mutex, PoisonError};
 
-/// For so long the same probe is taken to find nothing again. Choice: what keeps the processors busy ends in minutes; a
-/// copy that is interrupted every 10 s pays for one probe in thirty.
+/// For this long the same probe is expected to have no result again. Choice: what keeps the processors busy ends in
+/// minutes; a copy that is interrupted every 10 s then pays for one probe in thirty attempts.
 const IN_VAIN: Duration = Duration::from_secs(300);
-/// Segments that are remembered at once.
+/// Number of segments that are remembered.
 const SEGMENTS_MAX: usize = 256;
 
-/// What is remembered.
+/// The remembered probes.
 #[derive(Debug)]
 pub(super) struct Vain {
     clock: Clock,
@@ -36,7 +36,7 @@ struct Probe {
 }
 
 impl Vain {
-    /// Nothing yet.
+    /// Creates an empty memory.
     pub(super) fn new() -> Vain {
         Vain {
             clock: Clock::new(),
@@ -44,13 +44,13 @@ impl Vain {
         }
     }
 
-    /// A probe of the segment to this node, with so many bytes at most, has found something now, or nothing.
+    /// Notes whether a probe of the segment to this node, with this many bytes at most, has had a result now.
     pub(super) fn keep(&self, to: NodeAddr, congestion: &str, bytes: u64, has_found: bool) {
         let now = self.clock.now();
         self.with(|all| all.keep(now, (to, congestion), bytes, has_found));
     }
 
-    /// One with so many bytes would find nothing, by what is remembered.
+    /// Returns true if a probe with this many bytes is expected to have no result.
     pub(super) fn is(&self, to: NodeAddr, congestion: &str, bytes: u64) -> bool {
         let now = self.clock.now();
         self.with(|all| all.is(now, (to, congestion), bytes))

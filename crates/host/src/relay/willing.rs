@@ -1,5 +1,5 @@
-//! A node tells the network whether it relays, for whom, how busy it is, and how its connections send: plans are
-//! made by that. [Liu04 §IV-D]
+//! Informs the network whether this node relays, for whom, how busy it is, and how its connections send. Plans are
+//! based on that. [Liu04 §IV-D]
 //!
 //! ```text
 //!   Ledger ── places taken ──▶ once per second, if a quarter more or less ──▶ Operation::Bulk ──▶ record
@@ -16,11 +16,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use wire::link_state::{Bulk, RelaysFor, Sending};
 
-/// How often it is looked at how busy the node is. Choice: transfers last for minutes, and each record
-/// goes to every node of the network.
+/// How often the node's load is checked. Choice: transfers last for minutes, and each record goes to every node of the
+/// network.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Tells, until it is dropped.
+/// The thread that informs the network, until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Teller {
     stop: Option<Sender<()>>,
@@ -28,7 +28,7 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// Tells of a service that relays for these.
+    /// Starts it for a service that relays for these nodes.
     pub(super) fn start(
         commander: Commander,
         ledger: Arc<Ledger>,
@@ -51,20 +51,20 @@ impl Drop for Teller {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there.
+            // A panic of that thread was already reported there.
             let _ = thread.join();
         }
     }
 }
 
-/// Tells that a node without a service relays for nobody.
+/// Informs the network that a node without a service relays for nobody.
 pub fn decline(commander: &Commander) {
     let bulk = Bulk {
         is_closed: true,
         ..Bulk::default()
     };
     let (answer, _) = mpsc::channel();
-    // Without a loop there is no network to be told.
+    // Without a loop there is no network to inform.
     let _ = commander.send(Command::Operate(Operation::Bulk(bulk), answer));
 }
 
@@ -80,7 +80,7 @@ fn tell(commander: &Commander, ledger: &Ledger, passes: &Passes, stopped: &Recei
             is_for_some: matches!(passes, Passes::Some(_)),
             relays_for,
             load: load(ledger.active(), ledger.limit()),
-            // Whoever changes it does not start the node again.
+            // An operator may change it without restarting the node.
             sending: sending(),
         };
         if told != Some(now) && matches!(commander.operate(Operation::Bulk(now)), Ok(Ok(()))) {
@@ -92,14 +92,14 @@ fn tell(commander: &Commander, ledger: &Ledger, passes: &Passes, stopped: &Recei
     }
 }
 
-/// Quarters of the places that are taken: all only when none is free.
+/// Returns how many quarters of the places are taken. The largest value means that none is free.
 fn load(active: usize, limit: usize) -> u8 {
     let full = usize::from(Bulk::LOAD_FULL);
     let quarters = active.saturating_mul(full).checked_div(limit);
     quarters.map_or(Bulk::LOAD_FULL, |quarters| quarters.min(full) as u8)
 }
 
-/// How the kernel's connections send, unless a transfer asks for something else.
+/// Returns how the kernel's connections send, unless a transfer requests something else.
 fn sending() -> Sending {
     let probe = TcpListener::bind(("127.0.0.1", 0)).and_then(net::tcp::congestion_control);
     probe.map_or(Sending::Unknown, |name| Sending::of_control(&name))

@@ -4,7 +4,7 @@ use crate::testing::{AMS, TestNode, identity, validity};
 use secure::{Authority, Issuer, Mandate, Newcomer};
 use wire::certificate::KEY_BYTES;
 
-/// What renews the certificate of `node`, from nobody.
+/// Creates a renewer for the certificate of `node`, without an issuer.
 fn renewer(node: &TestNode) -> Renewer {
     let source = Source {
         issuers: Vec::new(),
@@ -45,9 +45,10 @@ fn those_who_wait_for_their_issuer_ask_less_and_less_and_not_together() {
     let mut node = TestNode::start("renewal-pause");
     let mut renewer = renewer(&node);
     let now_s = Clock::new().unix_s();
-    // The day of its life has more hundredths than the time that an old root has left.
+    // The certificate's lifetime of a day has more hundredths than the time that an old root has left.
     assert_eq!(renewer.pause_s(now_s), 864);
-    // Near the end it is shorter, and after it as before: no window of an issuer with shorter lifetimes is missed.
+    // Near the end the pause is shorter, and after it as before, so that the time window of an issuer with shorter
+    // lifetimes is not missed.
     let ends_s = node.identity.certificate().fields().not_after_s;
     for (left_s, pause_s) in [(8_640, 864), (600, 60), (9, 1), (0, 864)] {
         assert_eq!(renewer.pause_s(ends_s - left_s), pause_s, "{left_s}");
@@ -82,7 +83,7 @@ fn given(certificate: &Certificate) -> Given {
     }
 }
 
-/// The next certificate after this one, until `not_after_s`.
+/// Returns the next certificate after this one, valid until `not_after_s`.
 fn longer(authority: &mut Authority, present: &Certificate, not_after_s: u64) -> Certificate {
     let validity = secure::Validity {
         not_after_s,
@@ -91,7 +92,7 @@ fn longer(authority: &mut Authority, present: &Certificate, not_after_s: u64) ->
     authority.renew(present, validity).unwrap()
 }
 
-/// Who is asked at this second, if each of them fails so.
+/// Returns which issuers are asked at this second, if each of them fails in this way.
 fn asked(renewer: &mut Renewer, now_s: u64, fail: impl Fn(u8) -> AskError) -> Vec<u8> {
     let present = renewer.identity.certificate().clone();
     let mut asked = Vec::new();
@@ -125,7 +126,7 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
         text: "this key was revoked".into(),
     };
     assert_eq!(asked(&mut renewer, ends_s, refused), [1]);
-    // One that only cannot is as one that is away.
+    // An issuer that is only unable to renew counts as unreachable.
     let kinds = FailureKind::ALL.into_iter();
     for kind in kinds.filter(|kind| *kind != FailureKind::Forbidden) {
         let unable = |_| AskError::Refused {
@@ -135,14 +136,14 @@ fn others_are_asked_when_the_own_issuer_has_been_away_for_two_thirds_of_the_time
         assert_eq!(asked(&mut renewer, from_s - 1, unable), [1]);
         assert_eq!(asked(&mut renewer, from_s, unable), [1, 2, 3], "{kind:?}");
     }
-    // What was told comes behind what is configured, and once.
+    // The issuers that the node was told about come after the configured ones, and each only once.
     told::write(&renewer.source.file, &[place(3), place(4)]).unwrap();
     assert_eq!(asked(&mut renewer, ends_s, |_| away()), [1, 2, 3, 4]);
     std::fs::remove_file(node.dir.join("issuers.json")).unwrap();
-    // One of the others may lack the delegation that the next one has.
+    // One of the other issuers may lack the delegation that the next one has.
     let by_two = |n| if n == 1 { away() } else { refused(n) };
     assert_eq!(asked(&mut renewer, ends_s, by_two), [1, 2, 3]);
-    // The first one that gives is the last one asked.
+    // After the first issuer that gives a certificate, none is asked.
     let certificate = node.identity.certificate().clone();
     let later = longer(&mut node.authority, &certificate, ends_s + 60);
     let found = renewer.find(ends_s, &certificate, |place| match place.key[0] {
@@ -171,7 +172,8 @@ fn under_an_old_root_others_are_asked_before_its_time_is_over() {
     assert_eq!(from_s, until_s - (until_s - due_s) / 3);
 }
 
-/// The next certificate of `node`, until its present one ends, by an issuer that has the key of the present one.
+/// Returns the next certificate of `node`, valid until its present one ends, by an issuer that has the key of the
+/// present one.
 fn by_issuer(node: &mut TestNode) -> Certificate {
     let own = node.identity.certificate().clone();
     let signer = own.fields().subject.signing_key;
@@ -244,11 +246,11 @@ fn the_own_issuer_is_asked_when_another_one_that_has_signed_refuses() {
                 false => Err(fail()),
             }
         });
-        // The own issuer has given it, and nobody is said to be away.
+        // The own issuer has given it, and no issuer is reported as unreachable.
         assert!(!found.unwrap().1);
         assert_eq!(asked, [signer, [1; KEY_BYTES]]);
     }
-    // Nor is somebody said to be, if whoever signed the present one gives the next one.
+    // The same holds if the signer of the present certificate gives the next one.
     let later = longer(
         &mut node.authority,
         node.identity.certificate(),
@@ -278,7 +280,7 @@ fn others_are_asked_when_the_own_issuer_gives_nothing_that_ends_later() {
     assert_eq!(find(from_s, &cut, &later), Ok((later.clone(), true)));
     assert_eq!(find(from_s, &present, &later), Ok((later.clone(), true)));
     assert_eq!(find(from_s, &later, &later), Ok((later.clone(), false)));
-    // Before, another certificate is taken, as it may have other rights; the same one is none.
+    // Before that time a different certificate is accepted, because it may have other rights; the same one is not.
     assert_eq!(find(from_s - 1, &cut, &later), Ok((cut.clone(), false)));
     for (now_s, by_own) in [(from_s - 1, &present), (from_s, &cut)] {
         let why = find(now_s, by_own, &cut).unwrap_err();
@@ -303,7 +305,7 @@ fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
     assert_eq!(in_force(&node), serial);
     assert_eq!(renewer.identity.certificate(), &renewed);
 
-    // Another network's, for the same key.
+    // The certificate is of another network, for the same key.
     let mut other = Authority::generate(&[8; 32]);
     let mut foreign = identity(&mut other, [1; 64], AMS);
     while foreign.certificate().fields().serial <= serial {
@@ -314,7 +316,7 @@ fn what_an_operator_puts_into_the_file_is_taken_by_the_engine_or_by_nobody() {
     assert_eq!(in_force(&node), serial);
     assert_eq!(renewer.identity.certificate(), &renewed);
 
-    // One that the operator has given to the engine himself.
+    // The operator has given this certificate to the engine.
     let given = node.authority.renew(&renewed, validity()).unwrap();
     let keys = renewer.identity.keys().clone();
     let taken = Identity::new(keys, given.clone()).unwrap();

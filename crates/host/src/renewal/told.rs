@@ -1,7 +1,7 @@
-//! Other issuers that a node has been told of: its own issuer names them with each certificate, and they are kept in a file
-//! beside the certificate, so that they are there when the own issuer is not.
+//! Other issuers that a node was told about. Its own issuer names them with each certificate. The node keeps them in a
+//! file beside the certificate, to ask them when its own issuer is unreachable.
 //!
-//! The node only asks them, and judges what they give like every certificate.
+//! The node only asks them. It checks the certificates that they give like every other certificate.
 
 use crate::admission::is_endpoint;
 use crate::files::write_whole;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use wire::certificate::KEY_BYTES;
 use wire::relay::join::{ISSUERS_MAX, OtherIssuer};
 
-/// Eight issuers with eight endpoints of 255 bytes each have less.
+/// Eight issuers with eight endpoints of 255 bytes each take less.
 const BYTES_MAX: u64 = 32 << 10;
 
 /// An issuer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Where it is reached, by TCP.
+    /// Its TCP endpoints.
     #[serde(rename = "from")]
     pub endpoints: Vec<String>,
     /// Its signing key.
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// As an issuer has told of it: endpoints that look like none are left out.
+    /// Takes an issuer from a message. Strings that are no endpoints are left out.
     pub(crate) fn of(told: OtherIssuer<'_>) -> Place {
         let endpoints = told.endpoints.iter().filter(|text| is_endpoint(text));
         Place {
@@ -37,15 +37,15 @@ impl Place {
     }
 }
 
-/// The file beside that of a certificate.
+/// Returns the path of the file beside a certificate's file.
 fn beside(certificate: &Path) -> PathBuf {
     certificate.with_file_name("issuers.json")
 }
 
-/// Keeps what was told with a certificate; an issuer that tells of nobody changes nothing.
+/// Stores the issuers that came with a certificate. An empty list changes nothing.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn write(certificate: &Path, told: &[Place]) -> io::Result<()> {
     if told.is_empty() || read(certificate) == told {
         return Ok(());
@@ -54,10 +54,10 @@ pub fn write(certificate: &Path, told: &[Place]) -> io::Result<()> {
     write_whole(&beside(certificate), &text, 0o644)
 }
 
-/// Forgets what was told with certificates before: the node has another issuer from here on.
+/// Removes the issuers that came with earlier certificates, because the node has another issuer from now on.
 ///
 /// # Errors
-/// The file cannot be removed.
+/// Returns an error if the file cannot be removed.
 pub fn forget(certificate: &Path) -> io::Result<()> {
     match std::fs::remove_file(beside(certificate)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -65,7 +65,7 @@ pub fn forget(certificate: &Path) -> io::Result<()> {
     }
 }
 
-/// What is kept; nothing of a file that is damaged, for the next certificate writes it again.
+/// Reads the stored issuers. A damaged file counts as empty, because the next certificate rewrites it.
 pub fn read(certificate: &Path) -> Vec<Place> {
     let path = beside(certificate);
     if std::fs::metadata(&path).is_ok_and(|found| found.len() > BYTES_MAX) {

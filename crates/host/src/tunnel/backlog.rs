@@ -4,24 +4,24 @@
 //!   push ──▶ │ newest ........ oldest │ ──▶ pop
 //!             more bytes than BYTES_MAX: the oldest go      older than AGE_MAX: dropped instead of sent
 //! ```
-//! In front of UDP a full queue drops what comes last. Here what came first is the worst to keep: it is late for its
+//! In front of UDP, a full queue drops the newest packet. Here the oldest datagram is the worst to keep: it misses its
 //! own deadline, and everything behind it waits.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Bytes that may wait. Choice: 200 ms of 5 Mbit/s; a link that is given more loses some of it, and its lanes send less.
+/// Bytes that may wait. Choice: 200 ms of 5 Mbit/s. A link that gets more loses some of it, and its lanes send less.
 pub(super) const BYTES_MAX: usize = 128 << 10;
-/// How long a datagram may wait. Choice: above the deadline of a call (100 to 150 ms), so that what is dropped for its
-/// age was of no use; requests for what is lost and hellos go on within it.
+/// How long a datagram may wait. Choice: longer than the deadline of a call (100 to 150 ms), so that a datagram that is
+/// dropped for its age was of no use. Requests for lost packets and hellos still pass within it.
 pub(super) const AGE_MAX: Duration = Duration::from_millis(200);
 
-/// What has been dropped.
+/// Counts of dropped datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
-    /// For want of room.
+    /// Dropped because there was no room.
     pub(super) full: u64,
-    /// For their age.
+    /// Dropped because they were too old.
     pub(super) late: u64,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct Backlog {
     waiting: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
     dropped: Dropped,
-    /// Memory of datagrams that have gone.
+    /// Memory of datagrams that have been sent.
     spare: Vec<Vec<u8>>,
 }
 
-/// Buffers that are kept for later datagrams: as many of 1.4 kB as fit [`BYTES_MAX`].
+/// Number of buffers kept for later datagrams: as many of 1.4 kB as fit [`BYTES_MAX`].
 const SPARE_MAX: usize = BYTES_MAX / 1_400;
 
 impl Backlog {
-    /// Takes a datagram in, at the cost of the oldest where there is no room.
+    /// Adds a datagram. If there is no room, the oldest ones are dropped.
     pub(super) fn push(&mut self, now: Instant, datagram: &[u8]) {
         while self.bytes + datagram.len() > BYTES_MAX && self.remove().is_some() {
             self.dropped.full += 1;
@@ -55,7 +55,7 @@ impl Backlog {
         self.waiting.push_back((now, bytes));
     }
 
-    /// The oldest that is still of use.
+    /// Removes and returns the oldest datagram that is still of use.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
         loop {
             let (since, bytes) = self.remove()?;
@@ -67,19 +67,19 @@ impl Backlog {
         }
     }
 
-    /// Memory that is needed no more.
+    /// Takes back memory that is no longer needed.
     pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(bytes);
         }
     }
 
-    /// Nothing waits.
+    /// Returns true if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What was dropped since this was asked last.
+    /// Returns what was dropped since the last call.
     pub(super) fn take_dropped(&mut self) -> Dropped {
         core::mem::take(&mut self.dropped)
     }

@@ -4,8 +4,8 @@
 //!   loop ── stride, burst ──▶ backlog ── records, 16 KiB at once ──▶ TLS ──▶ TCP, little unsent
 //!   loop ◀───── datagram ──── decoder ◀───────────────────────────── TLS ◀── TCP
 //! ```
-//! The loop's socket is always read, so that what is old is dropped here and not kept there. TCP is written only when
-//! the kernel says that little of what it has is unsent: beyond that, what waits can still be dropped.
+//! The loop's socket is always read, so that old datagrams are dropped here and do not pile up there. TCP is written
+//! only if the kernel reports that little is unsent: what waits beyond that can still be dropped.
 
 use super::backlog::Backlog;
 use super::table::Counts;
@@ -20,23 +20,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::tunnel::{Decoder, RECORD_BYTES_MAX, Record};
 
-/// What is given to TLS at once: one record of it. Choice: 10 ms of 13 Mbit/s.
+/// Bytes that are given to TLS at once: one TLS record. Choice: 10 ms of 13 Mbit/s.
 const BATCH_BYTES: usize = 16 << 10;
-/// What may lie unsent in the kernel beyond what is in flight.
+/// Bytes that may be unsent in the kernel, in addition to those in flight.
 const UNSENT_BYTES: u32 = BATCH_BYTES as u32;
-/// Bursts taken of the loop, and pieces of the connection, before the other has its turn.
+/// Number of bursts taken from the loop, or of reads from the connection, before the other side has its turn.
 const PER_TURN: usize = 64;
-/// The longest message of the loop: a stride and a whole burst.
+/// The longest message from the loop: a stride and a whole burst.
 const MESSAGE_BYTES: usize = STRIDE_BYTES + base::pool::LARGE_BYTES;
-/// The length of each of a burst's datagrams but the last, before them.
+/// Size of the stride in front of a burst: the length of each of its datagrams except the last.
 pub(super) const STRIDE_BYTES: usize = 2;
 
-/// The kernel asks after so much silence whether the other host is there,
+/// After this silence the kernel probes whether the other host is reachable,
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// again so often,
+/// repeats the probe at this interval,
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// and gives it up so long after it was heard last. Choice: the link has noticed long before, and a new connection is
-/// cheap; a path that is away for less keeps its tunnel.
+/// and gives the connection up after this silence. Choice: the link notices long before, and a new connection is cheap;
+/// if a path is interrupted for less time, its tunnel survives.
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// One tunnel's thread.
@@ -46,22 +46,23 @@ pub(crate) struct Carrier {
     decoder: Decoder,
     backlog: Backlog,
     counts: Arc<Counts>,
-    /// Records on their way into TLS; or plain bytes out of it.
+    /// Records on their way into TLS, or plain bytes out of it.
     buffer: Vec<u8>,
 }
 
 impl Carrier {
-    /// A tunnel on a connection whose certificates have been judged. What came behind them is kept.
+    /// Creates a tunnel on a connection whose certificates have been checked. Bytes that arrived behind the
+    /// certificates are kept.
     pub(crate) fn new(data: Data, counts: Arc<Counts>) -> io::Result<Carrier> {
         let (socket, sealed) = data.into_parts();
-        // Only TLS carries links.
+        // Only TLS connections carry links.
         let (mut tls, rest) = sealed.ok_or(ErrorKind::InvalidInput)?;
         socket.set_patience(None)?;
         socket.set_nonblocking(true)?;
         if let Some(tcp) = socket.tcp() {
             tcp.set_nodelay(true)?;
             net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, SILENCE)?;
-            // Kernels that cannot only hold more.
+            // If a kernel does not support this, more is queued there.
             let _ = net::tcp::set_unsent_low_water(tcp, UNSENT_BYTES);
         }
         let mut rest = &rest[..];
@@ -83,7 +84,7 @@ impl Carrier {
         })
     }
 
-    /// Carries until the loop or the other side ends it; how long it has been is the caller's to know.
+    /// Carries datagrams until the loop or the other side ends the tunnel. The caller measures how long that takes.
     pub(crate) fn run(mut self, local: &SeqStream) -> io::Result<()> {
         let ended = self.carry(local);
         self.socket.shutdown(Shutdown::Both);
@@ -93,7 +94,7 @@ impl Carrier {
     fn carry(&mut self, local: &SeqStream) -> io::Result<()> {
         let mut message = vec![0; MESSAGE_BYTES];
         let (mut readable, mut writable) = (false, true);
-        // What came with the greeting.
+        // Deliver what arrived together with the greeting.
         self.hand_over(local)?;
         loop {
             if !self.take(local, &mut message)? {
@@ -117,7 +118,7 @@ impl Carrier {
         }
     }
 
-    /// Takes what the loop sends; false when it has ended the tunnel.
+    /// Takes what the loop sends. Returns false if the loop has ended the tunnel.
     fn take(&mut self, local: &SeqStream, message: &mut [u8]) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..PER_TURN {
@@ -138,7 +139,7 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Gives TLS the next datagrams, and the kernel what TLS has.
+    /// Gives the next datagrams to TLS, and TLS's output to the kernel.
     fn write(&mut self) -> io::Result<()> {
         if !self.tls.wants_write() {
             let now = Instant::now();
@@ -151,7 +152,7 @@ impl Carrier {
                     .append(&mut self.buffer)
                     .is_err()
                 {
-                    // No link sends one so long.
+                    // No link sends a datagram of this length.
                     self.counts.add(1, 0);
                 }
                 self.backlog.give_back(datagram);
@@ -170,7 +171,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Reads what has come; false at the end of the connection.
+    /// Reads what has arrived. Returns false at the end of the connection.
     fn read(&mut self, local: &SeqStream) -> io::Result<bool> {
         self.buffer.resize(BATCH_BYTES, 0);
         for _ in 0..PER_TURN {
@@ -188,7 +189,7 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Gives the loop the datagrams that are whole.
+    /// Delivers complete datagrams to the loop.
     fn hand_over(&mut self, local: &SeqStream) -> io::Result<()> {
         loop {
             let record = self.decoder.take();
@@ -204,7 +205,7 @@ impl Carrier {
                         other => other?,
                     }
                 }
-                // There is one, and it was read before.
+                // There is only one Hello, and it was read before.
                 Some(Record::Hello(_)) => return Err(ErrorKind::InvalidData.into()),
             }
         }

@@ -1,4 +1,4 @@
-//! Dialling neighbours by TCP when the engine has no answer by UDP.
+//! Dials neighbours by TCP if the engine has no answer by UDP.
 //!
 //! ```text
 //!   wanted ──▶ a target? not dialled already? rested? ──▶ a thread: each endpoint in turn, until one is the node
@@ -25,43 +25,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wire::relay::{CONTROL_PREAMBLE_BYTES, Preamble};
 
-/// How long a connection may take to be there, and each answer. Choice: a lost SYN is repeated after 1 s.
+/// How long the node waits for a connection, and for each answer. Choice: a lost SYN is repeated after 1 s.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The rest after a failure, at first and at most.
+/// The pause after a failure: the first and the longest one.
 const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
-/// A tunnel that has lasted so long was no failure.
+/// A tunnel that has lasted this long does not count as a failure.
 const LASTED: Duration = Duration::from_secs(30);
-/// Nodes that are remembered: four times as many as a node makes direct links, beside those that are configured.
+/// Number of remembered nodes: four times the number of a node's direct links, in addition to the configured ones.
 const DIALLED_MAX: usize = 32 + overlay::link::MAX_LINKS;
-/// Buffers are on the heap.
+/// The stack may be small, because buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Where neighbours are dialled: host names or addresses, each with its TCP port.
+/// The endpoints of neighbours: host names or addresses, each with its TCP port.
 pub type Targets = BTreeMap<NodeAddr, Vec<String>>;
 
-/// A node to which a tunnel is of use, and where it is dialled by UDP.
+/// A node for which a tunnel would be useful, and its UDP address.
 pub type Wanted = (NodeAddr, SocketAddr);
 
-/// Dials, until the loop has gone.
+/// Dials until the loop ends.
 #[derive(Debug)]
 pub struct Dialler {
     targets: Arc<Mutex<Targets>>,
 }
 
-/// What has come of dialling a neighbour.
+/// The result of dialling a neighbour.
 #[derive(Debug, Default)]
 struct Dialled {
     is_busy: bool,
-    /// Where it was dialled: what is known of these says nothing of others.
+    /// The endpoints that were dialled. The result does not apply to other endpoints.
     endpoints: Vec<String>,
     rest: Option<(Instant, Duration)>,
-    /// The problem that was told last.
+    /// The last problem that was reported.
     told: Option<String>,
 }
 
 impl Dialled {
-    /// Dials there if that is due.
+    /// Returns true if it is time to dial these endpoints.
     fn begins(&mut self, now: Instant, endpoints: &[String]) -> bool {
         if self.is_busy {
             return false;
@@ -74,7 +74,7 @@ impl Dialled {
         self.is_busy
     }
 
-    /// The tunnel is over, or there was none.
+    /// Notes that the tunnel has ended, or could not be set up.
     fn on_end(&mut self, now: Instant, has_lasted: bool) {
         self.is_busy = false;
         let rest = match self.rest {
@@ -84,8 +84,8 @@ impl Dialled {
         self.rest = Some((now + rest, rest));
     }
 
-    /// A problem is told if it is another one than the last; one of a direct link once only: its traffic has another way,
-    /// and where it is dialled changes.
+    /// Returns true if a problem has to be reported, because it differs from the last one. The problems of a direct
+    /// link are reported only once: its traffic has another path, and its endpoint changes.
     fn tells(&mut self, failed: &str, is_configured: bool) -> bool {
         let is_known = match is_configured {
             true => self.told.as_deref() == Some(failed),
@@ -110,7 +110,7 @@ struct Shared {
     lines: Lines,
 }
 
-/// Why a neighbour is not reached by TCP.
+/// Why a neighbour cannot be reached by TCP.
 #[derive(Debug, thiserror::Error)]
 enum DialFailed {
     #[error("{0}")]
@@ -124,12 +124,12 @@ enum DialFailed {
 }
 
 impl Dialler {
-    /// Dials those that come by `wanted`, where `targets` says; who is not in there, at the port that it has for UDP:
-    /// a direct link's far end, which no configuration names. All in the name of `identity`, whose renewed certificate is in
-    /// `certificate`.
+    /// Dials the neighbours that arrive through `wanted` at the endpoints in `targets`. A neighbour without a target is
+    /// the far end of a direct link, which is not configured: it is dialled at its UDP port. The node shows the
+    /// certificate of `identity`; a renewed one is in the file `certificate`.
     ///
     /// # Errors
-    /// No thread can be started, or the node's key is not what TLS takes.
+    /// Returns an error if no thread can be started, or if TLS does not accept the node's key.
     pub fn start(
         wanted: Receiver<Wanted>,
         targets: Targets,
@@ -156,7 +156,7 @@ impl Dialler {
         Ok(Dialler { targets })
     }
 
-    /// Where neighbours are dialled from now on.
+    /// Sets where neighbours are dialled from now on.
     pub fn set(&self, targets: Targets) {
         *lock(&self.targets) = targets;
     }
@@ -193,14 +193,14 @@ impl Shared {
         }
     }
 
-    /// Dials one endpoint after the other, and carries to the end of the tunnel; the problem if there was none.
+    /// Dials one endpoint after the other, and carries the tunnel to its end. Returns the problem if there was none.
     fn dial(&self, neighbor: NodeAddr, endpoints: &[String]) -> Option<String> {
         let mut problems = Vec::new();
         for endpoint in endpoints {
             match self.connect(neighbor, endpoint) {
                 Ok((data, at)) => {
                     lock(&self.dialled).entry(neighbor).or_default().told = None;
-                    // How it ends, the engine sees by its address.
+                    // The engine notices the end of the tunnel by its address.
                     let _ = carry(self.trust.commander(), data, (neighbor, at), true);
                     return None;
                 }
@@ -225,7 +225,7 @@ impl Shared {
         Err(last.into())
     }
 
-    /// Shows who this node is, and has the other side show it.
+    /// Shows this node's certificate, and checks that of the other side.
     fn greet(&self, neighbor: NodeAddr, tcp: TcpStream) -> Result<Data, DialFailed> {
         tcp.set_nodelay(true)?;
         let socket = Socket::Tcp(tcp);
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// The tunnel is over, or there was none.
+    /// Notes that the tunnel has ended, or could not be set up.
     fn rest(
         &self,
         (neighbor, is_configured): (NodeAddr, bool),
@@ -264,7 +264,7 @@ impl Shared {
     }
 }
 
-/// Offers a connection to the loop, and carries until it ends.
+/// Offers a connection to the loop, and carries it until it ends.
 pub(crate) fn carry(
     commander: &Commander,
     data: Data,
@@ -284,7 +284,7 @@ pub(crate) fn carry(
         socket,
         counts,
     };
-    // A loop that is overloaded takes none: the thread sees its end closed.
+    // An overloaded loop does not take it. Then the thread sees that its end of the socket is closed.
     let sent = commander.send(Command::Tunnel(Box::new(offer)));
     sent.map_err(io::Error::other)?;
     carrier.run(&local)

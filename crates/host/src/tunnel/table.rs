@@ -1,4 +1,4 @@
-//! The loop's tunnels: one for each neighbour, found by the address that the engine knows.
+//! The loop's tunnels: one for each neighbour, found by its address in the engine.
 //!
 //! ```text
 //!   offered ─┬─ none yet, or of the same side ──────────────▶ taken; the one before it ends
@@ -14,28 +14,28 @@ use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tunnels at a time: one for each link.
+/// Largest number of tunnels: one for each link.
 pub const TUNNELS_MAX: usize = MAX_LINKS;
-/// A tunnel that has carried nothing for so long is of no use: its link runs by datagrams. An idle link says hello once
-/// a second. Choice: datagrams that fail again within that time find it open.
+/// A tunnel that has carried nothing for this time is no longer of use: its link uses datagrams. An idle link sends a
+/// hello once a second. Choice: if datagrams fail again within that time, the tunnel is still open.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
 
-/// A connection whose other end has proved who it is.
+/// A connection whose other end has proved its identity.
 #[derive(Debug)]
 pub struct Offer {
     /// The neighbour.
     pub peer: NodeAddr,
-    /// The far end of TCP, as an address for the engine.
+    /// The far end of the TCP connection, as an address for the engine.
     pub at: UnderlayAddr,
-    /// This node has dialled it.
+    /// True if this node has dialled it.
     pub is_dialled: bool,
-    /// The loop's end of what its thread reads and writes.
+    /// The loop's end of the socket to the tunnel's thread.
     pub socket: SeqStream,
-    /// What the thread drops.
+    /// Counts of the packets that the thread has dropped.
     pub counts: Arc<Counts>,
 }
 
-/// What a tunnel's thread has dropped.
+/// Counts of what a tunnel's thread has dropped.
 #[derive(Debug, Default)]
 pub struct Counts {
     full: AtomicU64,
@@ -43,13 +43,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Some more.
+    /// Adds to the counts.
     pub(super) fn add(&self, full: u64, late: u64) {
         self.full.fetch_add(full, Ordering::Relaxed);
         self.late.fetch_add(late, Ordering::Relaxed);
     }
 
-    /// What was dropped since this was asked last: for want of room, and for age.
+    /// Returns what was dropped since the last call: because there was no room, and because of age.
     fn take(&self) -> [(Drop, u32); 2] {
         let take = |count: &AtomicU64| {
             let count = count.swap(0, Ordering::Relaxed);
@@ -74,21 +74,21 @@ pub struct Tunnels {
 struct Tunnel {
     number: u32,
     offer: Offer,
-    /// When something was carried last.
+    /// When the tunnel last carried something.
     used: Time,
 }
 
-/// One that has ended.
+/// A tunnel that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The neighbour.
     pub peer: NodeAddr,
-    /// The address that the engine knows.
+    /// Its address in the engine.
     pub at: UnderlayAddr,
 }
 
 impl Tunnels {
-    /// None yet, of the node with this address.
+    /// Creates an empty table of the node with this address.
     pub fn new(own: NodeAddr) -> Tunnels {
         Tunnels {
             own,
@@ -97,17 +97,18 @@ impl Tunnels {
         }
     }
 
-    /// How many are open.
+    /// Returns the number of open tunnels.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// None is.
+    /// Returns true if there is no open tunnel.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Takes one in: its number, and the one that ends for it. None if it is to end itself.
+    /// Adds a tunnel. Returns its number, and the tunnel that it replaces. Returns none if the offered tunnel has to
+    /// end.
     pub fn take(&mut self, now: Time, offer: Offer) -> Option<(u32, Option<Ended>)> {
         let before = (self.open.iter()).position(|it| it.offer.peer == offer.peer);
         let ended = match before {
@@ -126,26 +127,26 @@ impl Tunnels {
         Some((number, ended))
     }
 
-    /// The one that is there is to stay. Both ends decide alike, so that one connection is left.
+    /// Returns true if the existing tunnel stays. Both ends decide in the same way, so that one connection is left.
     fn prefers(&self, there: &Offer, offered: &Offer) -> bool {
         let is_of_lower = |it: &Offer| it.is_dialled == (self.own < it.peer);
         there.is_dialled != offered.is_dialled && is_of_lower(there)
     }
 
-    /// The loop's end of a tunnel.
+    /// Returns the loop's end of a tunnel.
     pub fn socket(&self, number: u32) -> Option<&SeqStream> {
         let tunnel = self.open.iter().find(|it| it.number == number)?;
         Some(&tunnel.offer.socket)
     }
 
-    /// Notes that something has come; the address that it comes from.
+    /// Notes that something has arrived. Returns the address that it came from.
     pub fn came(&mut self, now: Time, number: u32) -> Option<UnderlayAddr> {
         let tunnel = self.open.iter_mut().find(|it| it.number == number)?;
         tunnel.used = now;
         Some(tunnel.offer.at)
     }
 
-    /// Sends a burst, or says why it is dropped.
+    /// Sends a burst, or returns why it is dropped.
     pub fn send(&mut self, now: Time, to: UnderlayAddr, burst: &Burst) -> Result<(), Drop> {
         let mut open = self.open.iter_mut();
         let tunnel = open.find(|it| it.offer.at.remote() == to.remote());
@@ -161,20 +162,20 @@ impl Tunnels {
         })
     }
 
-    /// Its thread has ended, or its connection.
+    /// Removes a tunnel, because its thread or its connection has ended.
     pub fn end(&mut self, number: u32) -> Option<Ended> {
         let place = self.open.iter().position(|it| it.number == number)?;
         Some(self.open.swap_remove(place).ended())
     }
 
-    /// Ends one that has carried nothing for long. To be repeated until `None`.
+    /// Ends a tunnel that has carried nothing for long. The caller repeats this until it returns `None`.
     pub fn expire(&mut self, now: Time) -> Option<Ended> {
         let is_idle = |it: &Tunnel| now.since(it.used) >= LINGER;
         let place = self.open.iter().position(is_idle)?;
         Some(self.open.swap_remove(place).ended())
     }
 
-    /// What threads have dropped since this was asked last.
+    /// Returns what threads have dropped since the last call.
     pub fn dropped(&self) -> impl Iterator<Item = (Drop, u32)> + '_ {
         let counts = self.open.iter().flat_map(|it| it.offer.counts.take());
         counts.filter(|(_, packets)| *packets > 0)
@@ -269,7 +270,7 @@ mod tests {
         let ended = Ended { peer: HIGH, at };
         assert_eq!(tunnels.expire(now + LINGER), Some(ended));
         assert!(tunnels.is_empty());
-        // Its thread finds the end.
+        // Its thread notices the end.
         assert_eq!(thread.recv_into(&mut bytes).unwrap(), Received::Closed);
     }
 

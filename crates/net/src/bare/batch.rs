@@ -7,9 +7,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Messages per call, in both directions.
+/// Number of messages per call, in both directions.
 pub(super) const MESSAGES: usize = 64;
-/// How long a call waits before it looks whether it should stop.
+/// How long a call waits before it checks whether it should stop.
 const WAIT_US: libc::suseconds_t = 50_000;
 
 /// Room for one control message, as `cmsg(3)` lays it out: header, then an `int`, a `u16` or a
@@ -22,7 +22,7 @@ struct Control {
 }
 
 impl Control {
-    /// What asks for GSO; the value is to be set.
+    /// Creates the control message that requests GSO; its value has to be set.
     fn segment() -> Control {
         // SAFETY: all zero is a valid `cmsghdr`.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
@@ -48,7 +48,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Buffers of `slot_bytes` each; with none, only lengths are received.
+    /// Creates buffers of `slot_bytes` each; with 0, only lengths are received.
     pub(super) fn new(slot_bytes: usize) -> Inbox {
         Inbox {
             memory: vec![0; slot_bytes * MESSAGES].into_boxed_slice(),
@@ -60,7 +60,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for messages and takes all that are there; 0 after 50 ms without any.
+    /// Waits for messages and takes all that are there; returns 0 after 50 ms without any.
     pub(super) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let memory = self.memory.as_mut_ptr();
         let iovecs = self.iovecs.as_mut_ptr();
@@ -99,7 +99,7 @@ impl Inbox {
         }
     }
 
-    /// Length of message `i`, and of the datagrams in it.
+    /// Returns the length of message `i`, and that of the datagrams in it.
     pub(super) fn lengths(&self, i: usize) -> (usize, usize) {
         let len = self.headers[i].msg_len as usize;
         let control = &self.controls[i];
@@ -111,8 +111,8 @@ impl Inbox {
         (len, if joined && stride > 0 { stride } else { len })
     }
 
-    /// When the kernel took message `i` in, in nanoseconds since 1970; for sockets that were asked
-    /// to tell it, which do not merge datagrams.
+    /// Returns when the kernel received message `i`, in nanoseconds since 1970. This works for sockets that were asked
+    /// to report it, which do not merge datagrams.
     pub(super) fn arrived_ns(&self, i: usize) -> Option<u64> {
         let control = &self.controls[i];
         let told = self.headers[i].msg_hdr.msg_controllen != 0
@@ -124,7 +124,7 @@ impl Inbox {
         told.then(|| of(seconds) * 1_000_000_000 + of(ns))
     }
 
-    /// The bytes of message `i`, which has `len` of them.
+    /// Returns the bytes of message `i`, which has `len` of them.
     pub(super) fn bytes_mut(&mut self, i: usize, len: usize) -> &mut [u8] {
         &mut self.memory[i * self.slot_bytes..][..len.min(self.slot_bytes)]
     }
@@ -162,7 +162,7 @@ impl Outbox {
     /// message when they have its size.
     pub(super) fn push(&mut self, bytes: &[u8], stride: usize, gather: bool) {
         self.iovecs[self.pieces] = libc::iovec {
-            // sendmsg does not write through it.
+            // This is sound because sendmsg does not write through the pointer.
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
@@ -188,7 +188,7 @@ impl Outbox {
     /// Sends everything; returns how many datagrams the kernel refused.
     ///
     /// # Safety
-    /// What was pushed since the last call is still there, unchanged in place and length.
+    /// The bytes that were pushed since the last call still exist, unchanged in place and length.
     pub(super) unsafe fn send(&mut self, fd: BorrowedFd<'_>) -> u64 {
         let iovecs = self.iovecs.as_mut_ptr();
         let controls = self.controls.as_mut_ptr();
@@ -248,8 +248,8 @@ fn iovecs(count: usize) -> Box<[libc::iovec]> {
     vec![iovec; count].into_boxed_slice()
 }
 
-/// Prepares a socket to receive by an [`Inbox`]: blocking, but not for ever, and with large
-/// buffers as the node's sockets have.
+/// Prepares a socket to receive by an [`Inbox`]: blocking, but with a time limit, and with large buffers as the node's
+/// sockets have.
 pub(super) fn prepare(socket: &impl AsFd, gro: bool) -> io::Result<()> {
     let fd = socket.as_fd();
     let mut off: libc::c_int = 0;

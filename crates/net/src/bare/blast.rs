@@ -9,22 +9,22 @@ use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to send.
+/// The parameters of a blast.
 pub struct Blast {
     /// Datagrams per second; 0 sends as fast as possible.
     pub rate_pps: u64,
     /// Datagrams per GSO message; 1 sends them one by one.
     pub burst: usize,
-    /// Bytes of each datagram, clear bytes and tag included.
+    /// Bytes of each datagram, including clear bytes and tag.
     pub datagram_bytes: usize,
-    /// Datagrams in all.
+    /// Total number of datagrams.
     pub packets: u64,
-    /// Seals each datagram with this key.
+    /// Key that encrypts each datagram, if there is one.
     pub key: Option<Key>,
 }
 
-/// Sends by `socket`, which is connected, at an even pace: a burst every `burst / rate`. Who
-/// falls behind catches up at once. Ends after all packets, or at `stop`.
+/// Sends by `socket`, which is connected, at an even pace: a burst every `burst / rate`. If it falls behind, it catches
+/// up at once. It ends after all packets, or at `stop`.
 pub fn blast(plan: &Blast, socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Report> {
     let bytes = plan.datagram_bytes;
     let burst = plan.burst.clamp(1, udp::GSO_SEGMENTS_MAX);
@@ -57,12 +57,12 @@ pub fn blast(plan: &Blast, socket: &UdpSocket, stop: &AtomicBool) -> io::Result<
     Ok(report)
 }
 
-/// A data datagram of version 1, with some content.
+/// Writes a data datagram of version 1, with some content.
 fn write(datagram: &mut [u8], counter: u64, key: Option<&Key>) {
     datagram[0] = 0x18;
     datagram[4..8].copy_from_slice(&(counter as u32).to_be_bytes());
     if let Some(key) = key {
-        // The last seal left ciphertext; only the time to live must be plain again.
+        // The last encryption left ciphertext; only the time to live must be plain again.
         datagram[CLEAR_BYTES + 1] = 32;
         key.seal(datagram, counter);
     }

@@ -1,4 +1,4 @@
-//! The forwarder to several: a node of a tree, without a protocol.
+//! The forwarder to several destinations: a node of a tree, without a protocol.
 
 use super::batch::{Inbox, MESSAGES, Outbox, prepare};
 use super::{Meter, Report};
@@ -11,10 +11,9 @@ use std::os::fd::AsFd;
 const TOKEN_SOCKET: u64 = 0;
 const TOKEN_STOP: u64 = 1;
 
-/// Sends a copy of what `socket` receives by each socket of `onward`, which are connected, until
-/// `stop` is woken. Waits by epoll, as a node does that has more than one thing to wait for;
-/// recvmmsg and sendmmsg, a datagram a message of at most 2 KiB, nothing copied or rewritten. The
-/// report counts copies.
+/// Sends a copy of each received datagram by each socket of `onward`, which are connected, until `stop` is woken. It
+/// waits by epoll, like a node that has more than one thing to wait for. It uses recvmmsg and sendmmsg, with one
+/// datagram of at most 2 KiB per message, and copies or rewrites nothing. The report counts copies.
 pub fn fan(socket: &UdpSocket, onward: &[UdpSocket], stop: &Waker) -> io::Result<Report> {
     prepare(socket, false)?;
     socket.set_nonblocking(true)?;

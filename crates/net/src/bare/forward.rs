@@ -8,23 +8,23 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which forwarder.
+/// The kind of forwarder.
 pub enum Forwarder {
-    /// recvmmsg and sendmmsg, a datagram a message; datagrams of at most 2 KiB.
+    /// recvmmsg and sendmmsg, one datagram per message; datagrams of at most 2 KiB.
     Batched,
-    /// GRO in, rewritten in place, GSO out. What came singly is gathered into one message.
+    /// GRO in, rewritten in place, GSO out. Datagrams that arrived singly are gathered into one message.
     Offloaded,
-    /// The same, and each datagram opened with one key and sealed with the other.
+    /// The same, and each datagram is decrypted with one key and encrypted with the other.
     Sealed {
-        /// The key that datagrams come under.
+        /// The key that incoming datagrams are encrypted with.
         from: Key,
-        /// The key that they leave under.
+        /// The key that outgoing datagrams are encrypted with.
         to: Key,
     },
 }
 
-/// Forwards what `socket` receives by `onward`, which is connected, until `stop`. Each hop
-/// writes its own session and counter, and decrements the time to live, as a node would.
+/// Forwards the datagrams that `socket` receives by `onward`, which is connected, until `stop`. Each hop writes its own
+/// session and counter, and decrements the time to live, as a node would.
 pub fn forward(
     forwarder: &Forwarder,
     socket: &UdpSocket,
@@ -55,13 +55,13 @@ pub fn forward(
     }
 }
 
-/// The next hop's session, and one hop less to live.
+/// Writes the next hop's session, and decrements the time to live.
 fn rewrite(datagram: &mut [u8]) {
     datagram[1..4].copy_from_slice(&[0, 0, 7]);
     datagram[CLEAR_BYTES + 1] = datagram[CLEAR_BYTES + 1].wrapping_sub(1);
 }
 
-/// The loop. `onto` turns a datagram of the last hop into one of the next, or refuses it.
+/// The loop. `onto` turns a datagram of the last hop into one of the next, or rejects it.
 #[inline]
 fn run(
     socket: &UdpSocket,
@@ -82,8 +82,8 @@ fn run(
             let (len, stride) = inbox.lengths(i);
             let message = inbox.bytes_mut(i, len);
             let segments = message.len().div_ceil(stride.max(1)) as u64;
-            // All of a message, or none: forgery does not occur in a benchmark, and the loop
-            // stays lean.
+            // Either all datagrams of a message are forwarded or none: forgery does not occur in a benchmark, and the
+            // loop stays lean.
             let sound = len >= DATAGRAM_BYTES_MIN
                 && message
                     .chunks_mut(stride)

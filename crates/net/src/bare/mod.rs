@@ -9,13 +9,13 @@
 //!   any sender -> [socket] fan [connected sockets] -> Recorder      a tree's node, by epoll
 //! ```
 //!
-//! What a node costs beyond these is what its protocol costs. They must be as good as possible,
-//! since a slow baseline flatters whoever is compared with it: blocking sockets (one system call
-//! per wake-up, no epoll), a connected socket to send by (no route lookup per message), no
-//! copies, one destination, no counters but the result.
+//! The difference between a node's cost and that of these is the cost of its protocol. The baselines must be as good as
+//! possible, because a slow baseline flatters what is compared with it: blocking sockets (one system call per wake-up,
+//! no epoll), a connected socket for sending (no route lookup per message), no copies, one destination, no counters
+//! except the result.
 //!
-//! Datagrams have the shape of the link's: 8 clear bytes (kind, session, counter), then what is
-//! or would be ciphertext, then a tag of 16.
+//! Datagrams have the shape of a link's: 8 clear bytes (kind, session, counter), followed by what is or would be
+//! ciphertext, followed by a tag of 16.
 
 mod batch;
 mod blast;
@@ -41,10 +41,10 @@ pub const TAG_BYTES: usize = 16;
 /// The shortest datagram: the hop count behind the clear bytes is rewritten.
 pub const DATAGRAM_BYTES_MIN: usize = CLEAR_BYTES + 2 + TAG_BYTES;
 
-/// What a loop has done. Processor time and wake-ups are those of its thread.
+/// The result of a loop. Processor time and wake-ups are those of its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Datagrams sent on, sent, or counted.
+    /// Datagrams forwarded, sent, or counted.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -52,29 +52,29 @@ pub struct Report {
     pub cpu_ns: u64,
     /// How often the thread slept and was woken.
     pub wakeups: u64,
-    /// Datagrams that did not open, or that the kernel did not take.
+    /// Datagrams that could not be decrypted, or that the kernel did not accept.
     pub lost: u64,
 }
 
 impl Report {
-    /// Processor time per packet.
+    /// Returns the processor time per packet, in nanoseconds.
     pub fn ns_per_packet(&self) -> f64 {
         self.cpu_ns as f64 / self.packets.max(1) as f64
     }
 }
 
-/// An AES-256-GCM key of one direction of a link.
+/// An AES-256-GCM key for one direction of a link.
 pub struct Key(Box<LessSafeKey>);
 
 impl Key {
-    /// The key of these 32 bytes.
+    /// Creates the key from these 32 bytes.
     pub fn new(bytes: &[u8; 32]) -> Key {
         let key = UnboundKey::new(&AES_256_GCM, bytes);
         let key = key.expect("the key has 32 bytes");
         Key(Box::new(LessSafeKey::new(key)))
     }
 
-    /// Seals a datagram in place: writes `counter` into the clear bytes and the tag at the end.
+    /// Encrypts a datagram in place: writes `counter` into the clear bytes and the tag at the end.
     fn seal(&self, datagram: &mut [u8], counter: u64) -> bool {
         datagram[4..8].copy_from_slice(&(counter as u32).to_be_bytes());
         let (clear, rest) = datagram.split_at_mut(CLEAR_BYTES);
@@ -89,7 +89,7 @@ impl Key {
         }
     }
 
-    /// Opens a datagram in place. Its counter has not passed 32 bits in a benchmark.
+    /// Decrypts a datagram in place. In a benchmark, its counter does not exceed 32 bits.
     fn open(&self, datagram: &mut [u8]) -> bool {
         let (clear, rest) = datagram.split_at_mut(CLEAR_BYTES);
         let counter = u32::from_be_bytes([clear[4], clear[5], clear[6], clear[7]]);

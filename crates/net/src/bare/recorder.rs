@@ -1,5 +1,5 @@
-//! A receiver that does not disturb: the kernel notes when each datagram arrives, so it may be
-//! taken late, many at once.
+//! A receiver that does not disturb the measurement: the kernel notes when each datagram arrives, so they may be taken
+//! late, many at once.
 
 use super::batch::{Inbox, MESSAGES, prepare};
 use crate::{clock, sys};
@@ -8,13 +8,13 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// Takes datagrams of sockets that it has prepared.
+/// Takes datagrams from sockets that it has prepared.
 pub struct Recorder {
     inbox: Inbox,
 }
 
 impl Recorder {
-    /// Room for 64 datagrams of at most 2 KiB at once.
+    /// Creates a recorder with room for 64 datagrams of at most 2 KiB at once.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Recorder {
         Recorder {
@@ -22,9 +22,8 @@ impl Recorder {
         }
     }
 
-    /// Makes a socket note arrivals and keep `buffer_bytes` of datagrams, as the kernel counts
-    /// them: some 1 KiB for a short one. Without privileges it keeps less. The kernel begins to
-    /// note some milliseconds later.
+    /// Makes a socket note arrivals and keep `buffer_bytes` of datagrams, as the kernel counts them: some 1 KiB for a
+    /// short one. Without privileges it keeps less. The kernel begins to note arrivals some milliseconds later.
     pub fn prepare(socket: &UdpSocket, buffer_bytes: i32) -> io::Result<()> {
         prepare(socket, false)?;
         socket.set_nonblocking(true)?;
@@ -38,8 +37,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes all that waits at `socket` without waiting: the bytes of each datagram, and when it
-    /// arrived in nanoseconds since 1970. How many there were.
+    /// Takes all datagrams that wait at `socket`, without blocking: passes the bytes of each, and its arrival time in
+    /// nanoseconds since 1970. Returns how many there were.
     pub fn take(
         &mut self,
         socket: &UdpSocket,
@@ -61,7 +60,7 @@ impl Recorder {
     }
 }
 
-/// The clock of [`Recorder::take`].
+/// Returns the time of the clock that [`Recorder::take`] uses.
 pub fn unix_ns() -> u64 {
     clock::read(libc::CLOCK_REALTIME)
 }

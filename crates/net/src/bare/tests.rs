@@ -17,8 +17,8 @@ fn keys() -> [Key; 2] {
     [Key::new(&[1; 32]), Key::new(&[2; 32])]
 }
 
-/// Sends `sizes` of datagrams through `forwarder`, each as one message of `burst` datagrams, and
-/// returns what comes out, in order.
+/// Sends `sizes` of datagrams through `forwarder`, each as one message of `burst` datagrams, and returns the output in
+/// order.
 fn through(forwarder: &Forwarder, plan: &Blast) -> Vec<Vec<u8>> {
     let (entry, sink) = (socket(), socket());
     let (source, onward) = (connect(&entry), connect(&sink));

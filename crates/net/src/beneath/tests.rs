@@ -1,4 +1,4 @@
-//! Nothing leads out of a directory, and what is in it can be reached.
+//! No path leads out of a directory, and everything in it can be reached.
 
 use super::*;
 use std::fs;

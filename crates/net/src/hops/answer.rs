@@ -1,4 +1,4 @@
-//! What an entry of the error queue says of a probe.
+//! The meaning of an entry of the error queue for a probe.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -15,12 +15,12 @@
 //! |    who said it: a sockaddr_in (16) or sockaddr_in6 (28)       |  16
 //! +---------------------------------------------------------------+
 //! ```
-//! The kernel's `struct sock_extended_err`, in the host's order of bytes, with the address of "the
-//! network node the error originated from" behind it [ip(7)].
+//! The picture shows the kernel's `struct sock_extended_err`, in the host's byte order, followed by the address of "the
+//! network node the error originated from" [ip(7)].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes before the address.
+/// Number of bytes before the address.
 const FIXED_BYTES: usize = 16;
 
 // Types and codes of ICMP, for IPv4 [RFC 792] and for IPv6 [RFC 4443].
@@ -30,23 +30,23 @@ const V4_TIME_EXCEEDED: u8 = 11;
 const V6_UNREACHABLE: u8 = 1;
 const V6_PORT: u8 = 4;
 const V6_TIME_EXCEEDED: u8 = 3;
-/// Time exceeded in transit; the other code is about fragments.
+/// Time exceeded in transit. The other code concerns fragments.
 const IN_TRANSIT: u8 = 0;
 
-/// What became of a probe.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It came as far as a router.
+    /// It reached a router.
     Passed,
-    /// It came to the host that was asked.
+    /// It reached the host that was asked.
     Arrived,
-    /// Somebody on the way lets nothing through.
+    /// A node on the way lets nothing through.
     Refused,
 }
 
 impl Answer {
-    /// Reads an error about a datagram that was sent to `sent_to`, for the host `target`. `None` for what
-    /// tells nothing of its way.
+    /// Reads an error about a datagram that was sent to `sent_to`, for the host `target`. Returns `None` if it shows
+    /// nothing about the path.
     pub(super) fn of(target: IpAddr, sent_to: IpAddr, error: &[u8]) -> Option<Answer> {
         let (fixed, address) = error.split_at_checked(FIXED_BYTES)?;
         let [origin, kind, code] = [fixed[4], fixed[5], fixed[6]];
@@ -61,9 +61,9 @@ impl Answer {
         if (kind, code) == (time_exceeded, IN_TRANSIT) {
             return Some(Answer::Passed);
         }
-        // Choice: a port is only known where the host is, or by who speaks for it (NAT), whatever address
-        // of its several it says so from; any other reason is the host's own if the host says so, which
-        // is how some refuse what they filter.
+        // Choice: only the host knows its ports, or a node that answers on its behalf (NAT), whichever of its addresses
+        // the answer comes from. Any other reason is the host's own if the host reports it, which is how some hosts
+        // reject what they filter.
         let is_end = code == port || offender(address) == Some(target);
         match (kind == unreachable, is_end) {
             (true, true) => Some(Answer::Arrived),
@@ -73,16 +73,16 @@ impl Answer {
     }
 }
 
-/// The address in a `sockaddr`.
+/// Returns the address in a `sockaddr`.
 fn offender(address: &[u8]) -> Option<IpAddr> {
     let (family, rest) = address.split_first_chunk()?;
     match i32::from(u16::from_ne_bytes(*family)) {
-        // Behind the port.
+        // The address follows the port.
         libc::AF_INET => {
             let ip: &[u8; 4] = rest.get(2..)?.first_chunk()?;
             Some(IpAddr::V4(Ipv4Addr::from(*ip)))
         }
-        // Behind port and flow.
+        // The address follows the port and the flow.
         libc::AF_INET6 => {
             let ip: &[u8; 16] = rest.get(6..)?.first_chunk()?;
             Some(IpAddr::V6(Ipv6Addr::from(*ip)).to_canonical())
@@ -95,7 +95,7 @@ fn offender(address: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// As the kernel writes it.
+    /// Builds an error as the kernel writes it.
     fn error(origin: u8, kind: u8, code: u8, offender: &str) -> Vec<u8> {
         let mut bytes = 113u32.to_ne_bytes().to_vec();
         bytes.extend([origin, kind, code, 0]);
@@ -113,7 +113,7 @@ mod tests {
                 bytes.extend(v6.octets());
                 bytes.extend([0; 4]);
             }
-            // AF_UNSPEC: nobody is named.
+            // AF_UNSPEC: no address is given.
             Err(_) => bytes.extend([0; 16]),
         }
         bytes
@@ -142,7 +142,7 @@ mod tests {
             (v4, 3, 13, ROUTER, Some(Answer::Refused)),
             (v4, 3, 1, "", Some(Answer::Refused)),
             (v4, 12, 0, ROUTER, None),
-            // What the kernel says of itself, and the types of the other family.
+            // Errors of the local kernel, and the types of the other family.
             (libc::SO_EE_ORIGIN_LOCAL, 3, 3, HERE, None),
             (v6, 11, 0, ROUTER, None),
         ] {
@@ -174,7 +174,7 @@ mod tests {
         for cut in 0..whole.len() {
             let expected = match cut {
                 ..FIXED_BYTES => None,
-                // Whose word it is, is not there.
+                // The address of the sender is incomplete.
                 16..24 => Some(Answer::Refused),
                 _ => Some(Answer::Arrived),
             };

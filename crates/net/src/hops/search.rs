@@ -1,34 +1,34 @@
-//! Which distance is probed next, and when it is known how far the host is.
+//! Decides which distance is probed next, and when the distance of the host is known.
 //!
 //! ```text
 //!   1 ... passed │  undecided: asked upwards, then again  │ arrived ... 32
 //!   routers say  │  (silent routers, or the host)         │ the host says
 //! ```
-//! The nearest distance at which the host has answered is its own when all below it are routers, or have
-//! kept silent as often as they are asked. Distances below a router that has answered do not matter. Time
-//! is that since the beginning; nothing here waits.
+//! The nearest distance at which the host has answered is its own if all distances below it are routers, or have stayed
+//! silent for the largest number of tries. Distances below a router that has answered do not matter. Times are counted
+//! from the beginning; nothing here waits.
 
 use super::answer::Answer;
 use super::{IN_FLIGHT, PATIENCE, TOTAL, TRIES, TTL_MAX};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-/// What to do.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send a probe.
     Send {
-        /// How far.
+        /// The distance.
         ttl: u8,
-        /// How often it was sent there before.
+        /// How many probes were sent there before.
         turn: u8,
     },
     /// Wait for answers, until this time.
     Wait {
-        /// Since the beginning.
+        /// The time since the beginning.
         until: Duration,
     },
-    /// It is known, or will not be.
+    /// The result is known, or cannot be found.
     Done(Option<NonZeroU8>),
 }
 
@@ -44,16 +44,16 @@ struct Flying {
 pub(super) struct Search {
     /// The farthest router that has answered.
     passed: u8,
-    /// The nearest distance at which the host has.
+    /// The nearest distance at which the host has answered.
     arrived: Option<u8>,
-    /// The farthest from which there can be an answer.
+    /// The largest distance from which an answer is possible.
     limit: u8,
     tries: [u8; TTL_MAX as usize + 1],
     flying: Vec<Flying>,
 }
 
 impl Search {
-    /// Nothing is known.
+    /// Creates a search without any knowledge.
     pub(super) fn new() -> Search {
         Search {
             passed: 0,
@@ -64,7 +64,7 @@ impl Search {
         }
     }
 
-    /// What to do now. A probe that is to be sent counts as sent.
+    /// Returns the next step. A probe that has to be sent counts as sent.
     pub(super) fn next(&mut self, now: Duration) -> Step {
         let undecided = self.passed + 1..self.arrived.unwrap_or(self.limit + 1);
         self.flying
@@ -85,11 +85,11 @@ impl Search {
         }
     }
 
-    /// A probe of this distance was answered.
+    /// Handles the answer to a probe of this distance.
     pub(super) fn on_answer(&mut self, ttl: u8, answer: Answer) {
         let is_nearer = self.arrived.is_none_or(|arrived| ttl < arrived);
         match answer {
-            // Paths may differ from probe to probe: the nearest word of the host counts.
+            // Paths may differ from probe to probe: the nearest answer of the host counts.
             Answer::Passed if is_nearer => self.passed = self.passed.max(ttl),
             Answer::Arrived if is_nearer => self.arrived = Some(ttl),
             Answer::Refused => self.limit = self.limit.min(ttl.saturating_sub(1)),
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a search came to.
+    /// The result of a search.
     #[derive(Debug, PartialEq)]
     struct Outcome {
         hops: Option<u8>,
@@ -124,7 +124,7 @@ mod tests {
         took_ms: u128,
     }
 
-    /// Searches in a network that answers a probe, by its distance, after so many milliseconds.
+    /// Runs a search in a network that answers a probe, depending on its distance, after this many milliseconds.
     fn search(mut network: impl FnMut(u8) -> Option<(u64, Answer)>) -> Outcome {
         let (mut search, mut now, mut sent) = (Search::new(), Duration::ZERO, 0);
         let mut answers: Vec<(Duration, u8, Answer)> = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A host behind routers of which some are silent.
+    /// Models a host behind routers, some of which are silent.
     fn host(at: u8, silent: &[u8]) -> impl Fn(u8) -> Option<(u64, Answer)> + use<> {
         let silent = silent.to_vec();
         move |ttl| match ttl < at {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever answers, in whatever order: the result is a distance at which the host has answered.
+        /// For all answers in any order, the result is a distance at which the host has answered.
         #[test]
         fn any_network_ends_in_time(
             said in proptest::collection::vec((0u8..4, 0u64..2_000), 97),

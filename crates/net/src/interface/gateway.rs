@@ -1,24 +1,24 @@
-//! Where this machine sends what has no route of its own, and the addresses that it has.
+//! The default router of this machine, and its addresses.
 
 use crate::sys;
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The kernel's routes of IPv4, of the calling process's network.
+/// The kernel's IPv4 routes, of the calling process's network.
 const ROUTES: &str = "/proc/self/net/route";
 
-/// The router of the default route of IPv4, that with the least metric; none if there is none, or if the route needs no
-/// router.
+/// Returns the router of the IPv4 default route with the least metric; none if there is no such route, or if the route
+/// needs no router.
 ///
 /// # Errors
-/// The routes cannot be read.
+/// Returns an error if the routes cannot be read.
 pub fn default_gateway() -> io::Result<Option<Ipv4Addr>> {
     std::fs::read_to_string(ROUTES).map(|routes| gateway_of(&routes))
 }
 
-/// A line of the table: interface, destination, gateway, flags, two counts, metric, mask; addresses as numbers of this
-/// machine's byte order, in hexadecimal digits.
+/// Finds the gateway in the table. A line has interface, destination, gateway, flags, two counts, metric, mask;
+/// addresses are numbers in this machine's byte order, in hexadecimal digits.
 fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
     let defaults = routes.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -35,14 +35,14 @@ fn gateway_of(routes: &str) -> Option<Ipv4Addr> {
         .map(|(_, gateway)| gateway)
 }
 
-/// All IPv4 addresses of this machine's interfaces, with the masks of their networks.
+/// Returns all IPv4 addresses of this machine's interfaces, with the masks of their networks.
 ///
 /// # Errors
-/// What the kernel says.
+/// Returns the kernel's error.
 pub fn addresses_v4() -> io::Result<Vec<(Ipv4Addr, Ipv4Addr)>> {
     entries(|entry| {
-        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its mask; both
-        // are of the list, or null.
+        // SAFETY: "ifa_addr points to a structure containing the interface address", and ifa_netmask to one of its
+        // mask; both are of the list, or null.
         let (address, mask) = unsafe { (ip(entry.ifa_addr), ip(entry.ifa_netmask)) };
         let of_ipv4 = |ip| match ip {
             IpAddr::V4(ip) => Some(ip),
@@ -53,7 +53,7 @@ pub fn addresses_v4() -> io::Result<Vec<(Ipv4Addr, Ipv4Addr)>> {
     })
 }
 
-/// An address of an interface that is up and leads to a network of many hosts.
+/// An address of an interface that is up and leads to a network of several hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The interface.
@@ -62,10 +62,11 @@ pub struct Address {
     pub ip: IpAddr,
 }
 
-/// All addresses of this machine's interfaces, but for those that lead to the machine itself or to one other end alone.
+/// Returns all addresses of this machine's interfaces, except those that lead to the machine itself or to a single
+/// other end.
 ///
 /// # Errors
-/// What the kernel says.
+/// Returns the kernel's error.
 pub fn addresses() -> io::Result<Vec<Address>> {
     entries(|entry| {
         let has = |flag: libc::c_int| entry.ifa_flags & flag as libc::c_uint != 0;
@@ -79,7 +80,7 @@ pub fn addresses() -> io::Result<Vec<Address>> {
     })
 }
 
-/// What `read` finds in the list of the interfaces' addresses.
+/// Collects what `read` finds in the list of the interfaces' addresses.
 fn entries<T>(mut read: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Vec<T>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) stores the address of a list there, which is freed below.
@@ -96,7 +97,7 @@ fn entries<T>(mut read: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<V
     Ok(found)
 }
 
-/// The address that stands there, if it is one of IPv4 or IPv6.
+/// Returns the address in a `sockaddr`, if it is IPv4 or IPv6.
 ///
 /// # Safety
 /// It is null, or the address of a `sockaddr` that is as long as its family says.
@@ -120,7 +121,7 @@ unsafe fn ip(at: *const libc::sockaddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    /// As the kernel writes it on a machine with the little end first.
+    /// The table is as the kernel writes it on a little-endian machine.
     #[cfg(target_endian = "little")]
     #[test]
     fn the_default_route_with_the_least_metric_counts() {

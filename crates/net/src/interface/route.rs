@@ -1,8 +1,8 @@
-//! Routes of multicast of IPv6, which only netlink can put where they count.
+//! Routes of IPv6 multicast, which only netlink can put into the table that matters.
 //!
-//! Every interface has a route of ff00::/8 in the table of local ones, which is looked at first; the first
-//! interface wins. A longer one wins over that if it is in the same table, and the older call, SIOCADDRT, knows
-//! the main table only.
+//! Every interface has a route of ff00::/8 in the local table, which is searched first; the first interface wins. A
+//! route with a longer prefix wins over it only if it is in the same table, and the older call, SIOCADDRT, only writes
+//! the main table.
 
 use super::find;
 use crate::sys;
@@ -15,12 +15,12 @@ const PROTOCOL_STATIC: u8 = 4;
 const TYPE_MULTICAST: u8 = 5;
 const ATTRIBUTE_DESTINATION: u16 = 1;
 const ATTRIBUTE_INTERFACE: u16 = 4;
-/// Bytes of a netlink header, which the number of an error follows in an answer.
+/// Size of a netlink header. In an answer, the error number follows it.
 const HEADER_BYTES: usize = 16;
-/// Bytes of the whole request: two headers, an address and a number with an attribute's header each.
+/// Size of the whole request: two headers, an address and a number with an attribute's header each.
 const REQUEST_BYTES: usize = HEADER_BYTES + 12 + 20 + 8;
 
-/// Leads what goes to a network of groups to an interface; nothing when it is led there already.
+/// Routes a network of groups to an interface. If the route already exists, nothing changes.
 pub(super) fn add_multicast_v6(name: &str, network: Ipv6Addr, bits: u8) -> io::Result<()> {
     let index = find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
     let request = request(network, bits, index);
@@ -41,14 +41,14 @@ pub(super) fn add_multicast_v6(name: &str, network: Ipv6Addr, bits: u8) -> io::R
     }
 }
 
-/// `nlmsghdr`, `rtmsg`, and two attributes. [linux/netlink.h, linux/rtnetlink.h]
+/// Builds the request: `nlmsghdr`, `rtmsg`, and two attributes. [linux/netlink.h, linux/rtnetlink.h]
 fn request(network: Ipv6Addr, bits: u8, index: u32) -> Vec<u8> {
     let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let mut bytes = Vec::with_capacity(REQUEST_BYTES);
     bytes.extend((REQUEST_BYTES as u32).to_ne_bytes());
     bytes.extend(libc::RTM_NEWROUTE.to_ne_bytes());
     bytes.extend((flags as u16).to_ne_bytes());
-    // Number and port of the request: one is asked at a time.
+    // Number and port of the request are not needed, because there is only one at a time.
     bytes.extend([0; 8]);
     bytes.extend([libc::AF_INET6 as u8, bits, 0, 0]);
     bytes.extend([TABLE_LOCAL, PROTOCOL_STATIC, 0, TYPE_MULTICAST]);

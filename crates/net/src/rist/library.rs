@@ -1,7 +1,7 @@
-//! The functions of librist that are used, looked up when the first is needed.
+//! The functions of librist that are used. They are looked up when the first one is needed.
 //!
-//! Choice: loaded at run time, so that a program without it serves all that is not RIST. Only the interface of
-//! version 4, whose file name promises that it stays (`librist.so.4`).
+//! Choice: the library is loaded at run time, so that a program without it does everything except RIST. Only version 4
+//! of the interface is used, whose file name promises that it does not change (`librist.so.4`).
 
 use super::Stats;
 use crate::library::functions;
@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 
 const FILE: &str = "librist.so.4";
 
-/// The library is not there, or not one that this program can use.
+/// The library is missing, or this program cannot use it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No file of it is found.
+    /// Its file is not found.
     #[error(
         "RIST needs the library librist, and {FILE} is not found ({0}): install it, `apt-get install librist4`"
     )]
@@ -37,7 +37,7 @@ pub(super) struct Logging {
 }
 
 impl Logging {
-    /// RIST_LOG_DISABLE: what fails is told by whoever called.
+    /// RIST_LOG_DISABLE: the caller reports what fails.
     pub(super) const SILENT: Logging = Logging {
         level: -1,
         callback: core::ptr::null(),
@@ -63,7 +63,7 @@ pub(super) struct RawBlock {
 }
 
 impl RawBlock {
-    /// To be sent now.
+    /// Creates a block that is to be sent now.
     pub(super) fn of(packet: &[u8]) -> RawBlock {
         RawBlock {
             payload: packet.as_ptr().cast(),
@@ -167,7 +167,7 @@ pub(super) struct RawStats {
     of: Of,
 }
 
-// As a C compiler lays out version 0.2.7 on 64 bits.
+// The layout that a C compiler gives version 0.2.7 on 64 bits.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<RawBlock>() == 72 && offset_of!(RawBlock, seq) == 48);
@@ -178,7 +178,7 @@ const _: () = {
 };
 
 impl RawStats {
-    /// Adds what the library has counted: of a receiver since it told last, of a sender since then too.
+    /// Adds the library's counters, which count since its last report, for a receiver and for a sender alike.
     pub(super) fn tell(&self, stats: &mut Stats) {
         const SENDER: c_int = 0;
         if self.version != 0 {
@@ -229,7 +229,7 @@ functions! {
     rist_destroy: fn(*mut c_void) -> c_int;
 }
 
-/// The library, loaded once for the whole process. It stays: its threads run its code.
+/// Returns the library, which is loaded once for the whole process. It stays loaded, because its threads run its code.
 pub(super) fn library() -> Result<&'static Library, LoadError> {
     static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
     LIBRARY.get_or_init(load).as_ref().map_err(LoadError::clone)
@@ -241,7 +241,7 @@ fn load() -> Result<Library, LoadError> {
     let found = found.map_err(|error| LoadError::Missing(error.to_string()))?;
     let library =
         Library::resolve(&found).map_err(|error| LoadError::Foreign(error.to_string()))?;
-    // Never unloaded: a thread of the library would lose its code.
+    // It is never unloaded: a thread of the library would lose its code.
     std::mem::forget(found);
     Ok(library)
 }

@@ -1,30 +1,29 @@
-//! libsrt's functions, found when the program runs.
+//! The functions of libsrt, which are looked up at run time.
 //!
-//! The build needs neither the library nor its headers: who carries no SRT has no use for them. What is
-//! declared here is the C interface of libsrt 1.5, whose file name promises that it stays (`libsrt.so.1.5`).
+//! The build needs neither the library nor its headers, and a user who carries no SRT does not need the library. The
+//! declarations are the C interface of libsrt 1.5, whose file name promises that it does not change (`libsrt.so.1.5`).
 
 use crate::library::functions;
 use libc::{c_char, c_int, c_void, sockaddr};
 use std::sync::OnceLock;
 
-/// Where the functions are, the first that there is: Debian has the library with either of two libraries
-/// for ciphers.
+/// The library's files, in the order of preference: Debian has it with either of two crypto libraries.
 const FILES: [&str; 2] = ["libsrt.so.1.5", "libsrt-gnutls.so.1.5"];
-/// What libsrt says on its own on standard error: what is critical (`LOG_CRIT`). The rest is an error of a
-/// call, and told by whoever made it.
+/// The least level that libsrt itself logs on standard error: `LOG_CRIT`. Everything else is an error of a call, and
+/// the caller reports it.
 const LOG_LEVEL: c_int = 2;
 
-/// The library is not there, or not one that this program can use.
+/// The library is missing, or this program cannot use it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No file of it is found.
+    /// Its file is not found.
     #[error(
         "SRT needs the library libsrt, and {file} is not found ({why}): install it, `apt-get install libsrt1.5-openssl`"
     )]
     Missing {
-        /// The file that was looked for first.
+        /// The file that was tried first.
         file: &'static str,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
     /// It lacks a function.
@@ -32,7 +31,7 @@ pub enum LoadError {
     Foreign {
         /// The file.
         file: &'static str,
-        /// What it lacks.
+        /// The function that it lacks.
         why: String,
     },
     /// It does not start.
@@ -47,7 +46,7 @@ pub(super) struct MessageControl {
     pub(super) ttl_ms: c_int,
     pub(super) in_order: c_int,
     pub(super) boundary: c_int,
-    /// When the message came into being, by libsrt's clock; 0 for now.
+    /// The time at which the message was created, by libsrt's clock; 0 for now.
     pub(super) source_time_us: i64,
     pub(super) packet: i32,
     pub(super) number: i32,
@@ -106,7 +105,8 @@ functions! {
     srt_epoll_release: fn(c_int) -> c_int;
 }
 
-/// The library, loaded and started once for the whole process. It stays: its threads run its code.
+/// Returns the library, which is loaded and started once for the whole process. It stays loaded, because its threads
+/// run its code.
 pub(super) fn library() -> Result<&'static Library, LoadError> {
     static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
     LIBRARY.get_or_init(load).as_ref().map_err(LoadError::clone)
@@ -134,7 +134,7 @@ fn start(file: &'static str, found: libloading::Library) -> Result<Library, Load
         file,
         why: error.to_string(),
     })?;
-    // Never unloaded: a thread of the library would lose its code.
+    // It is never unloaded: a thread of the library would lose its code.
     std::mem::forget(found);
     // SAFETY: to be called before all others, once; it returns -1 when it fails.
     if unsafe { (library.srt_startup)() } < 0 {

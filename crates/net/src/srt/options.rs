@@ -1,35 +1,35 @@
-//! What a connection is to be like, and how libsrt is told.
+//! The options of a connection, and how libsrt gets them.
 
 use super::{Error, Socket};
 use core::time::Duration;
 use libc::c_int;
 
-/// Bytes of a message, at most: a packet of 1500 less the headers of IP, UDP and SRT.
+/// Largest size of a message: a packet of 1500 less the headers of IP, UDP and SRT.
 pub const PAYLOAD_BYTES_MAX: usize = 1_456;
-/// Bytes of a message of seven packets of an MPEG transport stream.
+/// Size of a message with seven packets of an MPEG transport stream.
 pub const PAYLOAD_BYTES_TS: usize = 1_316;
-/// Characters of a stream's name, at most.
+/// Largest length of a stream's name.
 pub const STREAM_ID_BYTES_MAX: usize = 512;
-/// Characters of a passphrase.
+/// Permitted length of a passphrase.
 pub const PASSPHRASE_BYTES: core::ops::RangeInclusive<usize> = 10..=79;
 
-/// What a connection is to be like.
+/// The options of a connection.
 #[derive(Clone)]
 pub struct Options {
-    /// How long each end holds packets, so that what is lost can be sent again; the longer one of both ends'
-    /// holds.
+    /// How long each end holds packets, so that lost packets can be retransmitted. The larger value of both ends is
+    /// used.
     pub latency: Duration,
-    /// Encrypts, and lets in only who knows it.
+    /// Encrypts, and admits only callers who know the passphrase.
     pub passphrase: Option<String>,
-    /// Bytes of the key: 16, 24 or 32; none for what the peer says, or 16.
+    /// Size of the key: 16, 24 or 32; none for the peer's choice, or 16.
     pub key_bytes: Option<u8>,
-    /// What a caller asks for.
+    /// The stream that a caller requests.
     pub stream_id: Option<String>,
-    /// Bytes of a message, at most.
+    /// Largest size of a message.
     pub payload_bytes: usize,
     /// How long a caller waits for an answer.
     pub connect_timeout: Duration,
-    /// After how long without a word of the peer the connection is over.
+    /// The silence of the peer after which the connection is over.
     pub idle_timeout: Duration,
 }
 
@@ -57,7 +57,7 @@ impl core::fmt::Debug for Options {
     }
 }
 
-/// `SRT_SOCKOPT`, as far as it is used.
+/// The part of `SRT_SOCKOPT` that is used.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 pub(super) enum Name {
@@ -76,7 +76,7 @@ pub(super) enum Name {
 }
 
 impl Options {
-    /// Tells all that is set before a socket listens or calls.
+    /// Sets all options that have to be set before a socket listens or calls.
     pub(super) fn apply(&self, socket: &Socket, is_caller: bool) -> Result<(), Error> {
         let ms = |span: Duration| c_int::try_from(span.as_millis()).unwrap_or(c_int::MAX);
         socket.set(Name::ReceiveSynchronous, 0)?;

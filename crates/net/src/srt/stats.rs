@@ -1,55 +1,55 @@
-//! What libsrt counts of a connection.
+//! libsrt's counters of a connection.
 
 use super::Socket;
 use core::mem::offset_of;
 use libc::{c_double, c_int};
 
-/// What a connection has carried, and how. Totals are since it began.
+/// The counters and state of a connection. Totals are since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// The round trip, smoothed.
+    /// The smoothed round trip.
     pub rtt_ms: f64,
-    /// Data packets sent, repetitions among them.
+    /// Data packets sent, including retransmissions.
     pub sent_packets: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub sent_bytes: u64,
-    /// Data packets received, repetitions among them.
+    /// Data packets received, including retransmissions.
     pub received_packets: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub received_bytes: u64,
-    /// Packets that the peer said were lost.
+    /// Packets that the peer reported as lost.
     pub send_lost: u64,
-    /// Packets that were missing here when the next came.
+    /// Packets that were missing here when a later one arrived.
     pub receive_lost: u64,
-    /// Packets sent again.
+    /// Packets that were retransmitted.
     pub retransmitted: u64,
     /// Packets that were too late to be sent.
     pub send_dropped: u64,
-    /// Packets that were still missing when their time had come.
+    /// Packets that were still missing when their time came.
     pub receive_dropped: u64,
     /// Packets that could not be decrypted.
     pub undecrypted: u64,
-    /// Bits per second sent since the last look.
+    /// Bits per second sent since the last call.
     pub send_rate_bps: u64,
-    /// Bits per second received since the last look.
+    /// Bits per second received since the last call.
     pub receive_rate_bps: u64,
-    /// What the way could carry, as the library estimates it.
+    /// The capacity of the path, as the library estimates it.
     pub bandwidth_bps: u64,
-    /// How much time lies in the sending buffer, not yet acknowledged.
+    /// Time span of the sent data that is not yet acknowledged.
     pub send_buffer_ms: u64,
-    /// Packets of it.
+    /// Number of packets of that data.
     pub send_buffer_packets: u64,
-    /// How much time lies in the receiving buffer.
+    /// Time span of the data in the receive buffer.
     pub receive_buffer_ms: u64,
-    /// Packets of it.
+    /// Number of packets of that data.
     pub receive_buffer_packets: u64,
-    /// The latency that both ends agreed on, for what is received here.
+    /// The latency that both ends agreed on for received data.
     pub receive_latency_ms: u64,
-    /// The same for what is sent from here.
+    /// The latency that both ends agreed on for sent data.
     pub send_latency_ms: u64,
 }
 
-/// `CBytePerfMon`, of which the names are those of srt.h, with room behind: a later library may write more.
+/// `CBytePerfMon`, with the names of srt.h, and extra room at the end, because a later library may write more.
 #[repr(C)]
 struct Raw {
     ms_time_stamp: i64,
@@ -97,7 +97,7 @@ struct Raw {
     room: [u64; 64],
 }
 
-/// As a C compiler lays out version 1.5.1 (`sizeof(SRT_TRACEBSTATS)`).
+/// The layout that a C compiler gives version 1.5.1 (`sizeof(SRT_TRACEBSTATS)`).
 const RAW_BYTES: usize = 496;
 const _: () = assert!(size_of::<Raw>() == RAW_BYTES + 8 * 64);
 const _: () = assert!(offset_of!(Raw, sent_bytes_total) == 80);
@@ -106,7 +106,7 @@ const _: () = assert!(offset_of!(Raw, rtt_ms) == 328);
 const _: () = assert!(offset_of!(Raw, receive_delay_ms) == 392);
 
 impl Socket {
-    /// What was counted; `None` for a connection that is over. Rates are from one call to the next.
+    /// Returns the counters; `None` if the connection is over. Rates are measured from one call to the next.
     pub fn stats(&self) -> Option<Stats> {
         const CLEAR: c_int = 1;
         const INSTANT: c_int = 1;
@@ -123,7 +123,7 @@ impl Raw {
     fn told(&self) -> Stats {
         let count = |value: c_int| u64::try_from(value).unwrap_or(0);
         let total = |value: i64| u64::try_from(value).unwrap_or(0);
-        // From floating point: what is negative or no number becomes 0.
+        // The conversion from floating point turns negative values and NaN into 0.
         let bps = |mbps: c_double| (mbps * 1e6) as u64;
         Stats {
             rtt_ms: self.rtt_ms,

@@ -1,4 +1,4 @@
-//! Single datagrams whose answer leaves from the address to which they came. For callers that share one
+//! Single datagrams whose answer is sent from the address at which they arrived. This is for callers that share one
 //! socket of the standard library among several threads.
 
 use super::local::{self, Locals};
@@ -10,22 +10,22 @@ use std::mem;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Between which two addresses datagrams pass.
+/// The two addresses between which datagrams are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Of the other host.
+    /// The address of the other host.
     pub far: SocketAddr,
-    /// Of this host, where it has several; mapped if it is of IPv4.
+    /// The address of this host, if it has several; mapped if it is IPv4.
     own: Option<[u8; 16]>,
 }
 
 impl Ends {
-    /// To there, from where the kernel chooses.
+    /// Creates ends with this far address; the kernel chooses the own one.
     pub fn to(far: SocketAddr) -> Ends {
         Ends { far, own: None }
     }
 
-    /// Lets `recv` tell the own address, if the socket is bound to all of the host's.
+    /// Makes `recv` report the own address, if the socket is bound to all addresses of the host.
     pub fn observe(socket: &UdpSocket) -> io::Result<()> {
         let bound = socket.local_addr()?;
         let family = match bound {
@@ -35,7 +35,7 @@ impl Ends {
         Locals::observe(socket.as_fd(), family, bound)
     }
 
-    /// Takes one datagram, if one is there; what is longer than `room` is cut.
+    /// Receives one datagram, if there is one. A datagram that is longer than `room` is truncated.
     pub fn recv(socket: &UdpSocket, room: &mut [u8]) -> io::Result<(usize, Ends)> {
         let (mut name, mut control) = (Name::EMPTY, Control::EMPTY);
         let mut iovec = libc::iovec {
@@ -56,7 +56,7 @@ impl Ends {
         })?;
         let far = name.std().ok_or(io::ErrorKind::InvalidData)?;
         let own = own(&header).filter(|ip| {
-            // The kernel wants an interface beside it, and by that it chooses right itself.
+            // For these addresses the kernel needs an interface, too, and chooses correctly by that itself.
             let ip = Ipv6Addr::from(*ip);
             !(ip.is_unicast_link_local() || ip.is_multicast() || ip.is_unspecified())
         });
@@ -73,7 +73,7 @@ impl Ends {
                 None => control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, local::to_v6(ip)),
             }
         }
-        // sendmsg does not write through it.
+        // This is sound because sendmsg does not write through the pointer.
         let mut iovec = libc::iovec {
             iov_base: datagram.as_ptr().cast_mut().cast(),
             iov_len: datagram.len(),
@@ -92,7 +92,7 @@ impl Ends {
     }
 }
 
-/// What the kernel tells of the address at which a datagram came.
+/// Returns the address at which a datagram arrived, as the kernel reports it.
 fn own(header: &libc::msghdr) -> Option<[u8; 16]> {
     let mut own = None;
     // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data buffer ... or
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn the_answer_leaves_from_the_address_that_was_asked() {
-        // An IPv4 socket, and one of IPv6 that speaks IPv4: each asked at an address that the kernel
-        // would not have chosen.
+        // An IPv4 socket, and an IPv6 socket that supports IPv4: each is asked at an address that the kernel would not
+        // have chosen.
         for at in ["0.0.0.0:0", "[::]:0"] {
             let gate = UdpSocket::bind(at).unwrap();
             Ends::observe(&gate).unwrap();
@@ -147,7 +147,7 @@ mod tests {
                 assert_eq!((&room[..len], from), (&b"answer"[..], asked));
             }
         }
-        // One address needs nothing, and IPv6 has its own.
+        // A socket with one address needs nothing, and IPv6 has a control message of its own.
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (gate, client) = (UdpSocket::bind(at).unwrap(), UdpSocket::bind(at).unwrap());
             Ends::observe(&gate).unwrap();

@@ -1,12 +1,12 @@
-//! The own addresses of a socket that is bound to all of its host's.
+//! The own addresses of a socket that is bound to all addresses of its host.
 //!
 //! ```text
 //!   datagram to 192.0.2.7 ──▶ PKTINFO: 192.0.2.7 ──▶ index 2 ──▶ UnderlayAddr::local ──▶ engine
 //!   answer leaves from 192.0.2.7 ◀── PKTINFO ◀── index 2 ◀── UnderlayAddr::local ◀──────────┘
 //! ```
 //!
-//! Left alone, the kernel answers from the address that it likes best for the way, and whoever asked
-//! another one takes the answer for a stranger's. A socket that is bound to one address needs nothing.
+//! By default, the kernel answers from the address that it prefers for the route. A peer that has asked another address
+//! then takes the answer for a stranger's. A socket that is bound to one address needs nothing.
 
 use crate::addr::Family;
 use crate::sys;
@@ -15,39 +15,39 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-/// Addresses that are told apart: as many as [`UnderlayAddr::local`] can name. Those of a host with more
-/// are left to the kernel.
+/// Number of addresses that are distinguished: as many as [`UnderlayAddr::local`] can name. If a host has more, the
+/// kernel chooses for the rest.
 const LOCALS_MAX: usize = u8::MAX as usize;
 
-/// The addresses at which a socket was asked so far.
+/// The addresses at which a socket has received datagrams so far.
 #[derive(Debug, Default)]
 pub(super) struct Locals {
-    /// The index of each is one more than its place.
+    /// The index of an address is its position plus one.
     known: Vec<[u8; 16]>,
-    /// The index of the one that came last: mostly it is the same.
+    /// The index of the last address: usually it is the same again.
     last: u8,
 }
 
 impl Locals {
-    /// Lets the kernel tell at which address a datagram has come, if the socket has several.
+    /// Makes the kernel report at which address a datagram has arrived, if the socket has several.
     pub(super) fn observe(fd: BorrowedFd<'_>, family: Family, bound: SocketAddr) -> io::Result<()> {
         if !bound.ip().is_unspecified() {
             return Ok(());
         }
         match family {
             Family::V4 => sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
-            // Of IPv4 it tells mapped addresses.
+            // For IPv4 datagrams it reports mapped addresses.
             Family::V6 { .. } => sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
         }
     }
 
-    /// The index of an address; 0 where the kernel has to choose.
+    /// Returns the index of an address; 0 if the kernel has to choose.
     pub(super) fn index(&mut self, ip: [u8; 16]) -> u8 {
         if self.address(self.last) == Some(ip) {
             return self.last;
         }
         let ip_v6 = Ipv6Addr::from(ip);
-        // The kernel wants an interface beside it, and by that it chooses right itself.
+        // For these addresses the kernel needs an interface, too, and chooses correctly by that itself.
         if ip_v6.is_unicast_link_local() || ip_v6.is_multicast() || ip_v6.is_unspecified() {
             return 0;
         }
@@ -63,7 +63,7 @@ impl Locals {
         self.last
     }
 
-    /// The address of an index.
+    /// Returns the address of an index.
     #[inline]
     pub(super) fn address(&self, index: u8) -> Option<[u8; 16]> {
         let place = usize::from(index).checked_sub(1)?;
@@ -71,13 +71,13 @@ impl Locals {
     }
 }
 
-/// What a control message says of the address at which IPv4 was asked.
+/// Returns the address at which an IPv4 datagram arrived, from its control message.
 pub(super) fn of_v4(info: libc::in_pktinfo) -> [u8; 16] {
     let ip = std::net::Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
     ip.to_ipv6_mapped().octets()
 }
 
-/// The control message that makes IPv4 leave from an address.
+/// Creates the control message that makes IPv4 datagrams leave from an address.
 pub(super) fn to_v4(ip: [u8; 16]) -> libc::in_pktinfo {
     let [.., a, b, c, d] = ip;
     libc::in_pktinfo {
@@ -89,7 +89,7 @@ pub(super) fn to_v4(ip: [u8; 16]) -> libc::in_pktinfo {
     }
 }
 
-/// The same of IPv6.
+/// Creates the same for IPv6.
 pub(super) fn to_v6(ip: [u8; 16]) -> libc::in6_pktinfo {
     libc::in6_pktinfo {
         ipi6_addr: libc::in6_addr { s6_addr: ip },
@@ -97,11 +97,11 @@ pub(super) fn to_v6(ip: [u8; 16]) -> libc::in6_pktinfo {
     }
 }
 
-/// The own address that a message is to leave from, where it matters.
+/// Returns the own address that a message has to leave from, if that matters.
 #[inline]
 pub(super) fn wanted(locals: &Locals, to: UnderlayAddr) -> Option<[u8; 16]> {
     let ip = locals.address(to.local)?;
-    // One of the other family was never asked by this far end.
+    // This far end has never used an address of the other family.
     let is_v4 = Ipv6Addr::from(ip).to_ipv4_mapped().is_some();
     (is_v4 == to.is_ipv4()).then_some(ip)
 }

@@ -5,14 +5,14 @@
 //!   send_batch:  SendQueue -> sendmmsg         by GSO a message holds up to 64 datagrams
 //! ```
 //!
-//! What costs is crossing the kernel's UDP stack, once per packet; offload in both directions
-//! crosses it once per burst. Both offloads are probed when the socket is opened. When a network
-//! device refuses GSO later, the socket goes on without it and says so.
+//! The main cost is the passage through the kernel's UDP stack, once per packet; with offload in both directions it is
+//! once per burst. Both offloads are probed when the socket is opened. If a network device refuses GSO later, the
+//! socket continues without it and reports this.
 //!
-//! Only bursts that ask for it are sent with don't-fragment: the overlay's probes of its links' MTU. All
-//! else leaves in fragments where it must, as a handshake over an interface of 576 bytes, until the
-//! engine cuts its packets to what fits. A burst that is longer than the interface takes is sent
-//! again one by one, and [`Socket::too_long`] tells it.
+//! Only bursts that request it are sent with don't-fragment: the overlay's probes of its links' MTU. All others are
+//! fragmented where necessary, such as a handshake over an interface of 576 bytes, until the engine cuts its packets to
+//! what fits. If a burst is longer than the interface accepts, its datagrams are sent again one by one, and
+//! [`Socket::too_long`] reports it.
 
 mod ends;
 mod local;
@@ -40,29 +40,29 @@ use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// What the kernel may buffer per socket and direction: at 1 Gbit/s some 30 ms of packets, so
-/// that a loop that was not scheduled for one tick of 10 ms loses nothing.
+/// How many bytes the kernel may buffer per socket and direction: at 1 Gbit/s some 30 ms of packets, so that a loop
+/// that was not scheduled for one tick of 10 ms loses nothing.
 ///
-/// The kernel doubles it for its own accounting, in which a small datagram takes 1280 bytes (over veth) to
-/// 2304 (a network card that fills half pages): 3600 to 6500 of them. A node of 31 neighbours is
-/// sent 1600 packets of four calls in a stall of 8 s, and some 30 hellos by each neighbour.
+/// The kernel doubles it for its own accounting, in which a small datagram takes 1280 bytes (over veth) to 2304 (a
+/// network card that fills half pages): 3600 to 6500 of them. A node with 31 neighbours receives 1600 packets of four
+/// calls in a stall of 8 s, and some 30 hellos from each neighbour.
 const KERNEL_BUFFER_BYTES: libc::c_int = 4 << 20;
-/// A receive buffer below this loses packets of a host that is busy for a moment. Choice: 100 ms of
-/// 100 Mbit/s.
+/// With a receive buffer below this, packets are lost on a host that is busy for a moment. Choice: 100 ms of 100
+/// Mbit/s.
 pub const SMALL_BUFFER_BYTES: usize = 1_250_000;
-/// What makes it larger.
+/// The command that makes it larger.
 pub const LARGER_BUFFERS: &str = "`sysctl net.core.rmem_max=4194304`";
 
 /// How to open a [`Socket`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which of the host's sockets this is: stamped into every [`UnderlayAddr`] received.
+    /// The number of this socket among the host's sockets: it is stored in every received [`UnderlayAddr`].
     pub socket: u8,
-    /// An IPv6 socket also speaks IPv4, when bound to `::`.
+    /// An IPv6 socket also supports IPv4, if it is bound to `::`.
     pub dual_stack: bool,
-    /// Receive bursts whole, if the kernel can.
+    /// Receive whole bursts, if the kernel supports it.
     pub gro: bool,
-    /// Send bursts whole, if the kernel can.
+    /// Send whole bursts, if the kernel supports it.
     pub gso: bool,
 }
 
@@ -77,10 +77,10 @@ impl Default for Options {
     }
 }
 
-/// What happened to datagrams at a socket.
+/// Counters of a socket's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Calls of recvmmsg that returned something.
+    /// Calls of recvmmsg that returned messages.
     pub recv_calls: u64,
     /// Messages received: by GRO one may hold many datagrams.
     pub recv_messages: u64,
@@ -88,13 +88,13 @@ pub struct Counters {
     pub recv_datagrams: u64,
     /// Their bytes.
     pub recv_bytes: u64,
-    /// Received without content, and ignored.
+    /// Messages received without content, and ignored.
     pub recv_empty: u64,
-    /// Received but cut by the kernel, or from no address; dropped.
+    /// Messages received but truncated by the kernel, or without an address; dropped.
     pub recv_malformed: u64,
     /// Messages dropped because the pool had no slot.
     pub recv_no_slot: u64,
-    /// Calls of sendmmsg that sent something.
+    /// Calls of sendmmsg that sent messages.
     pub send_calls: u64,
     /// Messages sent: by GSO one may hold many datagrams.
     pub send_messages: u64,
@@ -102,24 +102,24 @@ pub struct Counters {
     pub send_datagrams: u64,
     /// Their bytes.
     pub send_bytes: u64,
-    /// Times the kernel's send buffer was full; what was left was kept.
+    /// How often the kernel's send buffer was full; the rest was kept.
     pub send_blocked: u64,
-    /// Datagrams dropped: not to be fragmented, and longer than the interface's MTU or the path's, as far
-    /// as the kernel knows it; or longer than any datagram.
+    /// Datagrams dropped because they must not be fragmented and were longer than the interface's MTU or the path's, as
+    /// far as the kernel knows it; or because they were longer than any datagram.
     pub send_too_long: u64,
-    /// Datagrams dropped: the kernel was out of buffers.
+    /// Datagrams dropped because the kernel was out of buffers.
     pub send_no_buffers: u64,
-    /// Datagrams dropped: no route, no such address family here, or the interface is down.
+    /// Datagrams dropped because there is no route, no such address family here, or the interface is down.
     pub send_unreachable: u64,
-    /// Datagrams dropped: a firewall or policy of this machine forbids it.
+    /// Datagrams dropped because a firewall or policy of this machine forbids them.
     pub send_forbidden: u64,
-    /// Datagrams dropped for any other error of the kernel.
+    /// Datagrams dropped because of another kernel error.
     pub send_failed: u64,
     /// Errors that routers or peers reported (ICMP); nothing was dropped for them.
     pub icmp_errors: u64,
 }
 
-/// A non-blocking UDP socket for bursts. It keeps slots of the pool, so it stays on its thread.
+/// A non-blocking UDP socket for bursts. It keeps slots of the pool, so it has to stay on its thread.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
@@ -171,12 +171,12 @@ impl Socket {
         if options.gro {
             socket.set_gro(true);
         }
-        // A kernel that does not tell when a datagram came makes the wait of each unknown: zero.
+        // If the kernel does not report when a datagram arrived, the waiting time of each is unknown: zero.
         let _ = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         Ok(socket)
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let (mut name, mut len) = (Name::EMPTY, NAME_BYTES);
         // SAFETY: "addrlen ... initialized to indicate the amount of space pointed to by addr".
@@ -187,14 +187,14 @@ impl Socket {
         addr.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
     }
 
-    /// Receives up to `max` messages (by GRO a message may hold many datagrams) and appends them
-    /// to `out`, each from one address. Returns how many messages were taken off the socket; less
-    /// than `max` says that it is empty, or the pool is.
+    /// Receives up to `max` messages (by GRO a message may hold many datagrams) and appends them to `out`, each from
+    /// one address. Returns how many messages were taken from the socket; fewer than `max` means that it is empty, or
+    /// the pool is.
     ///
-    /// Each burst is told how long it has lain in the socket ([`Burst::waited`]).
+    /// Each burst records how long it has waited in the socket ([`Burst::waited`]).
     ///
-    /// Single small datagrams come in small slots. When the pool has no slot at all, the messages
-    /// are dropped and counted. Up to [`RECV_MESSAGES`] large slots stay with the socket.
+    /// Single small datagrams are put into small slots. If the pool has no slot at all, the messages are dropped and
+    /// counted. Up to [`RECV_MESSAGES`] large slots stay with the socket.
     pub fn recv_batch(
         &mut self,
         pool: &Pool,
@@ -217,12 +217,13 @@ impl Socket {
         )
     }
 
-    /// Whom [`Socket::send_batch`] could not send so much in one piece since this was asked last.
+    /// Returns the destinations to which [`Socket::send_batch`] could not send this many bytes in one piece since the
+    /// last call.
     pub fn too_long(&mut self) -> impl Iterator<Item = (UnderlayAddr, u16)> + '_ {
         self.outgoing.too_long()
     }
 
-    /// Whether bursts are received whole.
+    /// Returns whether whole bursts are received.
     pub fn gro(&self) -> bool {
         self.gro
     }
@@ -234,7 +235,7 @@ impl Socket {
         self.gro
     }
 
-    /// Whether bursts are sent whole.
+    /// Returns whether whole bursts are sent.
     pub fn gso(&self) -> bool {
         self.gso
     }
@@ -245,13 +246,13 @@ impl Socket {
         self.gso
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Datagrams that the kernel dropped because its receive buffer was full, or their checksum
-    /// wrong. Wraps at 32 bits.
+    /// Returns the number of datagrams that the kernel dropped because its receive buffer was full, or their checksum
+    /// was wrong. It wraps at 32 bits.
     pub fn kernel_drops(&self) -> io::Result<u32> {
         // The index of SK_MEMINFO_DROPS, see sock_diag(7).
         const DROPS: usize = 8;
@@ -259,7 +260,7 @@ impl Socket {
         Ok(info[DROPS])
     }
 
-    /// What the kernel granted as receive and send buffer, in bytes of its own accounting.
+    /// Returns the sizes of the receive and the send buffer that the kernel granted, in bytes of its own accounting.
     pub fn kernel_buffers(&self) -> io::Result<(usize, usize)> {
         let get = |name| sys::option::<libc::c_int>(self.as_fd(), libc::SOL_SOCKET, name);
         Ok((
@@ -275,7 +276,7 @@ impl AsFd for Socket {
     }
 }
 
-/// What a socket does with long datagrams: none may be cut on the way, or all may.
+/// Whether a socket's long datagrams may be fragmented on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fragments {
     Allowed,
@@ -283,8 +284,8 @@ enum Fragments {
 }
 
 impl Fragments {
-    /// The setting of IPv4. Routers cut what they must, so the kernel need not hear of the path from
-    /// anyone: ICMP, which any stranger can forge, changes nothing.
+    /// Returns the setting of IPv4. Routers fragment where necessary, so the kernel need not learn about the path from
+    /// anybody: ICMP, which any stranger can forge, changes nothing.
     const fn v4(self) -> libc::c_int {
         match self {
             Fragments::Allowed => libc::IP_PMTUDISC_OMIT,
@@ -292,8 +293,8 @@ impl Fragments {
         }
     }
 
-    /// The setting of IPv6. Only the sender cuts, so the kernel heeds "packet too big". Nobody can
-    /// make less than 1280 bytes of it.
+    /// Returns the setting of IPv6. Only the sender fragments, so the kernel obeys "packet too big". Nobody can reduce
+    /// it below 1280 bytes.
     const fn v6(self) -> libc::c_int {
         match self {
             Fragments::Allowed => libc::IPV6_PMTUDISC_DONT,
@@ -302,7 +303,7 @@ impl Fragments {
     }
 }
 
-/// Of both protocols: a dual-stack socket keeps a setting of each.
+/// Permits fragments for both protocols: a dual-stack socket has a setting for each.
 fn allow_fragments(fd: BorrowedFd<'_>, family: Family) -> io::Result<()> {
     let v4 = set_fragments(fd, true, Fragments::Allowed);
     match family {
@@ -311,7 +312,7 @@ fn allow_fragments(fd: BorrowedFd<'_>, family: Family) -> io::Result<()> {
     }
 }
 
-/// For datagrams to addresses of one protocol.
+/// Sets it for datagrams to addresses of one protocol.
 fn set_fragments(fd: BorrowedFd<'_>, is_v4: bool, fragments: Fragments) -> io::Result<()> {
     use libc::{IP_MTU_DISCOVER, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
     match is_v4 {
@@ -320,14 +321,14 @@ fn set_fragments(fd: BorrowedFd<'_>, is_v4: bool, fragments: Fragments) -> io::R
     }
 }
 
-/// This kernel knows IPv6 at all. It may have no address of it.
+/// Returns true if this kernel supports IPv6 at all. The host may still have no IPv6 address.
 pub fn has_ipv6() -> bool {
     let socket = sys::socket(libc::AF_INET6, libc::SOCK_DGRAM);
     !matches!(socket, Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT))
 }
 
-/// What this socket sends by IPv6 comes from an address of the host that lasts, and not from one that is soon another
-/// (RFC 5014), where the kernel can.
+/// Makes the socket send IPv6 from an address of the host that lasts, and not from a temporary one (RFC 5014), if the
+/// kernel supports it.
 pub fn prefer_lasting(socket: &std::net::UdpSocket) {
     /// `IPV6_ADDR_PREFERENCES` and `IPV6_PREFER_SRC_PUBLIC` of linux/in6.h.
     const NAME: libc::c_int = 72;
@@ -335,9 +336,9 @@ pub fn prefer_lasting(socket: &std::net::UdpSocket) {
     let _ = sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, NAME, PUBLIC);
 }
 
-/// A datagram socket of the standard library, non-blocking and of its address's family only, for
-/// who has very many with little traffic each. `dscp` is the class of what it sends at the routers
-/// that heed it (RFC 2474); refusal is no reason to fail.
+/// Creates a datagram socket of the standard library, non-blocking and only for its address's family, for callers that
+/// have very many with little traffic each. `dscp` is the class of its packets for routers that use it (RFC 2474); the
+/// call succeeds even if the kernel refuses this.
 pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
     let (domain, level, name) = match addr {
         SocketAddr::V4(_) => (libc::AF_INET, libc::IPPROTO_IP, libc::IP_TOS),
@@ -354,8 +355,8 @@ pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
     Ok(fd.into())
 }
 
-/// A plain socket, non-blocking, at a port that several programs of a host listen at: all that share it get what is sent to
-/// a group.
+/// Creates a plain non-blocking socket on a port at which several programs of a host may listen: all that share it get
+/// what is sent to a group.
 pub fn shared(addr: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
     let fd = sys::socket(libc::AF_INET, libc::SOCK_DGRAM)?;
     sys::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
@@ -365,8 +366,8 @@ pub fn shared(addr: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
     Ok(fd.into())
 }
 
-/// The longest packet, headers included, that this host's own route to there takes: that of the interface, or
-/// less where routers have said so.
+/// Returns the length of the longest packet, including headers, that this host's route to an address accepts: that of
+/// the interface, or less if routers have reported it.
 pub fn route_mtu(to: SocketAddr) -> io::Result<u32> {
     let (any, level, name): (SocketAddr, i32, i32) = match to {
         SocketAddr::V4(_) => (([0, 0, 0, 0], 0).into(), libc::IPPROTO_IP, libc::IP_MTU),
@@ -383,9 +384,8 @@ pub fn enlarge(socket: &std::net::UdpSocket) {
     grow(socket.as_fd());
 }
 
-/// Has a socket of the standard library send whole or not at all: what is too long for an interface is
-/// refused (EMSGSIZE, [`is_too_long`]). `is_v6` tells of which family it is; one of IPv6 may speak IPv4
-/// too.
+/// Makes a socket of the standard library send datagrams whole or not at all: one that is too long for an interface is
+/// refused (EMSGSIZE, [`is_too_long`]). `is_v6` is the socket's family; an IPv6 socket may send IPv4, too.
 pub fn whole(socket: &std::net::UdpSocket, is_v6: bool) -> io::Result<()> {
     let v4 = set_fragments(socket.as_fd(), true, Fragments::Forbidden);
     match is_v6 {
@@ -394,13 +394,13 @@ pub fn whole(socket: &std::net::UdpSocket, is_v6: bool) -> io::Result<()> {
     }
 }
 
-/// The datagram was longer than the interface takes.
+/// Returns true if a datagram was longer than the interface accepts.
 pub fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
-/// Asks for large kernel buffers: beyond the system's limit when permitted, else up to it.
-/// Small ones are no reason to fail; [`Socket::kernel_buffers`] tells.
+/// Requests large kernel buffers: beyond the system's limit if permitted, or else up to it. Small buffers are no error;
+/// [`Socket::kernel_buffers`] reports them.
 pub(crate) fn grow(fd: BorrowedFd<'_>) {
     for (force, polite) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),

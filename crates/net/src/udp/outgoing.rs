@@ -1,11 +1,10 @@
-//! Sending: the queue's messages to sendmmsg, one header per message by GSO, else one per
-//! datagram.
+//! Sending: passes the queue's messages to sendmmsg, with one header per message by GSO, or else one per datagram.
 //!
-//! A failure concerns the first header of a call: sendmmsg stops there, and reports it when it is
-//! the first of the next call. So the loop below only ever judges the front of the queue.
+//! A failure concerns the first header of a call: sendmmsg stops at the failing header, and reports the error when that
+//! header is the first of the next call. Therefore, the loop below only has to handle the front of the queue.
 //!
-//! What must not be fragmented goes in a call of its own, with the socket set so for its time: such
-//! datagrams are rare, and the kernel takes no control message for it.
+//! Datagrams that must not be fragmented are sent in a call of their own, for which the socket's setting is changed:
+//! they are rare, and the kernel has no control message for it.
 
 use super::local::{self, Locals};
 use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue, Way};
@@ -19,31 +18,31 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Headers per call of sendmmsg.
+/// Number of headers per call of sendmmsg.
 const SEND_MESSAGES: usize = 64;
-/// Buffers per call. One message has at most [`GSO_SEGMENTS_MAX`], so every call takes at least
-/// one, and a typical one all 64.
+/// Number of buffers per call. One message has at most [`GSO_SEGMENTS_MAX`], so every call takes at least one, and a
+/// typical call all 64.
 const SEND_BUFFERS: usize = 8 * GSO_SEGMENTS_MAX;
-/// How often a message is tried again after an error that an earlier one has caused.
+/// How often a message is retried after an error that an earlier one has caused.
 const ICMP_ERRORS_MAX: u32 = 8;
 
-/// Destinations of too long datagrams that are remembered until asked for: the neighbours of a node.
+/// Number of destinations of too long datagrams that are remembered until the caller asks: the neighbours of a node.
 const TOO_LONG_MAX: usize = 96;
 
-/// What [`super::Socket::send_batch`] has done.
+/// The result of [`super::Socket::send_batch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Datagrams that the kernel took.
     pub datagrams: usize,
     /// The kernel's buffer is full: wait until the socket is writable, then call again.
     pub blocked: bool,
-    /// The kernel or the device refused GSO in this call. It is off from now on, and everything
-    /// was sent one by one instead.
+    /// The kernel or the device refused GSO in this call. It is off from now on, and everything was sent one by one
+    /// instead.
     pub gso_refused: bool,
 }
 
-/// Control messages of one header, back to back as `cmsg(3)` lays them out: header, value, padding. Of
-/// GSO a `u16` (24), of the class an `int` (24), of the own address an `in6_pktinfo` (40).
+/// Control messages of one header, back to back as `cmsg(3)` lays them out: header, value, padding. GSO needs a `u16`
+/// (24 bytes), the class an `int` (24), the own address an `in6_pktinfo` (40).
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(super) struct Control {
@@ -58,13 +57,13 @@ impl Control {
         len: 0,
     };
 
-    /// Where the kernel may write such messages, and how much.
+    /// Returns where the kernel may write such messages, and how much.
     pub(super) fn room<L: TryFrom<usize> + Default>(&mut self) -> (*mut libc::c_void, L) {
         let len = L::try_from(CONTROL_BYTES).unwrap_or_default();
         (self.bytes.as_mut_ptr().cast(), len)
     }
 
-    /// Those that were appended.
+    /// Returns the messages that were appended.
     pub(super) fn written<L: TryFrom<usize> + Default>(&mut self) -> (*mut libc::c_void, L) {
         let len = L::try_from(self.len).unwrap_or_default();
         match self.len {
@@ -73,7 +72,7 @@ impl Control {
         }
     }
 
-    /// Appends a message, for which there is room.
+    /// Appends a message. The caller ensures that there is room.
     pub(super) fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         // SAFETY: all zero is a valid `cmsghdr`.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
@@ -96,14 +95,14 @@ impl Control {
     }
 }
 
-/// What one header stands for.
+/// The meaning of one header.
 struct Step {
     name_len: libc::socklen_t,
     /// The buffers that it sends.
     iovecs: Range<usize>,
     datagrams: usize,
     bytes: usize,
-    /// The message ends with it.
+    /// True if the message ends with it.
     last: bool,
 }
 
@@ -159,7 +158,7 @@ impl Outgoing {
         let mut icmp_errors = 0;
         while !queue.is_empty() {
             if self.build((family, locals), *gso, queue) == 0 {
-                // Only an address that this socket cannot speak to gets no header.
+                // A message has no header only if this socket cannot send to its address.
                 lose(queue, &mut counters.send_unreachable);
                 continue;
             }
@@ -187,7 +186,7 @@ impl Outgoing {
         sent
     }
 
-    /// Lays out as much of the front of the queue as one call takes; how many headers that is.
+    /// Lays out as much of the front of the queue as one call takes. Returns the number of headers.
     fn build(
         &mut self,
         (family, locals): (Family, &Locals),
@@ -220,7 +219,7 @@ impl Outgoing {
         self.steps.len()
     }
 
-    /// One header for all of `message`, if its buffers still fit.
+    /// Builds one header for all of `message`, if its buffers still fit.
     fn build_whole(
         &mut self,
         (name, name_len): (Name, libc::socklen_t),
@@ -247,7 +246,7 @@ impl Outgoing {
         true
     }
 
-    /// A header for each datagram of `message` that is not sent yet, as far as they fit.
+    /// Builds a header for each datagram of `message` that is not sent yet, as far as they fit.
     fn build_singly(
         &mut self,
         (name, name_len): (Name, libc::socklen_t),
@@ -274,9 +273,8 @@ impl Outgoing {
         true
     }
 
-    /// Writes the control messages of the header that is built next: the size of its datagrams, if they
-    /// are several; the class, if it has one; the own address, if that matters. Of an IPv4 address on a
-    /// socket of IPv6 they are IPv4's.
+    /// Writes the control messages of the next header: the size of its datagrams if there are several, the class if it
+    /// has one, the own address if that matters. For an IPv4 address on an IPv6 socket, they are those of IPv4.
     fn control(&mut self, stride: Option<u16>, local: Option<[u8; 16]>, message: &Message) {
         let control = &mut self.controls[self.steps.len()];
         control.len = 0;
@@ -302,14 +300,14 @@ impl Outgoing {
 
     fn buffer(&mut self, bytes: &[u8]) {
         self.iovecs[self.buffers] = libc::iovec {
-            // sendmsg does not write through it.
+            // This is sound because sendmsg does not write through the pointer.
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
         self.buffers += 1;
     }
 
-    /// Sends what is laid out, the first message unfragmented if it asks for that.
+    /// Sends what is laid out. The first message is sent unfragmented if it requests that.
     fn send_front(&mut self, fd: &OwnedFd, queue: &SendQueue) -> io::Result<usize> {
         let front = queue.iter().next();
         let whole = front.filter(|front| front.dont_fragment || front.way == Way::Trial);
@@ -333,7 +331,7 @@ impl Outgoing {
             header.msg_namelen = step.name_len;
             header.msg_iov = iovecs.wrapping_add(step.iovecs.start);
             header.msg_iovlen = step.iovecs.len() as _;
-            // The bytes stand first in it.
+            // The bytes are the first field of it.
             header.msg_control = controls.wrapping_add(i).cast();
             header.msg_controllen = self.controls[i].len as _;
         }
@@ -351,8 +349,8 @@ impl Outgoing {
         Ok(count as usize)
     }
 
-    /// Takes what the first `count` headers stood for off the queue. True when this proves that
-    /// GSO was refused: alone, a datagram of the refused message went out.
+    /// Removes what the first `count` headers stood for from the queue. Returns true if this proves that GSO was
+    /// refused: a single datagram of the refused message was sent.
     fn settle(
         &self,
         count: usize,
@@ -382,7 +380,7 @@ impl Outgoing {
         refused
     }
 
-    /// Judges the error of the first header. True when GSO is off because of it.
+    /// Handles the error of the first header. Returns true if GSO is switched off because of it.
     fn fail(
         &mut self,
         errno: i32,
@@ -398,8 +396,8 @@ impl Outgoing {
                 let was_on = mem::replace(gso, false);
                 return was_on;
             }
-            // An own address that an interface has lost, as IPv6 and IPv4 say it: the kernel chooses
-            // another.
+            // An interface has lost the own address; IPv6 and IPv4 return these errors. The kernel chooses another
+            // address.
             libc::EINVAL | libc::ENETUNREACH
                 if queue
                     .front_mut()
@@ -409,7 +407,8 @@ impl Outgoing {
                     front.is_homeless = true;
                 }
             }
-            // GSO refused, or (older kernels) datagrams longer than the MTU: one alone will tell.
+            // Either GSO was refused, or (in older kernels) the datagrams are longer than the MTU: a single one will
+            // show it.
             libc::EINVAL if burst => {
                 if let Some(front) = queue.front_mut() {
                     (front.way, front.is_homeless) = (Way::Trial, false);
@@ -419,7 +418,7 @@ impl Outgoing {
                 let goes_on = queue.front_mut().is_some_and(|front| {
                     note(&mut self.too_long, front);
                     let was = mem::replace(&mut front.way, Way::Singly);
-                    // Alone they leave in fragments.
+                    // Singly they are sent in fragments.
                     !front.dont_fragment && (burst || was == Way::Trial)
                 });
                 if !goes_on {
@@ -428,7 +427,7 @@ impl Outgoing {
             }
             libc::ENOBUFS | libc::ENOMEM => lose(queue, &mut counters.send_no_buffers),
             libc::EPERM | libc::EACCES => lose(queue, &mut counters.send_forbidden),
-            // It may belong to an earlier datagram, to anyone: this one was not sent yet.
+            // The error may belong to an earlier datagram to any destination: this one was not sent yet.
             errno if is_icmp(errno) && again => counters.icmp_errors += 1,
             errno if is_icmp(errno) => lose(queue, &mut counters.send_unreachable),
             libc::ENETDOWN | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::ENODEV => {
@@ -440,7 +439,7 @@ impl Outgoing {
     }
 }
 
-/// Remembers that datagrams as long as those of `message` are too long for its destination.
+/// Remembers that datagrams of the length of `message` are too long for its destination.
 fn note(too_long: &mut Vec<(UnderlayAddr, u16)>, message: &Message) {
     let bytes = u16::try_from(message.stride).unwrap_or(u16::MAX);
     if let Some((_, least)) = too_long.iter_mut().find(|(to, _)| *to == message.to) {
@@ -450,7 +449,7 @@ fn note(too_long: &mut Vec<(UnderlayAddr, u16)>, message: &Message) {
     }
 }
 
-/// Drops the front message, or what is left of it, and counts its datagrams.
+/// Drops the rest of the front message, and counts its datagrams.
 fn lose(queue: &mut SendQueue, count: &mut u64) {
     if let Some(front) = queue.front_mut() {
         *count += (front.segments - front.done) as u64;

@@ -1,4 +1,4 @@
-//! What waits to be sent, coalesced without delay.
+//! Datagrams that wait to be sent, merged without delay.
 //!
 //! ```text
 //!   push(A, 2x200) push(B, 1x200) push(A, 1x200) push(A, 1x90) push(A, 1x200)
@@ -6,28 +6,28 @@
 //!                                    `- short: nothing may follow in this message
 //! ```
 //!
-//! Bursts that one iteration of the loop queues to the same destination become one message, sent
-//! by one GSO call that gathers them where they lie. Packets that arrive one by one and leave by
-//! the same link thus cross the kernel once. A burst only ever joins the *last* message of its
-//! destination, so nothing overtakes within a destination. What must not be fragmented stays alone.
+//! Bursts to the same destination that one iteration of the loop queues become one message. One GSO call sends it, and
+//! gathers them from where they are. Therefore, packets that arrive one by one and leave by the same link pass through
+//! the kernel once. A burst only ever joins the *last* message of its destination, so no packet overtakes another one
+//! to the same destination. Datagrams that must not be fragmented stay alone.
 //!
-//! Choice: gathering instead of copying small ones together. Measured at 1 to 64 datagrams of 207
-//! bytes per message, copying saves at most 80 ns per datagram, at 64, and costs as much at 1247.
+//! Choice: gathering instead of copying small ones together. In measurements with 1 to 64 datagrams of 207 bytes per
+//! message, copying saved at most 80 ns per datagram, at 64, and cost as much at 1247 bytes.
 
 use base::{Burst, Pool, UnderlayAddr};
 use std::collections::VecDeque;
 
-/// Datagrams in one GSO message (UDP_MAX_SEGMENTS of all kernels that know GSO).
+/// Number of datagrams in one GSO message (UDP_MAX_SEGMENTS of all kernels that support GSO).
 pub const GSO_SEGMENTS_MAX: usize = 64;
-/// Bytes in one message: 65 535 less the IPv4 and UDP headers.
+/// Number of bytes in one message: 65 535 less the IPv4 and UDP headers.
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Bytes that may wait: as much as the kernel buffers itself; 34 ms at 1 Gbit/s.
+/// Number of bytes that may wait: as many as the kernel itself buffers; 34 ms at 1 Gbit/s.
 pub const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// Bursts that may wait, each of which holds a slot of the pool or a part of one:
-/// [`QUEUE_BYTES_MAX`] in single datagrams of 512 bytes.
+/// Number of bursts that may wait, each of which holds a slot of the pool or a part of one: [`QUEUE_BYTES_MAX`] in
+/// single datagrams of 512 bytes.
 pub const QUEUE_BURSTS_MAX: usize = QUEUE_BYTES_MAX / 512;
-/// How many messages back the last one of a destination is looked for. A node has some 8
-/// neighbours; when the last message lies further back, a new one is begun, which is always right.
+/// How many messages are searched backwards for the last one of a destination. A node has some 8 neighbours. If the
+/// last message is further back, a new one is begun, which is always correct.
 const LOOK_BACK: usize = 16;
 
 /// Bursts that wait to be sent by one socket.
@@ -37,25 +37,25 @@ pub struct SendQueue {
     bursts: usize,
     bytes: usize,
     dropped: u64,
-    /// Emptied lists, to be used again.
+    /// Emptied lists, kept for reuse.
     spare: Vec<Vec<Burst>>,
-    /// What each mark of a burst is for the network below; none when nothing is said.
+    /// The DSCP for each mark of a burst; none if packets are not marked.
     dscp: Option<&'static [u8]>,
 }
 
-/// How a message leaves.
+/// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// All at once.
+    /// All datagrams at once.
     Whole,
-    /// The kernel refused that, and did not say why: one datagram is tried alone, unfragmented. If it
-    /// leaves, the others were not too long.
+    /// The kernel refused that without a clear reason: one datagram is tried alone, unfragmented. If it is sent, the
+    /// others were not too long.
     Trial,
-    /// One by one.
+    /// The datagrams one by one.
     Singly,
 }
 
-/// One run of datagrams of equal size to one destination: what one GSO call sends.
+/// A run of datagrams of equal size to one destination: the content of one GSO call.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) to: UnderlayAddr,
@@ -64,25 +64,25 @@ pub(super) struct Message {
     pub(super) stride: usize,
     pub(super) bytes: usize,
     pub(super) segments: usize,
-    /// Datagrams at the front that are sent already, when they are sent one by one.
+    /// Number of datagrams at the front that are already sent, if they are sent one by one.
     pub(super) done: usize,
-    /// How it is to leave.
+    /// How it has to be sent.
     pub(super) way: Way,
-    /// The own address that it was to leave from is gone.
+    /// The own address that it should leave from no longer exists.
     pub(super) is_homeless: bool,
-    /// Its datagram arrives whole or not at all.
+    /// Its datagram must not be fragmented.
     pub(super) dont_fragment: bool,
-    /// The class that the network below is told.
+    /// The class of its packets for routers.
     pub(super) dscp: u8,
 }
 
 impl SendQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> SendQueue {
         SendQueue::default()
     }
 
-    /// An empty queue that tells the network below the class of datagrams: of each mark the DSCP.
+    /// Creates an empty queue that marks datagrams with a class for routers: the DSCP for each mark.
     pub fn marking(dscp: &'static [u8]) -> SendQueue {
         SendQueue {
             dscp: Some(dscp),
@@ -90,8 +90,8 @@ impl SendQueue {
         }
     }
 
-    /// Queues the datagrams of `burst` behind all earlier ones to `to`. When the queue is full
-    /// they are dropped and counted; false then.
+    /// Queues the datagrams of `burst` behind all earlier ones to `to`. If the queue is full, they are dropped and
+    /// counted, and it returns false.
     pub fn push(&mut self, to: UnderlayAddr, mut burst: Burst) -> bool {
         let mut all = true;
         while !burst.is_empty() {
@@ -105,28 +105,28 @@ impl SendQueue {
         all
     }
 
-    /// Nothing waits.
+    /// Returns true if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Messages that wait.
+    /// Returns the number of messages that wait.
     pub fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Datagrams dropped so far because the queue was full.
+    /// Returns the number of datagrams dropped so far because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Moves what waits out of the slots of `pool`, for the kernel takes no more now: those are for what
-    /// passes.
+    /// Moves what waits out of the slots of `pool`, because the kernel accepts nothing now: the slots are for packets
+    /// in transit.
     pub fn keep(&mut self, pool: &Pool) {
         for message in &mut self.messages {
             for burst in &mut message.bursts {
@@ -137,7 +137,7 @@ impl SendQueue {
         }
     }
 
-    /// Drops everything that waits, uncounted.
+    /// Drops everything that waits without counting it.
     pub fn clear(&mut self) {
         while !self.messages.is_empty() {
             self.pop();
@@ -186,7 +186,7 @@ impl SendQueue {
         self.messages.iter()
     }
 
-    /// Removes the front message: it is sent, or lost.
+    /// Removes the front message, because it is sent or lost.
     pub(super) fn pop(&mut self) {
         if let Some(mut message) = self.messages.pop_front() {
             self.bytes -= message.bytes;
@@ -198,7 +198,8 @@ impl SendQueue {
 }
 
 impl Message {
-    /// The burst can follow in the same message: all of full stride so far, and not too much.
+    /// Returns true if the burst can follow in the same message: all datagrams so far have the full stride, and there
+    /// are not too many.
     fn admits(&self, burst: &Burst) -> bool {
         let equal = burst.stride() == self.stride
             || (burst.segments() == 1 && burst.stride() < self.stride);
@@ -216,7 +217,7 @@ impl Message {
         self.bursts.push(burst);
     }
 
-    /// Datagrams not sent yet, in order.
+    /// Returns the datagrams not sent yet, in order.
     pub(super) fn rest(&self) -> impl Iterator<Item = &[u8]> {
         self.bursts
             .iter()
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(pool.kept_bytes().0, 0);
     }
 
-    /// Per message: destination, and the sizes of its bursts.
+    /// Returns for each message its destination, and the sizes of its bursts.
     fn layout(queue: &SendQueue) -> Vec<(u16, Vec<usize>)> {
         let sizes = |m: &Message| m.bursts.iter().map(Burst::len).collect();
         queue.iter().map(|m| (m.to.port, sizes(m))).collect()
@@ -340,7 +341,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever is merged: each destination gets its datagrams in the order of the pushes.
+        /// Whatever is merged, each destination gets its datagrams in the order of the pushes.
         #[test]
         fn nothing_overtakes_within_a_destination(
             pushes in prop::collection::vec((0u8..4, 1usize..5, 1usize..4, 1usize..4), 1..80)

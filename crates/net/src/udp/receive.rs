@@ -1,12 +1,11 @@
 //! Receiving: recvmmsg into large slots of the pool.
 //!
-//! A slot that was not filled waits for the next call. Slots are used from the top of a stack and
-//! the pool hands out the one returned last, so that a quiet socket works in the same few cache
-//! lines all the time.
+//! A slot that was not filled waits for the next call. Slots are used from the top of a stack, and the pool hands out
+//! the one returned last, so that a quiet socket always works in the same few cache lines.
 //!
-//! The kernel notes when it got a datagram, and each burst is told how long it has lain here since: a
-//! node that was not scheduled does not take that for the network's delay. Of datagrams that GRO has
-//! joined it is the first one's time.
+//! The kernel notes when it received a datagram, and each burst records how long it has waited here since. Therefore,
+//! if a node was not scheduled, it does not attribute that delay to the network. For datagrams that GRO has joined, it
+//! is the time of the first one.
 
 use super::Counters;
 use super::local::{self, Locals};
@@ -19,32 +18,32 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-/// Messages per call of recvmmsg, and large slots that a socket keeps: 2 MiB. With GRO 32
-/// messages are up to 2048 datagrams.
+/// Number of messages per call of recvmmsg, and of large slots that a socket keeps: 2 MiB. With GRO 32 messages are up
+/// to 2048 datagrams.
 pub const RECV_MESSAGES: usize = 32;
-/// Messages that the first call of a quiet socket has room for: to make room costs time.
+/// Number of messages for which the first call of a quiet socket has room: preparing room costs time.
 const FEWEST_MESSAGES: usize = 4;
-/// Errors of the network that one call skips before it gives up.
+/// Number of network errors that one call skips before it gives up.
 const ICMP_ERRORS_MAX: usize = 8;
 
-/// Nothing lies in a socket for so long and is of use; somebody has set the clock.
+/// No useful datagram waits in a socket this long: a longer time means that somebody has set the clock.
 const WAITED_MAX: Duration = Duration::from_secs(60);
 
-/// Room for the control messages, each 16 bytes of header and a value, rounded up: of GRO an `int` (24),
-/// of its time a `timespec` (32), of its destination an `in6_pktinfo` (40). Aligned as `cmsghdr` wants.
+/// Room for the control messages, each 16 bytes of header and a value, rounded up: an `int` for GRO (24), a `timespec`
+/// for the time (32), an `in6_pktinfo` for the destination (40). Aligned as `cmsghdr` requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 const CONTROL_BYTES: usize = 96;
 
-/// What control messages say of a message.
+/// The content of a message's control messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     /// The size of its datagrams, if GRO has joined several.
     stride: Option<usize>,
-    /// When the kernel got it, in nanoseconds of the wall clock.
+    /// When the kernel received it, in nanoseconds of the wall clock.
     came_ns: Option<u64>,
-    /// The own address that it was sent to, where there are several.
+    /// The own address that it was sent to, if there are several.
     to: Option<[u8; 16]>,
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Incoming {
     iovecs: Box<[libc::iovec]>,
     names: Box<[Name]>,
     controls: Box<[Control]>,
-    /// Messages that the next call has room for: twice those of the last one.
+    /// Number of messages for which the next call has room: twice those of the last one.
     expected: usize,
 }
 
@@ -97,7 +96,7 @@ impl Incoming {
         while taken < max {
             let want = self.provide(pool, (max - taken).min(self.expected));
             if want == 0 {
-                // What the engine was given meanwhile may come back before the next call.
+                // Slots that the engine has meanwhile received may be returned before the next call.
                 if taken == 0 {
                     taken = discard(fd, max, counters);
                 }
@@ -128,7 +127,7 @@ impl Incoming {
         Ok(taken)
     }
 
-    /// Makes up to `want` slots ready; how many are.
+    /// Prepares up to `want` slots. Returns how many are ready.
     fn provide(&mut self, pool: &Pool, want: usize) -> usize {
         while self.slots.len() < want {
             match pool.for_receiving() {
@@ -185,7 +184,7 @@ impl Incoming {
         out: &mut Vec<(UnderlayAddr, Burst)>,
     ) {
         let now_ns = clock::read(libc::CLOCK_REALTIME);
-        // Slots that stay empty here, because their content was copied or was none.
+        // Number of slots that stay empty, because their content was copied or there was none.
         let mut kept = 0;
         for i in 0..got {
             let len = self.headers[i].msg_len as usize;
@@ -224,7 +223,7 @@ impl Incoming {
         }
     }
 
-    /// What the kernel tells of message `i`.
+    /// Reads what the kernel reports about message `i`.
     fn told(&self, i: usize) -> Told {
         let header = &self.headers[i].msg_hdr;
         let mut told = Told::default();
@@ -263,8 +262,8 @@ impl Incoming {
     }
 }
 
-/// How long a message has lain in its socket. The wall clock may have been set meanwhile: what cannot
-/// be is nothing.
+/// Returns how long a message has waited in its socket. The wall clock may have been set meanwhile, so an impossible
+/// value counts as zero.
 fn waited(came_ns: u64, now_ns: u64) -> Duration {
     let waited = Duration::from_nanos(now_ns.saturating_sub(came_ns));
     if waited > WAITED_MAX {
@@ -274,7 +273,7 @@ fn waited(came_ns: u64, now_ns: u64) -> Duration {
     }
 }
 
-/// Takes up to `max` messages off the socket without looking at them.
+/// Takes up to `max` messages from the socket without reading them.
 fn discard(fd: &OwnedFd, max: usize, counters: &mut Counters) -> usize {
     for count in 0..max {
         // SAFETY: nothing is written through a buffer of no bytes; "if a message is too long to
@@ -295,7 +294,7 @@ fn discard(fd: &OwnedFd, max: usize, counters: &mut Counters) -> usize {
     max
 }
 
-/// The error came from the network and says nothing about this socket.
+/// Returns true if the error came from the network and says nothing about this socket.
 pub(crate) fn is_icmp(errno: i32) -> bool {
     matches!(
         errno,

@@ -14,7 +14,7 @@ fn address(socket: &Socket) -> UnderlayAddr {
     underlay(socket.local_addr().unwrap(), 0)
 }
 
-/// A burst of datagrams of `stride` bytes, the last of `last`, each filled with its number.
+/// Creates a burst of datagrams of `stride` bytes, the last of `last`, each filled with its number.
 fn burst(pool: &Pool, first: u8, count: usize, stride: usize, last: usize) -> Burst {
     let mut burst = pool.large().unwrap();
     let len = (count - 1) * stride + last;
@@ -25,7 +25,7 @@ fn burst(pool: &Pool, first: u8, count: usize, stride: usize, last: usize) -> Bu
     burst
 }
 
-/// Everything that waits at `socket`, as single datagrams. Loopback delivers within the send.
+/// Returns everything that waits at `socket`, as single datagrams. Loopback delivers within the send.
 fn drain(socket: &mut Socket, pool: &Pool) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
@@ -173,7 +173,7 @@ fn an_exhausted_pool_drops_and_counts_and_recovers() {
 
 #[test]
 fn what_lay_in_the_socket_while_nobody_looked_says_for_how_long() {
-    // So long does the test do something else: far above what a clock is corrected by meanwhile.
+    // For how long the test does something else: far longer than any correction of a clock meanwhile.
     const ELSEWHERE: base::Duration = base::Duration::from_millis(20);
     let pool = Pool::new(64, 64);
     for (gso, gro) in [(false, false), (true, true)] {
@@ -188,7 +188,7 @@ fn what_lay_in_the_socket_while_nobody_looked_says_for_how_long() {
             queue.push(address(&b), burst(&pool, first, count, bytes, bytes));
             a.send_batch(&mut queue);
         };
-        // A large slot, a burst, and one that is copied into a small slot.
+        // A large slot, a burst, and a datagram that is copied into a small slot.
         send(0, 1, 1_200);
         send(1, 4, 700);
         let clock = crate::clock::Clock::new();
@@ -297,7 +297,7 @@ fn a_kernel_that_refuses_gso_gets_single_datagrams() {
     assert_eq!((sent.datagrams, sent.gso_refused), (5, false), "said once");
 }
 
-/// What `IP_TOS` a datagram came with.
+/// Returns the `IP_TOS` of a datagram.
 fn tos(socket: &UdpSocket) -> u8 {
     let (mut byte, mut control) = ([0u8; 2_048], [0u64; 8]);
     let mut iovec = libc::iovec {
@@ -331,7 +331,7 @@ fn the_network_below_is_told_the_class_of_datagrams() {
         panic!("of IPv4")
     };
     let to = underlay(to.into(), 0);
-    // A socket of IPv6 that speaks IPv4, too.
+    // The second one is an IPv6 socket that supports IPv4, too.
     for from in [V4, "[::]:0"] {
         for gso in [false, true] {
             let options = Options {

@@ -1,31 +1,31 @@
-//! A connection of bytes: a client's end of a stream over the overlay, and the node's.
+//! A connection of bytes: the client's end of a stream over the overlay, and the node's end.
 
 use super::stream::KERNEL_BUFFER_BYTES;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A connection over which bytes travel, in order. Non-blocking unless switched.
+/// A connection that carries bytes in order. Non-blocking unless switched.
 #[derive(Debug)]
 pub struct ByteStream {
     fd: OwnedFd,
 }
 
-/// What [`ByteStream::recv_into`] found.
+/// The result of [`ByteStream::recv_into`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Bytes(usize),
-    /// Nothing now.
+    /// There is nothing now.
     Empty,
-    /// The other side writes nothing more, and everything has been taken.
+    /// The other side writes nothing more, and everything has been read.
     End,
     /// The other side has closed without having read everything.
     Reset,
 }
 
 impl ByteStream {
-    /// Two connected ends.
+    /// Creates two connected ends.
     pub fn pair() -> io::Result<(ByteStream, ByteStream)> {
         let (a, b) = sys::socketpair(libc::SOCK_STREAM)?;
         Ok((ByteStream::from_fd(a), ByteStream::from_fd(b)))
@@ -36,12 +36,12 @@ impl ByteStream {
         ByteStream { fd }
     }
 
-    /// Makes receiving and sending wait, or not.
+    /// Sets whether receiving and sending block.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         sys::set_nonblocking(self.fd.as_fd(), on)
     }
 
-    /// Receives what there is, as far as `buffer` goes. `buffer` must not be empty.
+    /// Receives what there is, as far as `buffer` has room. `buffer` must not be empty.
     pub fn recv_into(&self, buffer: &mut [u8]) -> io::Result<Taken> {
         loop {
             // SAFETY: the buffer is ours and of the length given.
@@ -66,8 +66,8 @@ impl ByteStream {
         }
     }
 
-    /// Sends as much of `bytes` as the other side's buffer takes, and tells how much that is.
-    /// `BrokenPipe` when the other side is gone.
+    /// Sends as much of `bytes` as the other side's buffer accepts, and returns how much that is. It fails with
+    /// `BrokenPipe` if the other side is gone.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             // SAFETY: the bytes are ours and of the length given, and only read.
@@ -99,7 +99,7 @@ impl AsFd for ByteStream {
 }
 
 impl From<OwnedFd> for ByteStream {
-    /// A descriptor that came beside a message; it must be of a socket of bytes.
+    /// Wraps a descriptor that was received with a message. It must be a byte socket.
     fn from(fd: OwnedFd) -> ByteStream {
         ByteStream::from_fd(fd)
     }
@@ -111,7 +111,7 @@ impl From<ByteStream> for OwnedFd {
     }
 }
 
-/// Ends what `fd`'s end of a pair sends: the other side reads on to the end.
+/// Ends the sending direction of `fd`: the other side reads to the end.
 pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::shutdown(fd.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)

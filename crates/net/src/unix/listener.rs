@@ -1,4 +1,4 @@
-//! The listening side, and what to do about the file that a killed node left behind.
+//! The listening side. It also handles the file that a killed node leaves.
 
 use super::stream::{SeqStream, unix_name};
 use crate::sys;
@@ -11,23 +11,23 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Connections that may wait to be accepted. A thousand clients that reconnect at once, after the
-/// node was restarted, fit; the kernel caps it at net.core.somaxconn.
+/// Number of connections that may wait to be accepted. A thousand clients that reconnect at once, after the node was
+/// restarted, fit; the kernel caps it at net.core.somaxconn.
 const BACKLOG: libc::c_int = 1024;
-/// How often the lock of the directory is tried, 10 ms apart: two seconds, since a node holds it
-/// for a few system calls only.
+/// How often locking the directory is tried, 10 ms apart: two seconds, because a node holds the lock only for a few
+/// system calls.
 const LOCK_TRIES: usize = 200;
 
 /// Why a listener could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody answers at that path.
+    /// Another program answers at that path.
     #[error(
         "{0}: another node is running and answers there; stop it first, or choose another path"
     )]
     InUse(PathBuf),
-    /// There is something else at that path.
+    /// The file at that path is not a socket.
     #[error("{0}: exists and is not a socket; remove it, or choose another path")]
     NotASocket(PathBuf),
     /// The path does not fit into a socket address.
@@ -36,39 +36,38 @@ pub enum BindError {
     /// Another process holds the lock of the directory.
     #[error("{0}: the directory stays locked by another process; see `lslocks`")]
     Locked(PathBuf),
-    /// The system refused.
+    /// The system call failed.
     #[error("{path}: {error}")]
     Io {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// A non-blocking listener. Its file goes when it is dropped.
+/// A non-blocking listener. Dropping it removes its file.
 #[derive(Debug)]
 pub struct SeqListener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode of our file: a file that replaced it is not ours to remove.
+    /// Device and inode of our file: if another file has replaced it, it must not be removed.
     file: (u64, u64),
-    /// Given up for a moment when the process is out of descriptors, so that a client can be
-    /// turned away instead of staying in the backlog and waking the loop for ever.
+    /// A spare descriptor. If the process is out of descriptors, it is released for a moment, so that a client can be
+    /// refused instead of staying in the backlog and waking the loop for ever.
     reserve: Option<OwnedFd>,
 }
 
 impl SeqListener {
-    /// Listens at `path`, a file with the permissions `mode` (such as `0o660`): connecting needs
-    /// the right to write.
+    /// Listens at `path`, a file with the permissions `mode` (such as `0o660`): connecting needs the right to write.
     ///
-    /// A socket file at which nobody answers is replaced: a node that was killed leaves one. A
-    /// live node is never disturbed, even by two that start at the same moment.
+    /// A socket file at which nobody answers is replaced, because a killed node leaves one. A running node is never
+    /// disturbed, even if two start at the same moment.
     pub fn bind(path: &Path, mode: u32) -> Result<SeqListener, BindError> {
         SeqListener::bind_within(path, mode, LOCK_TRIES)
     }
 
-    /// The same, with so many tries for the lock of the directory.
+    /// Does the same, with this many tries to lock the directory.
     pub(super) fn bind_within(
         path: &Path,
         mode: u32,
@@ -81,7 +80,7 @@ impl SeqListener {
         if unix_name(path).is_none() {
             return Err(BindError::TooLong(path.to_owned()));
         }
-        // Held until the socket listens; what is found stale stays so until it is replaced.
+        // The lock is held until the socket listens; a file that is found stale stays so until it is replaced.
         let _lock = lock_directory(path, tries)?;
         let fd = match bind(path, mode) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -93,7 +92,7 @@ impl SeqListener {
         .map_err(io)?;
         // SAFETY: no pointers are involved.
         sys::check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) }).map_err(io)?;
-        // The umask took bits away at bind; nobody could connect before.
+        // The umask may have removed bits at bind. Nobody could connect before.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
         let file = inode(path).map_err(io)?;
         Ok(SeqListener {
@@ -104,8 +103,8 @@ impl SeqListener {
         })
     }
 
-    /// The next connection that waits, if any. When the process is out of descriptors, the client
-    /// is turned away and the error returned.
+    /// Accepts the next waiting connection, if there is one. If the process is out of descriptors, the client is
+    /// refused and the error returned.
     pub fn accept(&mut self) -> io::Result<Option<SeqStream>> {
         loop {
             match self.accept_fd() {
@@ -125,7 +124,7 @@ impl SeqListener {
         }
     }
 
-    /// Where it listens.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -152,11 +151,11 @@ impl Drop for SeqListener {
     }
 }
 
-/// A bound socket that does not listen yet, its file never more open than `mode`.
+/// Creates a bound socket that does not listen yet. Its file never has wider permissions than `mode`.
 fn bind(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let fd = sys::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?;
-    // Linux gives the file the mode of the socket, less the umask: set before, there is no moment
-    // at which the file is more open.
+    // Linux gives the file the mode of the socket, less the umask. Because it is set before, the file never has wider
+    // permissions.
     // SAFETY: no pointers are involved.
     sys::check(unsafe { libc::fchmod(fd.as_raw_fd(), mode as libc::mode_t) })?;
     let (name, len) = unix_name(path).ok_or(io::ErrorKind::InvalidInput)?;
@@ -183,7 +182,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(io(error)),
-        // It answers, its backlog is full (EAGAIN), or it is of another type (EPROTOTYPE).
+        // A program answers, its backlog is full (EAGAIN), or the socket is of another type (EPROTOTYPE).
         _ => return Err(BindError::InUse(path.to_owned())),
     }
     match fs::remove_file(path) {
@@ -192,8 +191,8 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Locks the directory of `path` against others who bind in it. The kernel releases it when this
-/// process ends, however it ends, and there is no lock file to be left behind.
+/// Locks the directory of `path` against other processes that bind in it. The kernel releases the lock when this
+/// process ends, however it ends, and there is no lock file that could be left behind.
 fn lock_directory(path: &Path, tries: usize) -> Result<OwnedFd, BindError> {
     let io = |error| BindError::Io {
         path: path.to_owned(),

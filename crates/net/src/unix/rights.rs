@@ -1,4 +1,4 @@
-//! Descriptors that travel beside a message. [unix(7), SCM_RIGHTS]
+//! Descriptors that are sent with a message. [unix(7), SCM_RIGHTS]
 
 use super::stream::{RESET, Received, SeqStream};
 use crate::sys;
@@ -6,17 +6,17 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Descriptors beside one message: a stream, and the connection that tells of its end.
+/// Number of descriptors with one message: a stream, and the connection that reports its end.
 pub const FDS_MAX: usize = 2;
 
-/// Room for one control message of [`FDS_MAX`] descriptors: 16 bytes of header and 8 of
-/// descriptors; the kernel wants it aligned like a `cmsghdr`.
+/// Room for one control message of [`FDS_MAX`] descriptors: 16 bytes of header and 8 of descriptors. The kernel needs
+/// it aligned like a `cmsghdr`.
 #[repr(C, align(8))]
 struct Ancillary([u8; 32]);
 
 impl SeqStream {
-    /// Sends one message out of `parts` and, beside it, copies of `fds`, at most [`FDS_MAX`].
-    /// Fails as [`SeqStream::send_parts`] does, and when too many descriptors are on their way.
+    /// Sends one message that consists of `parts`, with copies of `fds`, at most [`FDS_MAX`]. It fails like
+    /// [`SeqStream::send_parts`], and also if too many descriptors are in transit.
     pub fn send_with_fds(&self, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if fds.is_empty() {
             return self.send_parts(parts);
@@ -27,7 +27,7 @@ impl SeqStream {
         send(self.raw(), parts, fds, libc::MSG_NOSIGNAL)
     }
 
-    /// Receives one message and the descriptors that came beside it, closed on exec.
+    /// Receives one message and the descriptors that were sent with it, closed on exec.
     pub fn recv_with_fds(
         &self,
         buffer: &mut [u8],
@@ -36,19 +36,19 @@ impl SeqStream {
     }
 }
 
-/// Gives the other end of a connection of bytes a copy of a descriptor, beside a byte, without waiting.
+/// Sends a copy of a descriptor to the other end of a connection of bytes, with one byte, without blocking.
 pub fn give(socket: BorrowedFd<'_>, given: BorrowedFd<'_>) -> io::Result<()> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     send(socket.as_raw_fd(), &[IoSlice::new(&[0])], &[given], flags)
 }
 
-/// Takes the descriptor that [`give`] has sent, if it is there already.
+/// Takes the descriptor that [`give`] has sent, if it has already arrived.
 pub fn taken(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let (_, [taken, _]) = receive(socket.as_raw_fd(), &mut [0], libc::MSG_DONTWAIT)?;
     Ok(taken)
 }
 
-/// Waits until something comes over a connection of bytes, and leaves it there: 1, or 0 at the end.
+/// Waits until something arrives on a connection of bytes, and leaves it there. Returns 1, or 0 at the end.
 pub fn peek(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut byte = [0u8];
     loop {
@@ -68,7 +68,7 @@ pub fn peek(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// Sends `parts` and, beside them, copies of `fds`, at most [`FDS_MAX`].
+/// Sends `parts` with copies of `fds`, at most [`FDS_MAX`].
 fn send(
     socket: RawFd,
     parts: &[IoSlice<'_>],
@@ -102,11 +102,11 @@ fn send(
     unsafe { send_message(socket, &header, flags) }
 }
 
-/// Sends one message. `BrokenPipe` when the other side is gone.
+/// Sends one message. It fails with `BrokenPipe` if the other side is gone.
 ///
 /// # Safety
 ///
-/// What `header` points to must outlive the call; it is only read.
+/// The data that `header` points to must outlive the call; it is only read.
 pub(super) unsafe fn send_message(
     socket: RawFd,
     header: &libc::msghdr,
@@ -126,7 +126,7 @@ pub(super) unsafe fn send_message(
     }
 }
 
-/// Receives what there is, as one message, and the descriptors that came beside it, closed on exec.
+/// Receives what there is, as one message, and the descriptors that were sent with it, closed on exec.
 fn receive(
     socket: RawFd,
     buffer: &mut [u8],
@@ -165,7 +165,7 @@ fn receive(
     }
 }
 
-/// Takes ownership of the descriptors in a received header; more than [`FDS_MAX`] are closed.
+/// Takes ownership of the descriptors in a received header. More than [`FDS_MAX`] are closed.
 fn take_fds(header: &libc::msghdr) -> [Option<OwnedFd>; FDS_MAX] {
     let mut fds = [None, None];
     let mut at = 0;

@@ -10,39 +10,39 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-/// What the kernel says once when the other side was closed before it had read everything. What it had
-/// sent before is still there, so it is read on: to the end, which is told by no bytes.
+/// The error that the kernel reports once if the other side was closed before it had read everything. Its data from
+/// before the end is still there, so reading continues to the end, which is reported by a length of zero.
 pub(super) const RESET: libc::c_int = libc::ECONNRESET;
 
-/// What the kernel may buffer towards the other side: 16 of the longest datagrams, or some
-/// thousand short ones, which cost the kernel about 1 KiB each.
+/// How many bytes the kernel may buffer towards the other side: 16 of the longest datagrams, or some thousand short
+/// ones, which cost the kernel about 1 KiB each.
 pub(super) const KERNEL_BUFFER_BYTES: libc::c_int = 1 << 20;
 
-/// A connection over which whole messages travel, in order. Non-blocking unless switched.
+/// A connection that carries whole messages in order. Non-blocking unless switched.
 #[derive(Debug)]
 pub struct SeqStream {
     fd: OwnedFd,
 }
 
-/// What [`SeqStream::recv_into`] found.
+/// The result of [`SeqStream::recv_into`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message of this many bytes.
     Message(usize),
-    /// A message of this many bytes, longer than the buffer; what did not fit is lost.
+    /// A message of this many bytes, which is longer than the buffer; the rest is lost.
     Truncated(usize),
-    /// Nothing now.
+    /// There is nothing now.
     Empty,
-    /// The other side has closed. (A message without bytes looks the same: there are none.)
+    /// The other side has closed. (An empty message would look the same, but there are none.)
     Closed,
 }
 
-/// How one call differs from what the socket is set to.
+/// How one call differs from the socket's settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// It does not wait, though the socket may.
+    /// The call does not block, even if the socket is blocking.
     pub at_once: bool,
-    /// What is received stays, and is received again.
+    /// The received message stays, and will be received again.
     pub peek: bool,
 }
 
@@ -53,18 +53,18 @@ impl How {
     }
 }
 
-/// Who is at the other end, as the kernel saw him connect or listen.
+/// The process at the other end, as the kernel saw it when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// His process.
+    /// Its process id.
     pub pid: i32,
-    /// His user.
+    /// Its user id.
     pub uid: u32,
-    /// His group.
+    /// Its group id.
     pub gid: u32,
 }
 
-/// Who has connected the other end of a Unix socket.
+/// Returns the process at the other end of a Unix socket.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut creds = libc::ucred {
         pid: 0,
@@ -94,14 +94,14 @@ impl SeqStream {
     pub fn connect(path: &Path) -> io::Result<SeqStream> {
         let fd = sys::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?;
         let (name, len) = unix_name(path).ok_or(io::ErrorKind::InvalidInput)?;
-        // Does not wait: "for UNIX domain sockets, EAGAIN: the socket is nonblocking, and the
-        // connection cannot be completed immediately", which says that the backlog is full.
+        // This does not block: "for UNIX domain sockets, EAGAIN: the socket is nonblocking, and the connection cannot
+        // be completed immediately", which means that the backlog is full.
         // SAFETY: `name` is an address of `len` bytes.
         sys::check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
         Ok(SeqStream::from_fd(fd))
     }
 
-    /// Two connected ends.
+    /// Creates two connected ends.
     pub fn pair() -> io::Result<(SeqStream, SeqStream)> {
         let (a, b) = sys::socketpair(libc::SOCK_SEQPACKET)?;
         Ok((SeqStream::from_fd(a), SeqStream::from_fd(b)))
@@ -138,7 +138,7 @@ impl SeqStream {
         }
     }
 
-    /// Receives one message into `parts`, one after the other, in the way that `how` says.
+    /// Receives one message into `parts`, one after the other, as `how` says.
     pub fn recv_parts(&self, parts: &mut [IoSliceMut<'_>], how: How) -> io::Result<Received> {
         let room: usize = parts.iter().map(|part| part.len()).sum();
         loop {
@@ -165,13 +165,13 @@ impl SeqStream {
         }
     }
 
-    /// Sends one message out of `parts`. `WouldBlock` when the other side's buffer is full,
-    /// `BrokenPipe` when it is gone.
+    /// Sends one message that consists of `parts`. It fails with `WouldBlock` if the other side's buffer is full, and
+    /// with `BrokenPipe` if that side is gone.
     pub fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.send_how(parts, How::default())
     }
 
-    /// The same, in the way that `how` says.
+    /// Does the same as `how` says.
     pub fn send_how(&self, parts: &[IoSlice<'_>], how: How) -> io::Result<()> {
         let flags = how.flags() | libc::MSG_NOSIGNAL;
         // SAFETY: all zero is a valid `msghdr`.
@@ -183,20 +183,20 @@ impl SeqStream {
         unsafe { rights::send_message(self.fd.as_raw_fd(), &header, flags) }
     }
 
-    /// Who is at the other end.
+    /// Returns the process at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
         peer(self.fd.as_fd())
     }
 
-    /// How long receiving and sending wait while they do; `None` for ever. Afterwards receiving
-    /// finds [`Received::Empty`] and sending fails with `WouldBlock`.
+    /// Sets how long receiving and sending block; `None` means for ever. After that time receiving returns
+    /// [`Received::Empty`], and sending fails with `WouldBlock`.
     pub fn set_timeouts(
         &self,
         receive: Option<Duration>,
         send: Option<Duration>,
     ) -> io::Result<()> {
         for (name, timeout) in [(libc::SO_RCVTIMEO, receive), (libc::SO_SNDTIMEO, send)] {
-            // Zero would be for ever.
+            // Zero would mean for ever.
             let timeout = timeout.map(|timeout| timeout.max(Duration::from_micros(1)));
             let value = libc::timeval {
                 tv_sec: timeout.map_or(0, |t| t.as_secs().min(i32::MAX as u64) as libc::time_t),
@@ -216,12 +216,12 @@ impl SeqStream {
         Ok(())
     }
 
-    /// Makes receiving and sending wait, or not.
+    /// Sets whether receiving and sending block.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         sys::set_nonblocking(self.fd.as_fd(), on)
     }
 
-    /// How long the next message is, without taking it: [`Received::Truncated`] of its length.
+    /// Returns the length of the next message without taking it, as [`Received::Truncated`].
     pub fn peek_len(&self) -> io::Result<Received> {
         let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
         let nothing = ptr::null_mut();
@@ -253,7 +253,7 @@ impl AsFd for SeqStream {
 }
 
 impl From<OwnedFd> for SeqStream {
-    /// A descriptor that came beside a message; it must be of a message socket.
+    /// Wraps a descriptor that was received with a message. It must be a message socket.
     fn from(fd: OwnedFd) -> SeqStream {
         SeqStream::from_fd(fd)
     }
@@ -265,7 +265,7 @@ impl From<SeqStream> for OwnedFd {
     }
 }
 
-/// The address of a path; `None` when it is too long, empty, or has a zero byte.
+/// Returns the address of a path; `None` if it is too long, empty, or contains a zero byte.
 pub(super) fn unix_name(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     let bytes = path.as_os_str().as_bytes();
     let mut name = libc::sockaddr_un {

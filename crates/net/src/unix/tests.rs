@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// A directory of its own for each test, removed when the test ends.
+/// A directory for one test, which is removed when the test ends.
 struct Dir(PathBuf);
 impl Dir {
     fn new(test: &str) -> Dir {

@@ -1,4 +1,4 @@
-//! What the sinks tell of the file that is compared: which of its pieces all of them have.
+//! Collects the sinks' reports about the file that is being compared: which of its pieces all of them have.
 //!
 //! ```text
 //!   ask ─▶ on_keys … on_keys(none) of each sink ─▶ take_next: the key of the next piece, where all have the same
@@ -7,25 +7,25 @@
 use super::{KEYS_MAX, TooMuch};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the sinks tell of the file that is compared.
+/// The sinks' reports about the file that is being compared.
 #[derive(Debug)]
 pub struct Pieces<N: Ord> {
     sinks: usize,
     answers: BTreeMap<N, Answer>,
-    /// Files that were asked about.
+    /// Number of files that the source has asked about.
     asked: u64,
 }
 
 #[derive(Debug, Default)]
 struct Answer {
-    /// Files that it has told all of.
+    /// Number of files for which the sink has reported everything.
     told: u64,
-    /// Of the file that was asked about last, what was not looked at yet.
+    /// Keys of the file that was asked about last that the source has not looked at yet.
     keys: VecDeque<u64>,
 }
 
 impl<N: Ord + Copy> Pieces<N> {
-    /// Of so many sinks. Nothing was asked yet.
+    /// Expects answers of this many sinks. Nothing was asked yet.
     pub fn new(sinks: usize) -> Pieces<N> {
         Pieces {
             sinks,
@@ -34,12 +34,13 @@ impl<N: Ord + Copy> Pieces<N> {
         }
     }
 
-    /// Something was asked.
+    /// Returns true if the source has asked about a file.
     pub fn is_asked(&self) -> bool {
         self.asked > 0
     }
 
-    /// All are asked about the next file, once they have told all of the one before: false until then.
+    /// Asks all sinks about the next file. Returns false, and asks nothing, until all have reported everything about
+    /// the file before.
     pub fn ask(&mut self) -> bool {
         let have_told = |answer: &Answer| answer.told == self.asked;
         let is_free = self.asked == 0
@@ -51,7 +52,7 @@ impl<N: Ord + Copy> Pieces<N> {
         is_free
     }
 
-    /// A sink tells the keys of the next pieces; none when it has told all.
+    /// Takes the keys of the next pieces from a sink. An empty list means that the sink has reported everything.
     pub fn on_keys(&mut self, from: N, keys: impl Iterator<Item = u64>) -> Result<(), TooMuch> {
         if !self.answers.contains_key(&from) && self.answers.len() == self.sinks {
             return Err(TooMuch);
@@ -69,8 +70,8 @@ impl<N: Ord + Copy> Pieces<N> {
         }
     }
 
-    /// The key of the next piece, where all have the same; an inner none where they have not, and the outer while
-    /// one of them has not told.
+    /// Returns the key of the next piece. The outer option is none while a sink has not answered yet. The inner option
+    /// is none if the sinks do not all have the same key.
     pub fn take_next(&mut self) -> Option<Option<u64>> {
         let asked = self.asked;
         let is_known = |answer: &Answer| !answer.keys.is_empty() || answer.told == asked;
@@ -79,7 +80,7 @@ impl<N: Ord + Copy> Pieces<N> {
         }
         let mut keys = self.answers.values_mut().map(|a| a.keys.pop_front());
         let first = keys.next().flatten();
-        // Each gives one away, also behind the first that differs.
+        // Each sink's next key is removed, also behind the first one that differs.
         let are_same = keys.fold(true, |same, key| same & (key == first));
         Some(first.filter(|_| are_same))
     }

@@ -1,4 +1,4 @@
-//! Reading a stream.
+//! Reads a stream.
 
 use super::{StreamError, Walk};
 use wire::Malformed;
@@ -8,52 +8,52 @@ use wire::relay::entry::{
     Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, Owner, PIECE_BYTES_MAX, SAME, Total,
 };
 
-/// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
+/// The longest hole in one piece. Hashing it takes a sink a second or so, during which the sink does not answer.
 pub const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// The longest range in one piece that a sink has already: it reads that within a tenth of a second or so.
+/// The longest range in one piece that a sink already has: the sink reads it within a tenth of a second or so.
 pub const SAME_BYTES_MAX: u64 = 64 << 20;
 
-/// The attributes of one entry take so much at most, with [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
+/// How many bytes the attributes of one entry take at most, including [`ATTRIBUTE_COST_BYTES`] for each. Choice: the
 /// kernel's own limits are 64 KiB of names, and 64 KiB for each value; ext4 has one block for all.
 pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
-/// What an attribute, or a piece of one, costs beside its bytes where it waits for its entry.
+/// The memory that an attribute, or a piece of one, takes in addition to its bytes while it waits for its entry.
 pub const ATTRIBUTE_COST_BYTES: usize = 64;
 
-/// What a stream says.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It begins.
+    /// The stream begins.
     Begin,
-    /// What all entries will be.
+    /// The totals of all entries.
     Total(Total),
-    /// Which versions the source speaks.
+    /// The versions that the source speaks.
     Speaks(VersionRange),
-    /// The next entry, which the sink has said that it has.
+    /// The next entry, which the sink has reported to have.
     Kept(Entry<'a>),
-    /// The next entry; of a file the content goes on behind so many bytes, no more than the sink has said
-    /// that it has. Unless that is 0, it answers by [`Decoder::resume`] or [`Decoder::drop_content`].
+    /// The next entry. If it is a file, its content begins behind this many bytes, no more than the sink has reported
+    /// to have. Unless this number is 0, the sink calls [`Decoder::resume`] or [`Decoder::drop_content`].
     Entry(Entry<'a>, u64),
-    /// The next entry is a file, and another one under its path is to be compared.
+    /// The next entry is a file, and the sink is to compare it with another one under its path.
     Compare,
-    /// Who owns the next entry.
+    /// The owner of the next entry.
     Owner(Owner<'a>),
     /// An extended attribute of the next entry: its name, a piece of its value, and whether more follows.
     Attribute(&'a [u8], &'a [u8], bool),
-    /// Something is at the source and is not sent: its path, and why.
+    /// Something at the source that is not sent: its path, and the reason.
     Spared(&'a [u8], &'a str),
     /// Zeros of the file that was named last.
     Hole(u64),
-    /// So many bytes of that file are at the same place of the one that was compared. Who has them gives them to
+    /// This many bytes of that file are at the same place of the file that was compared. The sink passes them to
     /// [`Decoder::same`].
     Same(u64),
-    /// There is no such file as the one that was named last.
+    /// The file that was named last does not exist.
     GivenUp,
     /// Content of the file that was named last.
     Content(&'a [u8]),
-    /// The content of that file is complete, and is what was sent: its digest.
+    /// The content of that file is complete and verified: its digest.
     FileEnd([u8; DIGEST_BYTES]),
-    /// All is complete, and is what was sent: the digest of heads and contents.
+    /// The stream is complete and verified: the digest of heads and contents.
     End([u8; DIGEST_BYTES]),
 }
 
@@ -75,19 +75,19 @@ pub struct Decoder {
     state: State,
     walk: Walk,
     content: blake3::Hasher,
-    /// The content that comes is not wanted.
+    /// The sink does not want the content of the present file.
     drops: bool,
-    /// What was said of the next entry: that it is kept, or from where it goes on.
+    /// The announcement for the next entry: it is kept, or its content begins at `from`.
     kept: bool,
     from: u64,
-    /// It is compared, or the file is whose content comes.
+    /// The next entry is compared, or the present content is that of a compared file.
     compares: bool,
     attributes: Attributes,
-    /// The source has said which versions it speaks.
+    /// The source has sent which versions it speaks.
     has_spoken: bool,
-    /// The beginning of what is not there whole yet.
+    /// The beginning of an item that has not arrived completely.
     held: Vec<u8>,
-    /// What is held has been told.
+    /// The held item has been returned as an event.
     told: bool,
 }
 
@@ -110,34 +110,34 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Of the file that was named last the sink has what `content` has been given.
+    /// The sink has the bytes of the last file that `content` has been given.
     pub fn resume(&mut self, content: blake3::Hasher) {
         self.content = content;
     }
 
-    /// Of the file that was named last the sink has all, and drops what comes: that is not checked.
+    /// The sink has all of the last file, and drops its content without checking it.
     pub fn drop_content(&mut self) {
         self.drops = true;
     }
 
-    /// Bytes of what is the same.
+    /// Takes bytes that the sink already has.
     pub fn same(&mut self, bytes: &[u8]) {
         if !self.drops {
             self.content.update(bytes);
         }
     }
 
-    /// The entries so far.
+    /// Returns the entries so far.
     pub fn walk(&self) -> &Walk {
         &self.walk
     }
 
-    /// True behind the end.
+    /// Returns true after the end.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// The next event out of `input`, which moves on behind it; none until more comes.
+    /// Returns the next event from `input`, and advances `input` behind it; none until more bytes arrive.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -152,7 +152,7 @@ impl Decoder {
                         return Ok(None);
                     };
                     match said(item.bytes(&self.held)) {
-                        // A version that knows it may use it; the copy is whole without.
+                        // A version that knows the item may use it; the copy is complete without it.
                         Some(Said::Unknown) if self.state == State::Head => continue,
                         Some(said) => {
                             self.hear(said)?;
@@ -160,7 +160,7 @@ impl Decoder {
                         }
                         None => {}
                     }
-                    // What was read once is read again, because `item` borrows no longer.
+                    // The item is read a second time, because the borrow of `item` has ended.
                     let (item, _) = Item::read(item.bytes(&self.held))?;
                     let said = (
                         &mut self.kept,
@@ -233,7 +233,7 @@ impl Decoder {
                     };
                     let digest = self.content.finalize();
                     self.content.reset();
-                    // In constant time, though nobody gains by the difference.
+                    // The comparison takes constant time, although nobody could gain by a difference.
                     if !core::mem::take(&mut self.drops) && digest != told {
                         return Err(StreamError::Content);
                     }
@@ -247,7 +247,7 @@ impl Decoder {
         }
     }
 
-    /// Takes what is said of the next entry, which is said once.
+    /// Takes an announcement for the next entry, which may come only once.
     fn hear(&mut self, said: Said) -> Result<(), StreamError> {
         let is_first = !self.kept && self.from == 0 && !self.compares;
         match (self.state, said) {
@@ -258,7 +258,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether a whole item is there, and where.
+    /// Returns where a whole item is, if one has arrived.
     fn item<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Place<'a>>, StreamError> {
         if core::mem::take(&mut self.told) {
             self.held.clear();
@@ -292,7 +292,7 @@ impl Decoder {
         }
     }
 
-    /// So many bytes, once they are there.
+    /// Returns this many bytes, once they have arrived.
     fn fixed<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
         if core::mem::take(&mut self.told) {
             self.held.clear();
@@ -306,16 +306,16 @@ impl Decoder {
     }
 }
 
-/// What was said of the attributes of the next entry.
+/// The attributes so far of the next entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Attributes {
     None,
-    /// So many bytes; the name of the one of which more follows.
+    /// Number of bytes so far, and the name of the attribute whose value continues.
     Some(usize, Option<Vec<u8>>),
 }
 
 impl Attributes {
-    /// The owner comes first.
+    /// Begins the attributes: the owner comes first.
     fn begin(&mut self) -> Result<(), Malformed> {
         match std::mem::replace(self, Attributes::Some(0, None)) {
             Attributes::None => Ok(()),
@@ -323,7 +323,7 @@ impl Attributes {
         }
     }
 
-    /// A value that goes on is gone on with before another.
+    /// Takes a piece of a value. A value that continues must be completed before another one begins.
     fn take(&mut self, name: &[u8], value: &[u8], goes_on: bool) -> Result<(), Malformed> {
         let Attributes::Some(bytes, open) = self else {
             return Err(Malformed::Kind);
@@ -339,7 +339,7 @@ impl Attributes {
         }
     }
 
-    /// An entry follows, behind whole values.
+    /// Ends the attributes at an entry: all values must be complete.
     fn end(&mut self) -> Result<(), Malformed> {
         match std::mem::replace(self, Attributes::None) {
             Attributes::None | Attributes::Some(_, None) => Ok(()),
@@ -363,7 +363,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What stands before an entry.
+/// An announcement before an entry.
 enum Said {
     Kept,
     From(u64),
@@ -414,14 +414,15 @@ fn act<'a>(
             *compares = true;
             Ok(Event::Compare)
         }
-        // It is said at the beginning, where it can be acted upon.
+        // The totals come at the beginning, where a sink can act upon them.
         (State::Head, Item::Total(total))
             if walk.entries() == 0 && !is_said && *attributes == Attributes::None =>
         {
             walk.attribute(&item);
             Ok(Event::Total(total))
         }
-        // The same, and once: each answer costs the sink more than the question costs the source.
+        // The versions come at the beginning, too, and only once: each answer costs the sink more than the question
+        // costs the source.
         (State::Head, Item::Speaks(versions))
             if walk.entries() == 0
                 && !is_said

@@ -1,4 +1,4 @@
-//! Streams come back whatever their pieces are, and a changed bit never passes.
+//! Streams survive being cut into any pieces, and a changed bit is never accepted.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn file(path: &str, size: usize) -> Entry<'_> {
     }
 }
 
-/// Files of these lengths in one directory.
+/// Writes a stream of files of these lengths in one directory.
 fn stream(lens: &[usize], piece: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::begin(&mut out);
@@ -47,7 +47,7 @@ fn stream(lens: &[usize], piece: usize) -> Vec<u8> {
     out
 }
 
-/// What a sink would have: the lengths of the files, and whether the end was seen.
+/// Returns what a sink would have: the lengths of the files, and whether the end was seen.
 fn read(stream: &[u8], step: usize) -> Result<(Vec<usize>, bool), StreamError> {
     let mut decoder = Decoder::default();
     let mut files = Vec::new();
@@ -204,7 +204,7 @@ fn what_is_the_same_in_another_file_is_named_and_not_sent() {
     let mut other = content.clone();
     other[150] ^= 1;
     assert_eq!(read(&out, 9, &other), Err(StreamError::Content));
-    // Only of a file that is compared, and never too much at once.
+    // Only a file that is compared can have such ranges, and never a too long one.
     let same = |len: u64| [&piece_head(SAME)[..], &len.to_be_bytes()].concat();
     let long = Err(StreamError::Malformed(Malformed::Length));
     let stray = [&out[..behind], &same(1)].concat();
@@ -216,7 +216,7 @@ fn what_is_the_same_in_another_file_is_named_and_not_sent() {
     }
 }
 
-/// Programs of other versions write and read them.
+/// Programs of other versions write and read these bytes.
 #[test]
 fn pieces_holes_and_what_is_the_same_are_these_bytes() {
     let mut out = Vec::new();
@@ -329,7 +329,7 @@ fn optional_items_of_later_versions_are_skipped_wherever_an_entry_can_stand() {
         assert_eq!(read(&out, step), read(&known, step), "{step}");
         assert_eq!(read(&out, step), Ok((vec![0], true)), "{step}");
     }
-    // The beginning is the beginning.
+    // The item must not come before the beginning.
     let early = [later(64, b""), known].concat();
     let kind = Err(StreamError::Malformed(Malformed::Kind));
     assert_eq!(read(&early, 9), kind);
@@ -366,7 +366,7 @@ fn entries_are_in_order_and_in_their_directories() {
         Err(StreamError::Order)
     );
     assert_eq!(enter(&[root, file("a/b", 0)]), Err(StreamError::Orphan));
-    // Through a link leads no way.
+    // A link cannot be a parent directory.
     assert_eq!(
         enter(&[root, link("a"), file("a/passwd", 0)]),
         Err(StreamError::Orphan)
@@ -426,7 +426,7 @@ fn attributes_come_before_their_entry_whole_and_in_any_pieces() {
         ];
         assert_eq!(values, expected);
     }
-    // What was said of the owner is in the digest.
+    // The owner is part of the digest.
     let at = out.windows(3).position(|three| three == b"ada").unwrap();
     out[at] = b'o';
     assert_eq!(read(&out, 50), Err(StreamError::Entries));
@@ -481,7 +481,7 @@ fn a_source_names_its_versions_in_front_of_its_first_entry_alone() {
     let mut input = &bytes[..];
     assert_eq!(decoder.next(&mut input), Ok(Some(Event::Begin)));
     assert_eq!(decoder.next(&mut input), Ok(Some(Event::Speaks(versions))));
-    // It is in no digest: a sink that skips it has the same.
+    // The item is in no digest: a sink that skips it computes the same one.
     let without = [&bytes[..1], &bytes[1 + 5..]].concat();
     assert_eq!(read(&bytes, 7), read(&without, 7));
     let mut late = Vec::new();

@@ -1,27 +1,27 @@
-//! What each number of connections was seen to carry, and how the levels compare.
+//! The measured rate of each number of connections, and how the levels compare.
 //!
 //! ```text
 //!   1: rates, round trip, queue ─┐
 //!   2: rates, round trip, queue ─┼─ gain(2, 4): some, none, or nobody can tell yet
 //!   4: rates, round trip, queue ─┘
 //! ```
-//! What was lost at any level counts for all of them: the losses are those of the path.
+//! Losses at any level count for all levels, because they are the losses of the path.
 
 use super::rates::{Gain, Judgement, Mean, Rates};
 use super::{PATIENCE, SEGMENT_BYTES};
 
-/// A path is lossy that loses such a share of the segments.
+/// A path is lossy if it loses more than this share of the segments.
 const LOSSY: f64 = 0.000_2;
 
-/// What a level carries.
+/// The measurements at a level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
-    /// What was measured of it lately.
+    /// The latest judgements.
     pub(super) rates: Rates,
     pub(super) rtt_us: u32,
-    /// So many judgements in a row, up to the last one, have found a queue.
+    /// Number of judgements in a row, up to the last one, that have found a queue.
     pub(super) queued: u32,
-    /// Judgements since it was taken up.
+    /// Number of judgements since the level began.
     pub(super) judged: u32,
 }
 
@@ -39,29 +39,29 @@ impl Levels {
         self.0.iter().map(|(_, level)| level)
     }
 
-    /// Forgets those of more connections.
+    /// Forgets the levels of more connections.
     pub(super) fn keep(&mut self, most: u8) {
         self.0.retain(|(count, _)| *count <= most);
     }
 
-    /// The level above, if it was tried.
+    /// Returns the next higher level, if it was tried.
     pub(super) fn above(&self, count: u8) -> Option<u8> {
         self.0.iter().map(|(n, _)| *n).filter(|n| *n > count).min()
     }
 
-    /// The level below, if there is one.
+    /// Returns the next lower level, if there is one.
     pub(super) fn below(&self, count: u8) -> Option<u8> {
         self.0.iter().map(|(n, _)| *n).filter(|n| *n < count).max()
     }
 
-    /// Another level is taken up: what is judged from now on is counted from the beginning.
+    /// Begins a level: judgements are counted from zero again.
     pub(super) fn begin(&mut self) {
         for (_, level) in &mut self.0 {
             (level.judged, level.queued) = (0, 0);
         }
     }
 
-    /// A judgement of a level.
+    /// Adds a judgement of a level.
     pub(super) fn note(&mut self, count: u8, judgement: Judgement, rtt_us: u32, is_queueing: bool) {
         let found = self.0.iter().position(|(n, _)| *n == count);
         let at = found.unwrap_or_else(|| {
@@ -76,23 +76,24 @@ impl Levels {
         level.judged += 1;
         level.rates.add(judgement);
         if level.judged == PATIENCE {
-            // It has been measured anew: what was before may have been on another path.
+            // The level has been measured again. Older judgements may be of another path.
             level.rates.keep(PATIENCE as usize);
         }
-        // Choice: half of the last judgement, so that a path which changes is followed in some seconds.
+        // Choice: half of the last judgement, so that the value follows a path that changes in some seconds.
         level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
         level.queued = if is_queueing { level.queued + 1 } else { 0 };
     }
 
-    /// Whether more connections carry more.
+    /// Returns whether more connections carry more.
     pub(super) fn gain(&self, fewer: u8, more: u8) -> Option<Gain> {
         let (fewer, more) = (self.sober(fewer)?, self.mean(more)?);
         Some(more.over(fewer))
     }
 
-    /// What one connection carries, by all levels that carry so many times as much. On a lossy path the rate of each
-    /// connection is chance, so each connection of such a level is another sample of the same. Where the next levels
-    /// agree on more or less than the first one, that was the burst that it began with.
+    /// Returns what one connection carries, derived from all levels whose rate is proportional to their number of
+    /// connections. On a lossy path the rate of each connection is chance, so each connection of such a level is
+    /// another sample of the same distribution. If the next levels agree on a rate that differs from the first one, the
+    /// first one contained the burst at its beginning.
     pub(super) fn one(&self) -> Option<Mean> {
         let first = self.mean(1)?;
         if !self.is_lossy() {
@@ -108,7 +109,7 @@ impl Levels {
         };
         let mut one = each[from];
         for more in &each[from + 1..] {
-            // From here on they share what there is.
+            // From here on the connections compete for the capacity.
             if !one.agrees_with(*more) {
                 break;
             }
@@ -117,7 +118,7 @@ impl Levels {
         Some(one)
     }
 
-    /// Losses are the path's own: what sets the pace there is chance.
+    /// Returns true if the losses are the path's own: then the rate depends on chance.
     pub(super) fn is_lossy(&self) -> bool {
         self.loss() * SEGMENT_BYTES > LOSSY
     }
@@ -126,15 +127,16 @@ impl Levels {
         Some(self.of(count)?.rates.mean(self.loss()))
     }
 
-    /// Segments sent again for each byte that arrived.
+    /// Returns the number of retransmitted segments per byte that arrived.
     fn loss(&self) -> f64 {
         let all = self.all().map(|level| level.rates.sums());
         let (bytes, resent) = all.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         resent as f64 / (bytes as f64).max(1.0)
     }
 
-    /// A level, as more connections are compared with it: no connection carries more because there are others
-    /// beside it, so what is more than its share of a lower level is the burst that a new one begins with.
+    /// Returns the mean of a level for the comparison with more connections. No connection carries more because there
+    /// are others beside it. Therefore, the rate that exceeds the share of a lower level is the burst that a new
+    /// connection begins with, and is cut off.
     fn sober(&self, count: u8) -> Option<Mean> {
         let mut mean = self.mean(count)?;
         for (fewer, below) in self.0.iter().filter(|(fewer, _)| *fewer < count) {
@@ -149,7 +151,7 @@ impl Levels {
 }
 
 impl Level {
-    /// Its round trip is longer by more than this.
+    /// Returns true if the round trip of this level is longer than that of `fewer` by more than this.
     pub(super) fn rises_over(&self, fewer: &Level, by_us: u32) -> bool {
         self.rtt_us > fewer.rtt_us.saturating_add(by_us)
     }

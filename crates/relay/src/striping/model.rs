@@ -1,30 +1,30 @@
-//! Verdicts on a model of TCP, counted: connections with windows by CUBIC and losses by chance over a segment.
+//! Counts verdicts on a model of TCP: connections with CUBIC windows and random losses over a segment.
 //!
 //! ```text
 //!   n connections, windows w1 … wn ──▶ segment (capacity, queue, round trip, loss) ──▶ Look ──▶ Striping
 //!             ▲            a round of a round trip's length                │
 //!             └──── bytes, round trip, lost packets, and timeouts ◀────────┘
 //! ```
-//! What a level *carries* is the mean of minutes of the model. A verdict is *too small* if its level carries less than
-//! 0.8 of the best level, and *too large* if fewer connections reach 0.95 of the best and the round trip is 20 ms longer
-//! than with these.
+//! A level *carries* its mean rate over minutes of the model. A verdict is *too small* if its level carries less than
+//! 0.8 of the best level, and *too large* if fewer connections reach 0.95 of the best and the round trip is 20 ms
+//! longer than with these.
 
 use super::*;
 use base::Rng;
 
-/// What a packet carries.
+/// Payload of a packet.
 const PACKET_BYTES: f64 = 1_448.0;
-/// What the queue before the segment holds, in seconds.
+/// Length of the queue in front of the segment, in seconds.
 const QUEUE_S: f64 = 0.05;
-/// Probes of each segment.
+/// Number of probes of each segment.
 const SEEDS: u32 = 200;
-/// Choice: from here on, since those before are what constants were chosen by.
+/// Choice: seeds begin here, because the constants were chosen with earlier seeds.
 const FIRST_SEED: u64 = 20_000;
-/// One in so many is followed by a copy.
+/// One probe in this many is followed by a copy.
 const COPY_EACH: u64 = 4;
-/// Levels that there are.
+/// The levels.
 const LEVELS: [u8; 4] = [1, 2, 4, 8];
-/// The kernel's least timeout, in seconds.
+/// The kernel's shortest timeout, in seconds.
 const TIMEOUT_S: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,17 +35,17 @@ struct Segment {
     rtt_s: f64,
 }
 
-/// A connection, as far as the rate depends on it. [RFC 9438]
+/// A connection: only what its rate depends on. [RFC 9438]
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     window: f64,
     threshold: f64,
-    /// Before the last loss.
+    /// The window before the last loss.
     most: f64,
     since_s: f64,
-    /// Packets that arrive until the next one that is lost.
+    /// Number of packets that still arrive until the next one is lost.
     left: f64,
-    /// Its timer runs until then; so often it has run off.
+    /// The time until which its timer runs, and the number of timeouts in a row.
     until_s: f64,
     timeouts: i32,
 }
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Grows after a round without losses.
+    /// Grows the window after a round without losses.
     fn grow(&mut self, now_s: f64, rtt_s: f64, queue_s: f64, base_s: f64) {
         if self.window < self.threshold {
             match queue_s > 0.004 + base_s / 8.0 {
@@ -82,12 +82,12 @@ impl Connection {
         self.window += more;
     }
 
-    /// After a round in which so many of its packets were lost.
+    /// Shrinks the window after a round in which this many of its packets were lost.
     fn shrink(&mut self, rng: &mut Rng, now_s: f64, lost: f64) {
         let most = self.window.max(2.0);
         (self.most, self.since_s) = (most, now_s);
         self.threshold = (most * 0.7).max(2.0);
-        // Too few are left to tell of a loss, or what was sent again is lost too.
+        // Too few packets are left to signal a loss, or the retransmission is lost, too.
         if lost >= most || rng.chance((lost / most).max(1.0 / most).powi(2)) {
             self.until_s = now_s + TIMEOUT_S * f64::from(1 << self.timeouts.min(6));
             self.timeouts += 1;
@@ -105,7 +105,7 @@ fn until_lost(rng: &mut Rng, loss: f64) -> f64 {
     }
 }
 
-/// Connections over a segment, and what was seen since the last look.
+/// Connections over a segment, and what was measured since the last look.
 struct Model {
     segment: Segment,
     rng: Rng,
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// A round trip of so many connections.
+    /// Simulates a round trip of this many connections.
     fn round(&mut self, count: usize) {
         let of = self.segment;
         let now_s = self.now_s;
@@ -177,7 +177,7 @@ impl Model {
         self.seen_s += rtt_s;
     }
 
-    /// What was seen until the span has passed.
+    /// Simulates until the span has passed, and returns what was measured.
     fn look(&mut self, count: u8, span_s: f64) -> Look {
         while self.seen_s < span_s {
             self.round(count.into());
@@ -195,7 +195,7 @@ impl Model {
     }
 }
 
-/// What a level carries, in bits per second, and its round trip, in seconds.
+/// The rate of a level, in bits per second, and its round trip, in seconds.
 type Truth = [(f64, f64); LEVELS.len()];
 
 fn truth(segment: Segment) -> Truth {
@@ -214,15 +214,15 @@ fn truth(segment: Segment) -> Truth {
     })
 }
 
-/// Verdicts of a cell, counted.
+/// Counts of the verdicts of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     small: u32,
     large: u32,
     settled_s: f64,
-    /// The share of the best that a copy has in its first half minute after the probe.
+    /// The share of the best rate that a copy reaches in the first half minute after the probe.
     copy: f64,
-    /// Connections at the end of the probe.
+    /// Mean number of connections at the end of the probe.
     connections: f64,
 }
 
@@ -257,7 +257,7 @@ fn count(segment: Segment, seeds: u32) -> (Truth, Counts) {
     (truth, counts)
 }
 
-/// As [`crate::PROBE_US`].
+/// The same time as [`crate::PROBE_US`].
 const PROBE_S: f64 = crate::PROBE_US as f64 / 1e6;
 
 fn grid() -> Vec<(f64, f64, f64)> {
@@ -272,7 +272,7 @@ fn grid() -> Vec<(f64, f64, f64)> {
     all
 }
 
-/// A probe, and how long it took.
+/// Runs a probe, and returns it and how long it took.
 fn probed(segment: Segment, seed: u64) -> (Striping, f64) {
     let mut model = Model::new(segment, seed);
     let mut probe = Striping::new(8, true);
@@ -285,7 +285,8 @@ fn probed(segment: Segment, seed: u64) -> (Striping, f64) {
     (probe, model.now_s)
 }
 
-/// What a probe says that one connection carries, over what it does carry; and the least of six such, as a chain has.
+/// Returns the ratio of what a probe says that one connection carries to what it does carry; and the least of each six,
+/// as in a chain.
 fn foretold(segment: Segment, seeds: u64) -> (Vec<f64>, Vec<f64>) {
     let (one_bps, _) = truth(segment)[0];
     let each = (FIRST_SEED..FIRST_SEED + seeds).map(|seed| {
@@ -300,7 +301,7 @@ fn foretold(segment: Segment, seeds: u64) -> (Vec<f64>, Vec<f64>) {
     (each, least)
 }
 
-/// One connection of a lossy segment is off by a quarter in each second or two that a level has.
+/// One connection on a lossy segment is off by a quarter in each span of one or two seconds that a level has.
 #[test]
 fn what_one_connection_carries_is_foretold() {
     for (mbit, rtt_ms, loss_pct) in [(20.0, 20.0, 0.5), (100.0, 20.0, 0.5), (100.0, 40.0, 1.0)] {
@@ -313,13 +314,13 @@ fn what_one_connection_carries_is_foretold() {
         for (what, all) in [("segments", each), ("chains of six", least)] {
             let off = all.iter().filter(|share| (*share - 1.0).abs() > 0.2);
             let off = off.count() as f64 / all.len() as f64;
-            // By the first level alone it was 0.45 to 0.65.
+            // With the first level alone, the share was 0.45 to 0.65.
             assert!(off <= 0.25, "{off:.2} of {what}: {segment:?}");
         }
     }
 }
 
-/// Verdicts of two hundred probes of each segment, and what copies make of them.
+/// Counts the verdicts of two hundred probes of each segment, and the rates of copies that follow.
 #[test]
 fn probes_of_segments_that_lose_by_chance_are_seldom_wrong() {
     let (mut small, mut large) = (0, 0);
@@ -337,8 +338,9 @@ fn probes_of_segments_that_lose_by_chance_are_seldom_wrong() {
         assert!(c.large <= SEEDS * 10 / 100, "too large: {cell}");
         assert!(c.copy >= 0.8, "a copy does not mend it: {cell}");
         if loss_pct == 0.0 {
-            // By its queue, as soon as there is one: slow start and a second or two. Far away, slow start loses so much that
-            // the queue is gone for some seconds, and a second connection is tried.
+            // On a clean segment a queue settles it as soon as there is one: after slow start and a second or two. On a
+            // long path, slow start loses so much that the queue is gone for some seconds, and a second connection is
+            // tried.
             let is_near = rtt_ms <= 40.0;
             let (connections, settled_s) = if is_near { (1.05, 3.2) } else { (1.6, 10.0) };
             assert!(
@@ -347,7 +349,7 @@ fn probes_of_segments_that_lose_by_chance_are_seldom_wrong() {
             );
         }
     }
-    // Of 11 200.
+    // These are counts out of 11 200.
     assert!(small <= 250, "{small} too small");
     assert!(large <= 40, "{large} too large");
 }

@@ -1,9 +1,9 @@
-//! Paths of some capacity, connections that each take some of it, and how many are used.
+//! Models paths of a given capacity, of which each connection takes a part, and checks how many are used.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A path of so much, of which one connection takes so much, with a queue of so long once it is full.
+/// A path of a given capacity, of which one connection takes a given rate, with a given queueing delay once it is full.
 struct Path {
     all_bps: u64,
     one_bps: u64,
@@ -121,7 +121,7 @@ fn it_is_settled_once_more_would_not_help() {
         looks
     };
     assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (10, 14));
-    // The last level gains nothing: 20 at 4 and no more at 8.
+    // The last level gains nothing: four connections carry 20, and eight carry no more.
     let mut last = Striping::new(8, true);
     while !last.is_settled() {
         path(20 * MBIT).run(&mut last, 1);
@@ -149,7 +149,7 @@ fn what_is_off_by_chance_does_not_stop_it_for_long() {
     for _ in 0..200 {
         let mut striping = Striping::new(8, true);
         for _ in 0..60 {
-            // The sum of so many as there are connections, each between nothing and twice the mean.
+            // The sum of as many values as there are connections, each between nothing and twice the mean.
             let rates = (0..striping.active()).map(|_| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (seed >> 32) * 6_000_000 / (1 << 32)
@@ -204,8 +204,8 @@ fn what_is_said_is_used_and_not_divided() {
 }
 
 proptest! {
-    /// On any steady path it ends at the fewest doublings that carry as much as can be, but for
-    /// a step that gains too little.
+    /// On any steady path it ends at the fewest doublings that carry as much as possible, unless a step gains too
+    /// little.
     #[test]
     fn it_ends_where_more_does_not_help(all in 1u64..200, one in 1u64..200, most in 1u8..32) {
         let path = Path {
@@ -217,14 +217,14 @@ proptest! {
         let mut striping = Striping::new(most, true);
         path.run(&mut striping, 80);
         let rate = |n: u8| (u64::from(n) * path.one_bps).min(path.all_bps);
-        // What one level more would carry is less than the gain that counts, or there is none.
+        // One more level would gain less than what counts, or there is none.
         let here = striping.active();
         let more = here.saturating_mul(2).min(most);
         prop_assert!(
             more == here || rate(more) * 100 < rate(here) * (100 + GAIN_PCT),
             "{here} of {most}"
         );
-        // And none is used without need.
+        // No connection is used without need.
         prop_assert!(here == 1 || rate(here) > rate(here / 2));
     }
 }
@@ -246,12 +246,12 @@ fn what_follows_begins_where_the_last_one_has_ended() {
     path.run(&mut copy, 200);
     assert!(copy.has_judged());
     assert_eq!(copy.active(), 8, "and for as long as it helps");
-    // It has fewer: it uses what it has.
+    // The next transfer has fewer connections: it uses those.
     let mut fewer = probe.clone().go_on(3);
     assert_eq!(fewer.active(), 3);
     path.run(&mut fewer, 200);
     assert_eq!(fewer.active(), 3);
-    // The path has changed since: one is enough now.
+    // The path has changed since: one connection is enough now.
     let mut changed = probe.go_on(8);
     let path = Path {
         all_bps: 12 * MBIT,
@@ -275,7 +275,7 @@ fn one_that_still_comes_to_its_share_of_a_queue_is_not_settled() {
     for one_mbit in [5, 6, 7, 8, 10, 10] {
         assert!(!probe.is_settled(), "{one_mbit}");
         for _ in 0..JUDGE_LOOKS {
-            // Its round trip is that of the queue: the least was 20 ms.
+            // The round trip contains the queue: the least one was 20 ms.
             let look = path(one_mbit).look(1);
             probe.on_look(Look {
                 min_rtt_us: 20_000,
@@ -295,7 +295,7 @@ fn what_new_connections_had_at_first_does_not_take_them_all_away() {
         rtt_us: 40_000,
         queue_us: 0,
     };
-    // On a path with losses, new connections have for some seconds more than they keep.
+    // On a path with losses, new connections have a higher rate for some seconds than later.
     let mut probe = Striping::new(8, true);
     while !probe.is_settled() {
         let inflated = if probe.active() < 8 { 18 } else { 10 };
@@ -340,7 +340,8 @@ fn the_burst_that_a_lone_connection_begins_with_is_not_the_segment() {
 
 #[test]
 fn a_level_that_begins_with_a_burst_does_not_stop_the_next_one() {
-    // Seen on three lossy hops: two carried 28 Mbit/s in their first second and 16 from then on, four 34.
+    // Measured on three lossy hops: two connections carried 28 Mbit/s in their first second and 16 from then on, four
+    // carried 34.
     let mut striping = Striping::new(8, true);
     for _ in 0..20 {
         let rate_bps = match (striping.active(), striping.levels.of(2)) {
@@ -360,7 +361,7 @@ fn a_level_that_begins_with_a_burst_does_not_stop_the_next_one() {
     assert_eq!(striping.active(), 8);
 }
 
-/// What a path shows that loses many packets, without a queue.
+/// Returns what a path shows that loses many packets, without a queue.
 fn lossy(rate_mbit: u64) -> Look {
     Look {
         span_us: LOOK_US,
@@ -374,7 +375,7 @@ fn lossy(rate_mbit: u64) -> Look {
 
 #[test]
 fn what_a_probe_said_wrongly_of_a_lossy_path_a_copy_finds_out_in_seconds() {
-    // By chance, for as long as it takes to be believed, more connections carry no more.
+    // By chance, more connections carry no more for as long as it takes to accept this.
     let mut probe = Striping::new(8, true);
     for _ in 0..1_000 {
         if (probe.active(), probe.carried().is_full) == (1, true) {
@@ -399,7 +400,7 @@ fn what_a_probe_said_wrongly_of_a_lossy_path_a_copy_finds_out_in_seconds() {
 
 #[test]
 fn a_queue_after_a_slow_start_that_lost_packets_is_waited_for_longer() {
-    // As on a segment of 20 Mbit/s that loses one packet in a thousand: for some seconds the window of slow start
+    // Models a segment of 20 Mbit/s that loses one packet in a thousand: for some seconds the window of slow start
     // fills it, and then losses set the pace.
     let look = |rate_mbit: u64, queue_ms: u32, resent: u32| Look {
         span_us: LOOK_US,
@@ -454,7 +455,7 @@ fn what_is_tried_again_is_not_called_all_before_it_is_known() {
         }
         striping.on_look(lossy(11));
     }
-    // One connection has had that by chance: it has half of it.
+    // The connection had that rate by chance: it now has half of it.
     for _ in 0..1_000 {
         if striping.active() == 2 {
             break;
@@ -467,7 +468,7 @@ fn what_is_tried_again_is_not_called_all_before_it_is_known() {
 
 #[test]
 fn what_was_never_shown_to_be_in_vain_is_not_given_up() {
-    // Each level has a little more than the one before, and losses make that uncertain.
+    // Each level carries a little more than the one before, and losses make that uncertain.
     let mut striping = Striping::new(8, true);
     let mut seen = Vec::new();
     for _ in 0..800 {
@@ -493,7 +494,7 @@ fn what_was_never_shown_to_be_in_vain_is_not_given_up() {
 fn each_uplink_has_a_connection_from_the_start_and_keeps_it() {
     let mut striping = Striping::new(8, true).over(2);
     assert_eq!(striping.active(), 2);
-    // A queue in each, from the start: no more are tried, and none goes.
+    // Each connection has a queue from the start: no more are tried, and none is dropped.
     for _ in 0..40 {
         striping.on_look(Look {
             span_us: LOOK_US,
@@ -506,7 +507,7 @@ fn each_uplink_has_a_connection_from_the_start_and_keeps_it() {
         assert_eq!(striping.active(), 2);
     }
     assert!(striping.carried().is_full);
-    // What two carried over two uplinks says nothing of one that is left.
+    // The measurement of two connections over two uplinks does not apply to the one that is left.
     let next = striping.clone().go_on(8).over(1);
     assert_eq!((next.active(), next.has_judged()), (1, false));
     assert_eq!(striping.go_on(8).over(2).active(), 2);

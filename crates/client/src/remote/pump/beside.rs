@@ -1,4 +1,4 @@
-//! The way beside a pump's connection: a client's own socket, or what the gate gives.
+//! The way beside a pump's connection: a client's own socket, or what the gate provides.
 
 use super::own::ClientWay;
 use super::{Pump, Role, Turn};
@@ -10,28 +10,28 @@ use wire::Malformed;
 use wire::link::SessionIndex;
 use wire::remote::Frame;
 
-/// A way as the gate's pump has it. It ends when it is dropped.
+/// A way as the gate's pump uses it. Dropping it ends it.
 pub trait Beside: Send {
-    /// What its datagrams name, and the port that the client sends to.
+    /// Returns the index that its datagrams contain, and the port that the client sends to.
     fn place(&self) -> (SessionIndex, u16);
-    /// New keys: the index by which they are named; `None` where there is no room.
+    /// Sets new keys. Returns the index that names them; `None` if there is no room.
     fn renew(&mut self, keys: &Keys) -> Option<SessionIndex>;
-    /// The longest datagram that may be sent by it now; `None` while all go by TLS.
+    /// Returns the length of the longest datagram that may be sent by it now; `None` while all go by TLS.
     fn longest(&self) -> Option<usize>;
-    /// Sends a message of so many datagrams, or tells that it has to go by TLS.
+    /// Sends a message of this many datagrams. Returns false if it has to go by TLS.
     fn send(&mut self, message: &[u8], count: u64, is_raw: bool) -> bool;
-    /// The socket has become one of payloads only.
+    /// Notes that the socket now carries bare payloads only.
     fn set_raw(&mut self);
-    /// The client says that the way does not work.
+    /// Notes that the way does not work, according to the client.
     fn leave(&mut self);
 }
 
-/// What a pump has beside its connection.
+/// The way beside a pump's connection.
 pub(super) enum Way {
     None,
     /// A client waits for the gate's answer.
     Asked,
-    /// There is none, for good.
+    /// There is none, and there will not be one.
     Refused,
     Client(Box<ClientWay>),
     Gate(Box<dyn Beside>),
@@ -42,7 +42,7 @@ impl Way {
         matches!(self, Way::Client(_) | Way::Gate(_))
     }
 
-    /// The longest datagram that may be sent by it now; `None` while all go by TLS.
+    /// Returns the length of the longest datagram that may be sent by it now; `None` while all go by TLS.
     pub(super) fn longest(&self) -> Option<usize> {
         match self {
             Way::Client(own) => own.longest(),
@@ -59,7 +59,7 @@ impl Way {
         }
     }
 
-    /// A message of datagrams has come by TLS, or is to be sent, of this length before it is cut.
+    /// Notes a message of datagrams that has arrived by TLS, or is to be sent, of this length before it is split.
     pub(super) fn on_whole(&mut self, len: usize) {
         if let Way::Client(own) = self {
             own.on_whole(len);
@@ -74,7 +74,7 @@ impl Way {
         }
     }
 
-    /// The options of a client's socket permit it, or not.
+    /// Notes whether the options of a client's socket permit it.
     pub(super) fn want(&mut self, is_wanted: bool) {
         if let Way::Client(own) = self {
             own.want(is_wanted);
@@ -87,7 +87,7 @@ impl Way {
         }
     }
 
-    /// What is to be watched of it.
+    /// Returns the descriptor to watch.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Way::Client(own) => Some(own.fd()),
@@ -95,7 +95,7 @@ impl Way {
         }
     }
 
-    /// How long it has nothing to do by itself.
+    /// Returns how long it has nothing to do by itself.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Way::Client(own) => Some(own.wait()),
@@ -105,7 +105,7 @@ impl Way {
 }
 
 impl Pump {
-    /// What comes by a client's way, and what is due on it.
+    /// Handles what has arrived by a client's way, and what is due on it.
     pub(super) fn beside(&mut self) -> Result<Turn, ChannelError> {
         let (Way::Client(own), Some(control)) = (&mut self.way, &self.control) else {
             return Ok(Turn::Idle);
@@ -118,7 +118,7 @@ impl Pump {
         Ok(turn)
     }
 
-    /// A datagram passes: a client's pump asks for a way, if that has not been done.
+    /// Requests a way, because a datagram is carried, if a client's pump has not done so.
     pub(super) fn ask_way(&mut self) -> Result<(), ChannelError> {
         let is_open = matches!(self.way, Way::None) && matches!(self.role, Role::Client(_));
         if is_open && self.wish.may() && self.channel.knows_ways() {
@@ -128,7 +128,7 @@ impl Pump {
         Ok(())
     }
 
-    /// A client's pump takes the way that the gate has opened, or its new keys.
+    /// Sets up the way that the gate has opened, or its new keys, in a client's pump.
     pub(super) fn take_way(&mut self, index: SessionIndex, port: u16) -> Result<(), ChannelError> {
         let keys = self.next_keys()?;
         match (&mut self.way, &self.role) {
@@ -138,31 +138,31 @@ impl Pump {
             (Way::Asked, Role::Client(remote)) => {
                 let mut gate = self.channel.peer()?;
                 gate.set_port(port);
-                // A host that gives no socket leaves everything in TLS.
+                // If the host provides no socket, all datagrams stay in TLS.
                 self.way = match ClientWay::new(gate, index, &keys, remote.ways().begin()) {
                     Ok(own) => Way::Client(Box::new(own)),
                     Err(_) => Way::Refused,
                 };
-                // What has changed while it was asked for.
+                // Apply changes that were made in the meantime.
                 self.way.want(self.wish.may());
                 if self.is_raw {
                     self.way.set_raw();
                 }
             }
-            // The socket is closed already, or nobody has asked.
+            // The socket is already closed, or no way was requested.
             _ => {}
         }
         Ok(())
     }
 
-    /// A gate's pump opens a way, or changes its keys.
+    /// Opens a way in a gate's pump, or changes its keys.
     pub(super) fn open_way(&mut self) -> Result<(), ChannelError> {
         let keys = self.next_keys()?;
         let Role::Gate(ground) = &self.role else {
             return Ok(());
         };
         let opened = match (&mut self.way, &self.control) {
-            // The client is of the time before trials, and would lose what is too long for its path.
+            // The client is of a version without trials, and would lose datagrams that are too long for its path.
             _ if !self.channel.knows_ways() => None,
             (Way::Gate(way), _) => way.renew(&keys).map(|index| (index, way.place().1)),
             (_, Some(control)) => ground.open(&keys, control).map(|mut way| {
@@ -185,7 +185,7 @@ impl Pump {
         }
     }
 
-    /// Both ends count the ways that were opened.
+    /// Returns the next keys. Both ends count the ways that were opened.
     fn next_keys(&mut self) -> Result<Keys, ChannelError> {
         let keys = self.channel.way_keys(self.generations)?;
         // No keys are used twice.

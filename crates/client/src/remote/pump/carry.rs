@@ -1,4 +1,4 @@
-//! What a pump carries, frame by frame: outward from the local sockets, inward to them.
+//! The work of a pump, frame by frame: outward from the local sockets, inward to them.
 
 use super::beside::Way;
 use super::data::Data;
@@ -16,15 +16,15 @@ use wire::remote::Frame;
 
 /// [`wire::ipc::Request::Finish`].
 const FINISH: [u8; 1] = [kind::FINISH];
-/// [`Reply::Done`] of [`wire::ipc::Request::Raw`]: what comes behind it is payloads.
+/// [`Reply::Done`] of [`wire::ipc::Request::Raw`]: only payloads follow.
 const RAW: [u8; 2] = [kind::DONE, kind::RAW];
-/// The same of [`wire::ipc::Request::Options`]: the node has granted them.
+/// The same for [`wire::ipc::Request::Options`]: the node has granted them.
 const OPTIONS: [u8; 2] = [kind::DONE, kind::OPTIONS];
-/// Frames carried in one direction before the other has its turn.
+/// Number of frames carried in one direction before the other has its turn.
 pub(super) const FRAMES_PER_TURN: usize = 64;
 
 impl Pump {
-    /// From here to there, while the connection takes it; and while it does not, what goes beside it.
+    /// Carries from here to the other end while the connection accepts it, and otherwise what goes beside it.
     pub(super) fn outward(&mut self) -> Result<Turn, ChannelError> {
         for _ in 0..FRAMES_PER_TURN {
             let free = self.channel.is_flushed();
@@ -42,12 +42,12 @@ impl Pump {
         Ok(Turn::More)
     }
 
-    /// Datagrams do not wait for the connection, as long as none of them needs it.
+    /// Returns true if datagrams need not wait for the connection, because none of them needs it.
     pub(super) fn goes_on_beside(&self) -> bool {
         !self.is_stuck && self.way.longest().is_some()
     }
 
-    /// True when a message was there.
+    /// Takes a message. Returns true if there was one.
     fn take_control(&mut self) -> Result<bool, ChannelError> {
         let Some(control) = &self.control else {
             return Ok(false);
@@ -56,7 +56,7 @@ impl Pump {
         let message = match received {
             Received::Message(len) => &self.buffer[..len],
             Received::Empty => return Ok(false),
-            // Longer than any message: no end speaks like this.
+            // The message is longer than any message: no valid end sends this.
             Received::Closed | Received::Truncated(_) => {
                 self.close();
                 self.channel.say(&Frame::Closed)?;
@@ -106,7 +106,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// True when some of the stream was there.
+    /// Takes data of the stream. Returns true if there was some.
     fn take_data(&mut self) -> Result<bool, ChannelError> {
         let Some(data) = self.data.as_mut().filter(|data| !data.read) else {
             return Ok(false);
@@ -116,7 +116,7 @@ impl Pump {
             Taken::Empty => return Ok(false),
             Taken::End => {
                 data.read = true;
-                // Why it ended has been told before.
+                // The reason for its end has been sent before.
                 while self.take_control()? {}
                 self.channel.say(&Frame::End)?;
             }
@@ -125,7 +125,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// The socket is closed, and with it the way of its datagrams.
+    /// Handles that the socket is closed, and with it the way of its datagrams.
     fn close(&mut self) {
         self.way = Way::Refused;
         self.control = None;
@@ -137,7 +137,7 @@ impl Pump {
         self.channel.say(&Frame::Gone)
     }
 
-    /// From there to here, while the local sockets take it.
+    /// Carries from the other end to here, while the local sockets accept it.
     pub(super) fn inward(&mut self) -> Result<Turn, ChannelError> {
         for _ in 0..FRAMES_PER_TURN {
             if !self.channel.fill()? {
@@ -152,13 +152,13 @@ impl Pump {
         Ok(Turn::More)
     }
 
-    /// Hands the frame at the front over.
+    /// Delivers the frame at the front.
     fn hand_over(&mut self) -> Result<Option<Blocked>, ChannelError> {
         let Some(frame) = self.channel.frame()? else {
             return Ok(None);
         };
         match (frame, &self.role) {
-            // Without bytes it would look like the end.
+            // An empty message would look like the end.
             (Frame::Message([]) | Frame::Data([]) | Frame::Ping, _) => {}
             (Frame::Message(message), _) => {
                 let Some(control) = &self.control else {
@@ -202,7 +202,7 @@ impl Pump {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         return Ok(Some(Blocked::Control));
                     }
-                    // Nobody is there to take it: the end of the pair says so.
+                    // Nobody is there to take it: the end of the pair shows this.
                     _ => self.data = Some(Data::new(framing, ours)),
                 }
             }
@@ -228,7 +228,7 @@ impl Pump {
             (Frame::End, _) => {
                 if let Some(data) = &mut self.data {
                     data.written = true;
-                    // It fails when the end is gone, and that is found by itself.
+                    // This fails if the end is gone, which is noticed separately.
                     let _ = shutdown_write(data.fd());
                 }
             }
@@ -247,7 +247,7 @@ impl Pump {
     }
 }
 
-/// Sends a message from here: what may by the way, piece by piece, and all else by the connection.
+/// Sends a message: permitted parts by the way, piece by piece, and everything else by the connection.
 fn send(
     (way, channel, scratch): (&mut Way, &mut Channel, &mut Vec<u8>),
     message: &[u8],

@@ -1,4 +1,4 @@
-//! The local end of a stream that is carried.
+//! The local end of a stream.
 
 use net::unix::{ByteStream, Received, SeqStream, Taken};
 use std::io::{self, ErrorKind, IoSlice};
@@ -29,7 +29,7 @@ impl Data {
             End::Bytes(stream) => stream.set_nonblocking(true),
             End::Messages(stream) => stream.set_nonblocking(true),
         };
-        // One that blocks would hold up its own connection only.
+        // A blocking descriptor would only delay its own connection.
         let _ = nonblocking;
         Data {
             end,
@@ -57,7 +57,7 @@ impl Data {
         }
     }
 
-    /// How much was taken: of a message all or nothing.
+    /// Writes bytes. Returns how much was accepted: a message completely or not at all.
     pub(super) fn give(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.end {
             End::Bytes(stream) => stream.send(bytes),

@@ -1,4 +1,4 @@
-//! A client's end of a way: a socket of its own, and what decides how it is used.
+//! A client's end of a way: its own socket, and the decisions on its use.
 
 use super::Turn;
 use super::carry::FRAMES_PER_TURN;
@@ -21,9 +21,9 @@ use wire::link::SessionIndex;
 use wire::remote::Frame;
 use wire::remote::way::{DATAGRAM_BYTES_MAX, Echo, Sealed, Trial};
 
-/// Longer than any datagram of a way: what is cut by it is too long to be one.
+/// Longer than any datagram of a way: what is truncated to it is too long to be one.
 const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
-/// Probes whose place among the datagrams is remembered: as many as may be answered.
+/// Number of probes whose position among the datagrams is remembered: as many as may be answered.
 const MARKS_MAX: usize = 32;
 
 /// A client's end of a way.
@@ -36,11 +36,11 @@ pub(super) struct ClientWay {
     length: Length,
     /// The gate was asked for new keys.
     is_asked: bool,
-    /// By the numbers of probes, how many datagrams had been sealed under the keys of this index.
+    /// For each probe, by its number: the index of the keys, and how many datagrams had been encrypted with them.
     marks: VecDeque<(u32, SessionIndex, u64)>,
-    /// Towards the gate, and from there.
+    /// The losses towards the gate, and from the gate.
     losses: [Losses; 2],
-    /// What was written down last: whether it is up, and the longest.
+    /// The last report: whether the way is up, and its longest datagram.
     told: (bool, usize),
     report: Arc<ReportCell>,
 }
@@ -95,28 +95,28 @@ impl ClientWay {
         goes
     }
 
-    /// The longest datagram that may be sent now; `None` while all go by TLS.
+    /// Returns the length of the longest datagram that may be sent now; `None` while all go by TLS.
     pub(super) fn longest(&self) -> Option<usize> {
         let is_up = self.choice.is_up();
         is_up.then(|| self.length.longest(self.clock.now()))
     }
 
-    /// A message has come by TLS, or is about to be sent. `len` is its length before it is cut.
+    /// Notes a message that has arrived by TLS, or is about to be sent. `len` is its length before it is split.
     pub(super) fn on_whole(&mut self, len: usize) {
         self.length.on_carried(self.clock.now(), len);
     }
 
-    /// The socket has become one of payloads only.
+    /// Notes that the socket now carries bare payloads only.
     pub(super) fn set_raw(&mut self) {
         self.length.set_raw();
     }
 
-    /// The socket's options permit it, or not.
+    /// Notes whether the socket's options permit it.
     pub(super) fn want(&mut self, is_wanted: bool) {
         self.choice.want(self.clock.now(), is_wanted);
     }
 
-    /// The gate has new keys.
+    /// Notes that the gate has new keys.
     pub(super) fn renew(&mut self, index: SessionIndex, keys: &Keys) {
         self.is_asked = false;
         self.seals.renew(index, keys, self.clock.now());
@@ -126,13 +126,13 @@ impl ClientWay {
         self.socket.as_fd()
     }
 
-    /// How long nothing is due.
+    /// Returns how long nothing is due.
     pub(super) fn wait(&self) -> Duration {
         let now = self.clock.now();
         Duration::from_nanos(self.next_timeout(now).since(now).as_nanos())
     }
 
-    /// False when it has not left.
+    /// Sends a datagram. Returns false if it was not sent.
     fn put(&mut self, sealed: &Sealed<'_>, now: Time) -> bool {
         let mut room = [0; ROOM_BYTES];
         let Ok(len) = self.seals.seal(sealed, now, &mut room) else {
@@ -158,16 +158,17 @@ impl ClientWay {
         length.map_or(choice, |length| length.min(choice))
     }
 
-    /// Lengths are tried: a trial without an answer tells of its length only while probes have answers.
+    /// Returns true if lengths are tried: a trial without an answer says something about its length only while probes
+    /// have answers.
     fn tries(&self, now: Time) -> bool {
         self.choice.is_up() && !self.choice.is_doubtful(now)
     }
 
-    /// Takes what has come for `control`.
+    /// Takes what has arrived for `control`.
     pub(super) fn take(&mut self, control: &SeqStream, is_raw: bool) -> Turn {
         let mut room = [0; ROOM_BYTES];
         for _ in 0..FRAMES_PER_TURN {
-            // What else a socket can say of one datagram the next probe finds out.
+            // Any other error of the socket concerns one datagram; the next probe will show its consequences.
             let Ok((len, _)) = self.socket.recv_from(&mut room) else {
                 return Turn::Idle;
             };
@@ -197,7 +198,7 @@ impl ClientWay {
         self.choice.on_heard(now);
         self.length.on_carried(now, message.len());
         let count = datagrams(message, is_raw);
-        // Who reads more slowly than it comes loses what there is no room for.
+        // If the program reads too slowly, datagrams for which there is no room are lost.
         let given = control.send_parts(&[IoSlice::new(message)]);
         let mut report = self.report.report();
         match given {
@@ -228,7 +229,7 @@ impl ClientWay {
         }
     }
 
-    /// What is due by the clock: what is to be said by TLS.
+    /// Returns a frame that is due by the clock and has to be sent by TLS.
     pub(super) fn due(&mut self) -> Option<Frame<'static>> {
         let now = self.clock.now();
         if now >= self.next_timeout(now) {
@@ -257,7 +258,7 @@ impl ClientWay {
         None
     }
 
-    /// Writes down what has changed.
+    /// Updates the report if something has changed.
     fn tell(&mut self, now: Time) {
         let present = (self.choice.is_up(), self.length.longest(now));
         if present != self.told {
@@ -275,7 +276,7 @@ impl ClientWay {
             came: self.seals.came().count as u32,
             rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
         });
-        // One that has not left is one without an answer.
+        // A probe that was not sent counts as one without an answer.
         self.put(&probe, now);
         if self.marks.len() >= MARKS_MAX {
             self.marks.pop_front();
@@ -299,7 +300,7 @@ impl ClientWay {
     }
 }
 
-/// How many datagrams a message is.
+/// Returns how many datagrams a message contains.
 fn datagrams(message: &[u8], is_raw: bool) -> u64 {
     match (is_raw, Reply::parse(message)) {
         (false, Ok(Reply::Datagrams(datagrams))) => datagrams.iter().count() as u64,

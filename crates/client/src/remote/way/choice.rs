@@ -1,59 +1,59 @@
-//! Whether a client's datagrams go by the way or by TLS.
+//! Decides whether a client's datagrams go by the way or by TLS.
 //!
-//! While datagrams pass, the way is probed every [`BUSY`]; else every [`IDLE`], which keeps the mappings
-//! of NATs. When a probe has no answer in time, as TCP counts it, others follow every [`RETRY`], whatever
-//! the round trip. The way is left when so many have none that losses as they were before would do that
-//! once in a thousand times, and nothing else is heard any more. One that dies in a call is left within
-//! about two seconds; if the round trip is longer than 250 ms, that takes about twice the difference more,
-//! because two probes are waited for. One that loses a third of all datagrams is kept, for TCP carries next
-//! to nothing there. A way that fails is tried again after [`BACK_OFF`], and then after twice as long each
-//! time.
+//! While datagrams are carried, the way is probed every [`BUSY`]; otherwise every [`IDLE`], which keeps the mappings of
+//! NATs. If a probe has no answer in time, as TCP computes it, more follow every [`RETRY`], whatever the round trip.
+//! The client leaves the way if so many probes have no answer that the previous losses would cause that once in a
+//! thousand times, and nothing else is heard. If a way dies in a call, the client leaves it within about two seconds;
+//! if the round trip is longer than 250 ms, this takes about twice the difference longer, because the client waits for
+//! two probes. A way that loses a third of all datagrams is kept, because TCP carries next to nothing there. A way that
+//! fails is tried again after [`BACK_OFF`], and then after twice as long each time.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
 
-/// From an answer to the next probe while datagrams pass.
+/// The time from an answer to the next probe while datagrams are carried.
 const BUSY: Duration = Duration::from_secs(1);
-/// The same while none do. Choice: half of the 30 s after which the quickest NATs forget (RFC 4787
-/// asks for two minutes), and a little less.
+/// The same while none are. Choice: a little less than half of the 30 s after which the fastest NATs forget a mapping
+/// (RFC 4787 asks for two minutes).
 const IDLE: Duration = Duration::from_secs(12);
-/// From a probe without an answer in time to the next one.
+/// The time from a probe without an answer in time to the next one.
 const RETRY: Duration = Duration::from_millis(250);
-/// Probes without an answer after which a way is left that has lost none lately, and one that loses most.
+/// Number of probes without an answer after which the client leaves a way: one without recent losses, and one with the
+/// most losses.
 const MISSES: usize = 4;
 const MISSES_MAX: usize = 16;
-/// The same of a way that is to be proven.
+/// The same number for a way that is not yet proven.
 const MISSES_FIRST: usize = 3;
-/// How long nothing may be heard on a way that is left before [`MISSES_MAX`] probes have no answer.
+/// How long a way must be silent before the client leaves it with fewer than [`MISSES_MAX`] probes without an answer.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long the first answer is waited for: as long as for a SYN (RFC 6298).
+/// How long to wait for the first answer: as long as for a SYN (RFC 6298).
 const FIRST: Duration = Duration::from_secs(1);
-/// The least and the most of what later ones are waited for.
+/// The shortest and the longest wait for later answers.
 const WAIT_MIN: Duration = RETRY;
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a way that has failed is left alone, at first and at most.
+/// How long a way that has failed is not tried: the first and the longest time.
 const BACK_OFF: Duration = Duration::from_secs(2);
 const BACK_OFF_MAX: Duration = Duration::from_secs(64);
-/// Probes that are remembered: a late answer tells the round trip too.
+/// Number of probes that are remembered: a late answer also shows the round trip.
 const ASKED_MAX: usize = 32;
-/// What all probes lost are, as a share.
+/// The share that means that all probes are lost.
 const ALL: u32 = 1 << 10;
 
-/// What is to be done.
+/// An action to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Send a probe that says this.
+    /// Send a probe with this content.
     Probe {
         /// Its number.
         number: u32,
-        /// The gate's challenge that was heard last.
+        /// The gate's last challenge.
         challenge: u32,
     },
-    /// Tell the gate that the way does not work, or is not wanted.
+    /// Inform the gate that the way does not work, or is not wanted.
     Leave,
 }
 
-/// Where the way is in its life.
+/// The state of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Proving,
@@ -71,26 +71,26 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Choice {
     state: State,
-    /// Probes without an answer since the last one that had one, the oldest first.
+    /// Probes without an answer since the last answered one, the oldest first.
     asked: VecDeque<(u32, Time)>,
     numbers: u32,
-    /// When the next probe is due, or the next attempt.
+    /// When the next probe, or the next attempt, is due.
     next: Time,
     answered: Time,
-    /// When anything that was sealed has come.
+    /// When anything encrypted last arrived.
     heard: Time,
     challenge: u32,
-    /// The round trip, and how far it varies.
+    /// The round trip, and its variation.
     rtt: Option<(Duration, Duration)>,
-    /// The share of the probes that is lost, of [`ALL`].
+    /// The share of the probes that is lost, as a part of [`ALL`].
     lost: u32,
     back_off: Duration,
-    /// Probes, and those of them that had no answer in time.
+    /// Number of probes, and of those that had no answer in time.
     probes: (u64, u64),
 }
 
 impl Choice {
-    /// A way that is to be proven.
+    /// Creates the choice for a way that is not yet proven.
     pub fn new(now: Time) -> Choice {
         Choice {
             state: State::Proving,
@@ -107,17 +107,17 @@ impl Choice {
         }
     }
 
-    /// Datagrams go by the way.
+    /// Returns true if datagrams go by the way.
     pub fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })
     }
 
-    /// The round trip of its probes.
+    /// Returns the round trip of its probes.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt.map(|(rtt, _)| rtt)
     }
 
-    /// How long an answer is waited for.
+    /// Returns how long to wait for an answer.
     pub fn wait(&self) -> Duration {
         self.rtt.map_or(FIRST, |(rtt, varies)| {
             let ns = rtt.as_nanos().saturating_add(4 * varies.as_nanos());
@@ -125,17 +125,17 @@ impl Choice {
         })
     }
 
-    /// How many probes were sent, and how many had no answer in time.
+    /// Returns how many probes were sent, and how many had no answer in time.
     pub fn probes(&self) -> (u64, u64) {
         self.probes
     }
 
-    /// Probes have no answer, so that it may be that nothing passes at all.
+    /// Returns true if probes have no answer, so that possibly nothing passes at all.
     pub fn is_doubtful(&self, now: Time) -> bool {
         self.missed(now) > 0
     }
 
-    /// When [`Choice::poll`] has something to do.
+    /// Returns when [`Choice::poll`] has something to do.
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Unwanted { is_told: true } => Time::from_nanos(u64::MAX),
@@ -144,7 +144,7 @@ impl Choice {
         }
     }
 
-    /// The socket wants its datagrams to go by the way, or all of them by TLS.
+    /// Sets whether the socket wants its datagrams to go by the way, or all of them by TLS.
     pub fn want(&mut self, now: Time, is_wanted: bool) {
         match (self.state, is_wanted) {
             (State::Unwanted { .. }, true) => {
@@ -153,12 +153,12 @@ impl Choice {
                 self.next = now;
             }
             (State::Unwanted { .. }, false) | (_, true) => {}
-            // Its gate may use it already.
+            // Its gate may already use it.
             (_, false) => self.state = State::Unwanted { is_told: false },
         }
     }
 
-    /// What is due; asked until there is nothing more.
+    /// Returns an action that is due. The caller repeats this until there is none.
     pub fn poll(&mut self, now: Time) -> Option<Act> {
         if now < self.next_timeout() {
             return None;
@@ -186,7 +186,7 @@ impl Choice {
         }
         self.asked.push_back((self.numbers, now));
         self.probes.0 += 1;
-        // The first is waited for; whether those behind it come does not depend on it.
+        // The client waits for the first one; the arrival of the following ones does not depend on it.
         let is_first = self.asked.len() == 1 || !self.is_up();
         self.next = now + if is_first { self.wait() } else { RETRY };
         Some(Act::Probe {
@@ -200,7 +200,7 @@ impl Choice {
         self.rtt = None;
     }
 
-    /// Probes that have had no answer in time.
+    /// Returns the number of probes without an answer in time.
     fn missed(&self, now: Time) -> usize {
         let wait = self.wait();
         let late = self.asked.iter().take_while(|(_, at)| *at + wait <= now);
@@ -216,7 +216,7 @@ impl Choice {
         missed >= MISSES_MAX || (is_silent && missed >= self.too_many())
     }
 
-    /// So many in a row are missed by chance once in a thousand times, as losses are now.
+    /// Returns how many missed probes in a row occur by chance once in a thousand times, with the present losses.
     pub fn too_many(&self) -> usize {
         let (mut many, mut chance) = (0, ALL);
         while chance > 1 && many < MISSES_MAX {
@@ -239,7 +239,7 @@ impl Choice {
         matches!(was, State::Up { .. }).then_some(Act::Leave)
     }
 
-    /// An answer has come.
+    /// Handles an answer.
     pub fn on_answer(&mut self, now: Time, number: u32, challenge: u32) {
         if matches!(self.state, State::Unwanted { .. }) {
             return;
@@ -253,7 +253,7 @@ impl Choice {
                 self.rtt
                     .map_or((rtt, rtt.div(2)), |before| smooth(before, rtt)),
             );
-            // Those before it are lost, or so late that the network has changed their order.
+            // Earlier probes are lost, or so late that the network has changed their order.
             for is_lost in core::iter::repeat_n(true, place).chain([false]) {
                 let sample = if is_lost { ALL } else { 0 };
                 self.lost = (self.lost * 7 + sample) / 8;
@@ -269,20 +269,20 @@ impl Choice {
                 self.state = State::Up { since: now };
             }
         }
-        // The gate wants to know whether this address hears.
+        // The gate wants to know whether this address receives.
         if challenge != 0 && challenge != self.challenge && self.state != State::Down {
             self.challenge = challenge;
             self.next = now;
         }
     }
 
-    /// Something else that is sealed has come by the way.
+    /// Notes that something else that is encrypted has arrived by the way.
     pub fn on_heard(&mut self, now: Time) {
         self.heard = now;
         self.on_carried();
     }
 
-    /// A datagram has passed by the way.
+    /// Notes that a datagram was carried by the way.
     pub fn on_carried(&mut self) {
         if self.is_up() && self.asked.is_empty() {
             self.next = self.next.min(self.answered + BUSY);
@@ -290,7 +290,7 @@ impl Choice {
     }
 }
 
-/// As TCP does (RFC 6298 §2).
+/// Smooths as TCP does (RFC 6298 §2).
 fn smooth((rtt, varies): (Duration, Duration), sample: Duration) -> (Duration, Duration) {
     let (rtt, varies, sample) = (rtt.as_nanos(), varies.as_nanos(), sample.as_nanos());
     let varies = (varies * 3 + rtt.abs_diff(sample)) / 4;

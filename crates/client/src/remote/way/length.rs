@@ -1,9 +1,8 @@
-//! How long a datagram may be on a way.
+//! Determines how long a datagram may be on a way.
 //!
-//! The path does not say what it takes. A router that finds a datagram too long drops it. It may send
-//! ICMP, which any stranger can forge, so nothing relies on that. So the client tries: it sends a datagram
-//! of the length in question, and the gate answers with one of the same length (RFC 8899; longer
-//! datagrams go by TLS):
+//! The path does not report its limit. A router that finds a datagram too long drops it. It may send ICMP, which any
+//! stranger can forge, so nothing relies on that. Therefore, the client tries: it sends a datagram of the length in
+//! question, and the gate answers with one of the same length (RFC 8899; longer datagrams go by TLS):
 //!
 //! ```text
 //!   the longest ── answered ──────────────────────────▶ known to pass, and tried again every [`AGAIN`]
@@ -12,23 +11,23 @@
 //!   halfway between what passes and what does not ◀──────────┘
 //! ```
 //!
-//! A length that no datagram has used for a while is not believed any more: the first such datagram goes
-//! by TLS, and starts a trial. If a path stops carrying long datagrams, they are lost for some two seconds,
-//! and for up to [`BELIEVED_FOR`] if the round trip is long or packets are lost: how many trials are
-//! several depends on the losses, as for probes ([`super::Choice::too_many`]).
+//! A length that no datagram has used for a while is no longer trusted: the first such datagram goes by TLS, and starts
+//! a trial. If a path stops carrying long datagrams, they are lost for some two seconds, and for up to [`BELIEVED_FOR`]
+//! if the round trip is long or packets are lost: how many trials count as "several" depends on the losses, as for
+//! probes ([`super::Choice::too_many`]).
 
 use base::{Duration, Time};
 use wire::remote::way::{AROUND_BYTES, DATAGRAM_BYTES_MAX, TRIAL_AROUND_BYTES, UNTRIED_BYTES_MAX};
 
-/// From an answer to the next trial of the same length, while something so long passes.
+/// The time from an answer to the next trial of the same length, while datagrams of that length are carried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long after a datagram that was long that is so.
+/// How long after a long datagram this still counts as the case.
 const USED_FOR: Duration = Duration::from_secs(5);
-/// How long an answer is believed.
+/// How long an answer is trusted.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
-/// The search ends when it is known so exactly.
+/// The search ends when the length is known with this precision.
 const EXACT_BYTES: usize = 16;
-/// From its end to the next attempt with the longest, at first and at most (RFC 8899 §5.1.1).
+/// The time from its end to the next attempt with the longest: the first and the longest time (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_secs(60);
 const RAISE_MAX: Duration = Duration::from_secs(600);
 
@@ -37,31 +36,31 @@ const RAISE_MAX: Duration = Duration::from_secs(600);
 pub struct Attempt {
     /// Its number.
     pub number: u32,
-    /// How long the datagram is to be, seal and all.
+    /// The length of the datagram, including the encryption's overhead.
     pub len: usize,
-    /// What the gate is to be told.
+    /// The content for the gate.
     pub says: Says,
 }
 
-/// What a trial tells the gate.
+/// The report of a trial to the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Says {
-    /// The longest that passes.
+    /// The longest length that passes.
     pub longest: usize,
-    /// The socket is one of payloads only.
+    /// True if the socket carries bare payloads only.
     pub is_raw: bool,
 }
 
-/// The length of a way, as its client knows it.
+/// The length limit of a way, as its client knows it.
 #[derive(Clone, Debug)]
 pub struct Length {
     passes: usize,
-    /// When that was answered last.
+    /// When that length was last answered.
     answered: Option<Time>,
-    /// The least that does not pass.
+    /// The least length that does not pass.
     refused: usize,
     is_raw: bool,
-    /// What the gate has heard.
+    /// The last report that the gate has answered.
     told: Says,
     asked: Option<(Attempt, Time)>,
     missed: usize,
@@ -90,13 +89,13 @@ impl Default for Length {
     }
 }
 
-/// A message of `len` bytes fits into a datagram of `longest`.
+/// Returns true if a message of `len` bytes fits into a datagram of `longest`.
 pub fn fits(len: usize, longest: usize) -> bool {
     len + AROUND_BYTES <= longest
 }
 
 impl Length {
-    /// The longest datagram that may be sent now.
+    /// Returns the length of the longest datagram that may be sent now.
     pub fn longest(&self, now: Time) -> usize {
         match self.answered {
             Some(at) if now.since(at) < BELIEVED_FOR => self.passes,
@@ -104,12 +103,12 @@ impl Length {
         }
     }
 
-    /// The gate knows that payloads come, and sends them so.
+    /// Notes that payloads are bare; the gate has to know this, and to send them so.
     pub fn set_raw(&mut self) {
         self.is_raw = true;
     }
 
-    /// The way works anew, perhaps on another path.
+    /// Notes that the way works again, perhaps on another path.
     pub fn begin(&mut self) {
         let before = core::mem::take(self);
         self.is_raw = before.is_raw;
@@ -117,14 +116,14 @@ impl Length {
         self.used = before.used;
     }
 
-    /// A message of `len` bytes has passed, by the way or by TLS.
+    /// Notes that a message of `len` bytes was carried, by the way or by TLS.
     pub fn on_carried(&mut self, now: Time, len: usize) {
         if !fits(len, UNTRIED_BYTES_MAX) {
             self.used = Some(now);
         }
     }
 
-    /// When [`Length::poll`] has something to do.
+    /// Returns when [`Length::poll`] has something to do.
     pub fn next_timeout(&self, now: Time, wait: Duration) -> Option<Time> {
         match &self.asked {
             Some((_, at)) => Some(*at + wait),
@@ -132,7 +131,7 @@ impl Length {
         }
     }
 
-    /// When the next trial is due, if none is awaited.
+    /// Returns when the next trial is due, if none is awaited.
     fn due(&self, now: Time) -> Option<Time> {
         let is_used = self.is_used(now);
         let is_new = is_used && self.told.longest < self.longest(now);
@@ -153,12 +152,12 @@ impl Length {
         self.used.is_some_and(|used| now.since(used) < USED_FOR)
     }
 
-    /// The gate sends what is longer than what passes.
+    /// Returns true if the gate may send more than what passes.
     fn must_shorten(&self) -> bool {
         self.told.longest > self.passes
     }
 
-    /// The next length of the search, if it is not over.
+    /// Returns the next length of the search, if it is not over.
     fn search(&self, now: Time) -> Option<usize> {
         match self.refused {
             refused if refused > DATAGRAM_BYTES_MAX => {
@@ -176,8 +175,8 @@ impl Length {
         }
     }
 
-    /// The trial that is due, if one is. An answer is waited for so long, and `too_many` without one are
-    /// no accident.
+    /// Returns the trial that is due, if there is one. `wait` is how long to wait for an answer; `too_many` trials
+    /// without an answer are no accident.
     pub fn poll(&mut self, now: Time, wait: Duration, too_many: usize) -> Option<Attempt> {
         if let Some((asked, at)) = self.asked {
             if now < at + wait {
@@ -207,10 +206,10 @@ impl Length {
         Some(attempt)
     }
 
-    /// A datagram of `len` bytes does not pass.
+    /// Notes that a datagram of `len` bytes does not pass.
     pub fn refuse(&mut self, now: Time, len: usize) {
         self.missed = 0;
-        // What every path takes is lost for another reason.
+        // Every path carries this length, so the datagram was lost for another reason.
         if len <= UNTRIED_BYTES_MAX {
             return;
         }
@@ -225,7 +224,7 @@ impl Length {
         }
     }
 
-    /// The gate has answered a trial. False for one that was not awaited.
+    /// Handles the gate's answer to a trial. Returns false if the trial was not awaited.
     pub fn on_tried(&mut self, now: Time, number: u32, len: usize) -> bool {
         let Some((asked, _)) = self.asked.filter(|(asked, _)| asked.number == number) else {
             return false;
@@ -235,7 +234,7 @@ impl Length {
         self.told = asked.says;
         if len == asked.len && len >= self.passes {
             if len >= self.refused {
-                // It does now.
+                // The length passes now.
                 self.refused = DATAGRAM_BYTES_MAX + 1;
                 self.raise.1 = RAISE;
             }
@@ -246,17 +245,17 @@ impl Length {
     }
 }
 
-/// The length of a way, as its gate knows it from trials.
+/// The length limit of a way, as its gate knows it from trials.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GateLength(Option<(usize, Time)>);
 
 impl GateLength {
-    /// The client has said what passes.
+    /// Notes what passes, according to the client.
     pub fn on_trial(&mut self, now: Time, longest: u16) {
         self.0 = Some((usize::from(longest).min(DATAGRAM_BYTES_MAX), now));
     }
 
-    /// The longest datagram that may be sent now.
+    /// Returns the length of the longest datagram that may be sent now.
     pub fn longest(self, now: Time) -> usize {
         let said = self.0.filter(|(_, at)| now.since(*at) < BELIEVED_FOR);
         said.map_or(UNTRIED_BYTES_MAX, |(longest, _)| {
@@ -264,13 +263,13 @@ impl GateLength {
         })
     }
 
-    /// The interface takes less: the client's trials will have no answer either.
+    /// Notes that the interface accepts less: the client's trials will have no answer either.
     pub fn refuse(&mut self) {
         self.0 = None;
     }
 }
 
-/// How much padding makes a trial so long.
+/// Returns how much padding makes a trial this long.
 pub fn padding(len: usize) -> usize {
     len.saturating_sub(TRIAL_AROUND_BYTES)
 }

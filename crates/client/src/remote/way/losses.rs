@@ -1,18 +1,18 @@
-//! The share of datagrams that is lost now, of what one side has sent and the other has seen.
+//! The present share of lost datagrams, from the reports of what one side has sent and the other has seen.
 
 use std::collections::VecDeque;
 
-/// Reports over which losses are told: while datagrams pass there is one a second.
+/// Number of reports over which losses are computed: while datagrams are carried, there is one per second.
 const REPORTS: usize = 10;
 
-/// What was told of one direction lately.
+/// The recent reports of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Losses(VecDeque<(u64, u64)>);
 
 impl Losses {
-    /// Under the present keys `came` have come of `of`.
+    /// Notes a report: with the present keys, `came` of `of` datagrams have arrived.
     pub fn tell(&mut self, came: u64, of: u64) {
-        // New keys begin anew, and a late report says nothing.
+        // New keys start from zero, and a late report shows nothing.
         if self.0.back().is_some_and(|last| of < last.1) {
             self.0.clear();
         }
@@ -22,12 +22,12 @@ impl Losses {
         self.0.push_back((came, of));
     }
 
-    /// The share, 0 to 1.
+    /// Returns the share, from 0 to 1.
     pub fn share(&self) -> f64 {
         let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
             return 0.0;
         };
-        // The first report is of all before it.
+        // The first report covers everything before it.
         let first = if self.0.len() < 2 { &(0, 0) } else { first };
         let (came, of) = (
             last.0.saturating_sub(first.0),
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(losses.share(), 0.0);
         losses.tell(90 + 5_000, 100 + 5_050);
         assert!((losses.share() - 50.0 / 450.0).abs() < 1e-9);
-        // Other keys.
+        // The keys have changed.
         losses.tell(3, 4);
         assert!((losses.share() - 0.25).abs() < 1e-9);
     }

@@ -1,20 +1,20 @@
-//! Where a client is, as its gate knows it.
+//! The address of a client, as its gate knows it.
 //!
 //! ```text
 //!   datagram from B ──▶ candidate B, challenge n ── Answer(n) to B ──▶ Probe(n) from B ──▶ proven B
 //! ```
 //!
-//! A datagram that is in order says that the client has sent it, not that it is where it came from:
-//! whoever has seen it can send it on from elsewhere. So what is sent to a client goes to an address
-//! from which the client has repeated a challenge that was sealed and sent there. Until then that
-//! address gets no more bytes than have come from it, and the one before goes on.
+//! A valid datagram shows that the client has sent it, but not that the client is at its source address: anybody who
+//! has seen it can send it again from elsewhere. Therefore, datagrams to a client go to an address from which the
+//! client has repeated a challenge that was encrypted and sent there. Until then, that address gets no more bytes than
+//! have arrived from it, and the previous address stays in use.
 
 use base::{Duration, Time};
 
-/// Silence after which an address is not used any more: four times what an idle client lets pass.
+/// Silence after which an address is no longer used: four times the longest silence of an idle client.
 const FORGET_AFTER: Duration = Duration::from_secs(50);
 
-/// A client's addresses; of no type that this needs to know.
+/// The addresses of a client, of any type.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<A> {
     proven: Option<(A, u32)>,
@@ -23,7 +23,7 @@ pub struct Peer<A> {
 }
 
 impl<A: Copy + PartialEq> Peer<A> {
-    /// Nothing is known.
+    /// Creates a peer of which nothing is known.
     pub fn new(now: Time) -> Peer<A> {
         Peer {
             proven: None,
@@ -32,9 +32,9 @@ impl<A: Copy + PartialEq> Peer<A> {
         }
     }
 
-    /// Something that the client sealed has come from there; `challenge` is what it repeats in a
-    /// probe, and `draw` gives a new one, by chance: a client that could foresee it would prove an address where it does
-    /// not hear. Gives what an answer to there says; 0 where nothing is to be repeated.
+    /// Handles an encrypted datagram of the client from an address. `challenge` is what the client repeats in a probe.
+    /// `draw` returns a new random challenge: a client that could predict it would prove an address at which it does
+    /// not receive. Returns the challenge for an answer to that address; 0 if there is none.
     pub fn on_heard(
         &mut self,
         now: Time,
@@ -50,7 +50,7 @@ impl<A: Copy + PartialEq> Peer<A> {
             return said;
         }
         if !self.candidate.is_some_and(|(addr, _)| addr == from) {
-            // What is late may be from where the client was before.
+            // A late datagram may be from the client's previous address.
             if !is_newest {
                 return 0;
             }
@@ -66,18 +66,18 @@ impl<A: Copy + PartialEq> Peer<A> {
         said
     }
 
-    /// Where what is for the client goes, if the way works.
+    /// Returns where datagrams to the client go, if the way works.
     pub fn to(&self, now: Time) -> Option<A> {
         let (addr, _) = self.proven?;
         (now.since(self.heard) < FORGET_AFTER).then_some(addr)
     }
 
-    /// It is the address that is proven.
+    /// Returns true if this is the proven address.
     pub fn is_proven(&self, addr: A) -> bool {
         self.proven.is_some_and(|(proven, _)| proven == addr)
     }
 
-    /// The client says that the way does not work.
+    /// Notes that the way does not work, according to the client.
     pub fn leave(&mut self) {
         self.proven = None;
         self.candidate = None;
@@ -92,7 +92,7 @@ mod tests {
     const T: Time = Time::ZERO;
 
     thread_local! {
-        /// What is drawn next: nobody foresees it, and a test knows it.
+        /// The next value to be drawn: nobody can predict it, but the test knows it.
         static DRAWN: Cell<u32> = const { Cell::new(0) };
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn what_comes_next_is_not_foreseen_and_nothing_drawn_proves_nothing() {
         let mut peer = proven('a');
         let said = heard(&mut peer, T, 'a', true, None);
-        // The client knows what it was told, and counts on from there for a victim's address.
+        // The client knows the challenge that it got, and counts on from there for a victim's address.
         for guess in 0..4 {
             heard(&mut peer, T, 'v', true, Some(said.wrapping_add(guess)));
         }
@@ -136,19 +136,19 @@ mod tests {
     #[test]
     fn an_address_is_used_when_the_client_hears_there() {
         let mut peer = proven('a');
-        // Somebody sends on what he has seen: nothing goes to him.
+        // An attacker sends on what he has seen: nothing is sent to him.
         let said = heard(&mut peer, T, 'v', true, None);
         assert_eq!(peer.to(T), Some('a'));
-        // What he cannot know he cannot repeat, and repeated elsewhere it proves nothing of him.
+        // He cannot repeat what he cannot know, and a repetition from another address proves nothing about his.
         heard(&mut peer, T, 'v', true, Some(said.wrapping_add(1)));
         heard(&mut peer, T, 'a', true, Some(said));
         assert_eq!(peer.to(T), Some('a'));
-        // A rebinding: the next datagram comes from elsewhere, and so does the probe.
+        // After a rebinding, the next datagram comes from another address, and so does the probe.
         let said = heard(&mut peer, T, 'b', true, None);
         assert_ne!(said, 0);
         assert_eq!(heard(&mut peer, T, 'b', true, Some(said)), said);
         assert!(peer.is_proven('b') && !peer.is_proven('a'));
-        // What was late on the old path does not bring it back.
+        // A late datagram from the old path does not bring it back.
         assert_eq!(heard(&mut peer, T, 'a', false, None), 0);
         assert_eq!(peer.to(T), Some('b'));
     }

@@ -1,8 +1,8 @@
-//! The keys of a way, and their change.
+//! The keys of a way, and their replacement.
 //!
-//! A client asks for new keys over TLS when a hop would shake hands anew. The gate has them before it
-//! answers, so the client uses them at once; the gate goes on with the former until something has
-//! come under the new ones, and both open under either. Nothing that is on its way is lost.
+//! A client asks for new keys over TLS when a link would repeat its handshake. The gate has them before it answers, so
+//! the client uses them at once. The gate uses the former keys until something has arrived with the new ones, and both
+//! ends accept either. Therefore, no packet in transit is lost.
 
 use base::Time;
 use core::ops::Range;
@@ -11,40 +11,40 @@ use wire::link::{CLEAR_BYTES, Kind, SessionIndex, TAG_BYTES};
 use wire::remote::way::{KEYS_BYTES, Sealed};
 use zeroize::Zeroizing;
 
-/// The keys of both directions, as TLS exports them; wiped when they are let go.
+/// The keys of both directions, as TLS exports them; they are wiped when they are dropped.
 pub type Keys = Zeroizing<[u8; KEYS_BYTES]>;
 
-/// What seals and opens the datagrams of one way.
+/// Encrypts and decrypts the datagrams of one way.
 #[derive(Debug)]
 pub struct Seals {
     is_client: bool,
     current: Session,
     former: Option<Session>,
-    /// The other side has the current keys: something came under them, or it made them.
+    /// The other side has the current keys: something arrived with them, or it created them.
     is_confirmed: bool,
     came: Came,
 }
 
-/// What has come under the current keys.
+/// Counts of the datagrams that have arrived with the current keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Came {
-    /// Datagrams.
+    /// Number of datagrams.
     pub count: u64,
-    /// The counter behind the highest of them: as many were sent at least.
+    /// The counter after the highest of them: at least this many were sent.
     pub of: u64,
 }
 
-/// A datagram that was opened.
+/// A decrypted datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Where the plaintext is.
+    /// The range of the plaintext.
     pub plaintext: Range<usize>,
-    /// None that was sent later has come before it.
+    /// True if none that was sent later has arrived before it.
     pub is_newest: bool,
 }
 
 impl Seals {
-    /// The first keys.
+    /// Creates the seals with the first keys.
     pub fn new(index: SessionIndex, is_client: bool, keys: &Keys, now: Time) -> Seals {
         Seals {
             is_client,
@@ -55,10 +55,10 @@ impl Seals {
         }
     }
 
-    /// New keys. Gives the index under which nothing is opened any more.
+    /// Sets new keys. Returns the index whose datagrams are no longer accepted.
     pub fn renew(&mut self, index: SessionIndex, keys: &Keys, now: Time) -> Option<SessionIndex> {
         let fresh = session(index, self.is_client, keys, now);
-        // Keys that were never used leave the former ones where they are in use.
+        // If the current keys were never used, the former ones stay in use.
         let replaced = core::mem::replace(&mut self.current, fresh);
         let dropped = match self.is_confirmed {
             true => self.former.replace(replaced),
@@ -69,7 +69,7 @@ impl Seals {
         dropped.map(|session| session.local_index())
     }
 
-    /// The indices under which something is opened.
+    /// Returns the indices whose datagrams are accepted.
     pub fn indices(&self) -> impl Iterator<Item = SessionIndex> {
         [Some(&self.current), self.former.as_ref()]
             .into_iter()
@@ -77,7 +77,7 @@ impl Seals {
             .map(Session::local_index)
     }
 
-    /// Seals at the front of `room` and gives the length.
+    /// Encrypts at the front of `room`, and returns the length.
     pub fn seal(
         &mut self,
         sealed: &Sealed<'_>,
@@ -99,7 +99,7 @@ impl Seals {
         Ok(len)
     }
 
-    /// Opens in place.
+    /// Decrypts in place.
     pub fn open(&mut self, datagram: &mut [u8], now: Time) -> Result<Opened, OpenError> {
         let clear = wire::link::Clear::parse(datagram).map_err(|_| OpenError::Short)?;
         if clear.session == self.current.local_index() {
@@ -118,7 +118,7 @@ impl Seals {
                 let opened = former.open(datagram)?;
                 Ok(Opened {
                     plaintext: opened.plaintext,
-                    // Until something has come under the current keys these are in use.
+                    // Until something has arrived with the current keys, these are in use.
                     is_newest: !self.is_confirmed,
                 })
             }
@@ -126,17 +126,17 @@ impl Seals {
         }
     }
 
-    /// New keys are wanted.
+    /// Returns true if new keys are wanted.
     pub fn wants_renewal(&self, now: Time) -> bool {
         self.current.wants_rekey(now)
     }
 
-    /// How many datagrams were sealed under the current keys.
+    /// Returns how many datagrams were encrypted with the current keys.
     pub fn sealed(&self) -> u64 {
         self.current.sealed()
     }
 
-    /// What has come under them.
+    /// Returns what has arrived with them.
     pub fn came(&self) -> Came {
         self.came
     }
@@ -204,7 +204,7 @@ mod tests {
         let before = sealed(&mut client, later);
         let two = SessionIndex::new(2);
         assert_eq!(gate.renew(two, &keys(8), later), None);
-        // The gate does not know yet whether the client has heard.
+        // The gate does not know yet whether the client has the keys.
         let early = sealed(&mut gate, later);
         assert_eq!(open(&mut client, &early, later), Ok(true));
         assert_eq!(client.renew(two, &keys(8), later), None);
@@ -219,7 +219,7 @@ mod tests {
             gate.indices().map(SessionIndex::value).collect::<Vec<_>>(),
             [2, 1]
         );
-        // The next change lets go of the oldest; keys that nobody used are replaced themselves.
+        // The next replacement drops the oldest keys; keys that nobody used are themselves replaced.
         assert_eq!(
             gate.renew(SessionIndex::new(3), &keys(9), later),
             Some(SessionIndex::new(1))

@@ -1,16 +1,16 @@
-//! Messages of several datagrams, cut to what fits into one of a way.
+//! Splits messages of several datagrams into pieces that fit into one datagram of a way.
 //!
-//! A socket with a range of ports gets all that has come in one message, and sends so. What is busy
-//! would never fit, so it is cut between its datagrams: each piece is such a message again.
+//! A socket with a range of ports receives all available datagrams in one message, and sends in the same way. With much
+//! traffic such a message would never fit, so it is split between its datagrams: each piece is such a message again.
 
 use super::length::fits;
 use wire::ipc::{
     BATCH_HEADER_BYTES, INCOMING_HEADER_BYTES, OUTGOING_HEADER_BYTES, Reply, Request, kind,
 };
 
-/// Hands on `message` whole if it fits into a datagram of `longest` bytes or cannot be cut. Otherwise it
-/// hands on pieces, in order. Each comes with the number of its datagrams. A piece of several datagrams
-/// fits; a piece of one may be too long. `scratch` holds the piece that is being put together.
+/// Passes on `message` whole if it fits into a datagram of `longest` bytes or cannot be split. Otherwise it passes on
+/// pieces, in order. Each comes with the number of its datagrams. A piece of several datagrams fits; a piece of one may
+/// be too long. `scratch` holds the piece that is being assembled.
 pub fn split<E>(
     message: &[u8],
     is_raw: bool,
@@ -32,7 +32,7 @@ pub fn split<E>(
     let mut count = 0;
     scratch.clear();
     scratch.extend_from_slice(front);
-    // Each begins with the length of its payload; that all of them are whole was checked.
+    // Each begins with the length of its payload; it was checked that all of them are complete.
     while let Some(len) = rest.first_chunk::<2>() {
         let len = header + usize::from(u16::from_be_bytes(*len));
         let (datagram, behind) = rest.split_at(len.min(rest.len()));
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_busy_turn_is_cut_between_its_datagrams() {
         let longest = 1_452;
-        // Twenty packets of voice, and of video; one that is too long; and few.
+        // Twenty packets of voice, and of video; one that is too long; and only a few.
         for lens in [
             &[172; 20][..],
             &[1_316; 12],
@@ -128,7 +128,7 @@ mod tests {
                     joined.extend_from_slice(&piece[2..]);
                 }
                 assert_eq!(joined, message);
-                // No more of them than need be.
+                // There are no more pieces than necessary.
                 assert!(pieces.len() <= message.len() / 700 + 2, "{}", pieces.len());
             }
         }

@@ -1,10 +1,10 @@
-//! Whether the datagrams of a socket may go by UDP, as its options say.
+//! Decides by the options of a socket whether its datagrams may go by UDP.
 
 use wire::data::LinkProtocol;
 use wire::ipc::{Delivery, Options};
 
-/// What a socket wants: by UDP what may be lost and may overtake; what is to arrive, or in order, stays in
-/// TLS, which loses nothing and keeps the order.
+/// The wish of a socket. Datagrams that may be lost and reordered go by UDP. Datagrams that must arrive, or must arrive
+/// in order, stay in TLS, which loses nothing and keeps the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     granted: bool,
@@ -22,17 +22,17 @@ impl Default for Wish {
 }
 
 impl Wish {
-    /// The socket asks for these options. What they forbid is forbidden from here on.
+    /// Notes that the socket requests these options. If they forbid UDP, it is forbidden from now on.
     pub fn on_asked(&mut self, options: &Options) {
         self.asked = Some(self.asked != Some(false) && may_go_by_udp(options));
     }
 
-    /// The node has granted them: what they permit is permitted.
+    /// Notes that the node has granted them: what they permit is permitted.
     pub fn on_granted(&mut self) {
         self.granted = self.asked.take().unwrap_or(self.granted);
     }
 
-    /// Datagrams may go by UDP.
+    /// Returns true if datagrams may go by UDP.
     pub fn may(self) -> bool {
         self.granted && self.asked != Some(false)
     }
@@ -79,7 +79,7 @@ mod tests {
         let mut wish = Wish::default();
         wish.on_asked(&bound);
         assert!(!wish.may());
-        // Two at once: which of them is granted is not known before both are.
+        // With two requests at once, it is unknown which of them is granted before both are.
         wish.on_asked(&free);
         assert!(!wish.may());
         wish.on_granted();

@@ -9,12 +9,12 @@ use wire::relay::join::{Endpoints, Join};
 
 const NOW_S: u64 = 1_790_000_000;
 const DAY_S: u64 = 86_400;
-/// When the certificate of home has nine of its thirty days left.
+/// The time at which the certificate of home has nine of its thirty days left.
 const LATER_S: u64 = NOW_S + 21 * DAY_S;
 const HOME: NodeAddr = NodeAddr(0x0a07_00c1);
 const GROUPS: [GroupRange; 1] = [GroupRange::ALL];
 
-/// Nobody else is known, and this list counts.
+/// No other node is known, and the revocations are those of this network.
 struct By<'a>(&'a Network);
 
 impl Known for By<'_> {
@@ -35,7 +35,7 @@ struct Scene {
     network: Network,
     ams: Issuer,
     fra: Issuer,
-    /// The delegation of `fra` for members of `ams`.
+    /// The delegation that `fra` has for members of `ams`.
     renews: Issuer,
     dir: PathBuf,
 }
@@ -81,7 +81,7 @@ impl Scene {
         Scene::with(name, &mandate(0xc0, 0xfe))
     }
 
-    /// With this as what `fra` may renew.
+    /// Creates a scene in which `fra` has this mandate.
     fn with(name: &str, renews: &Mandate<'_>) -> Scene {
         let mut authority = Authority::generate(&[1; 32]);
         let (ams, fra) = (
@@ -103,12 +103,12 @@ impl Scene {
         Books::open(&self.dir.join(name), first).unwrap()
     }
 
-    /// What `fra` answers with.
+    /// Returns the admission of `fra`.
     fn admission(&self) -> Admission {
         self.telling_of(Vec::new())
     }
 
-    /// The same, which tells its own members of these.
+    /// Returns the same, which tells its own members about these issuers.
     fn telling_of(&self, renewed_by: Vec<Place>) -> Admission {
         let own = self.books("fra", &self.fra);
         let others = self.books("renews-ams", &self.renews);
@@ -118,7 +118,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// What `ams` has certified.
+    /// Returns a certificate as `ams` has issued it.
     fn certificate(&self, serial: u32, key: [u8; KEY_BYTES]) -> Certificate {
         let domains = ["a.example.net"];
         let home = Newcomer {
@@ -192,7 +192,7 @@ fn ten_thousand_questions_get_one_certificate_until_half_of_its_time_is_over() {
         let again = ask(LATER_S + 60, shown).unwrap();
         assert!(again.is_repeated && again.certificate == first);
     }
-    // From the half on it is one of this issuer's, in its last third it gets the next one.
+    // From half of its lifetime on it is a certificate of this issuer, and in its last third it is renewed.
     let next = ask(LATER_S + 20 * DAY_S, &first).unwrap();
     assert_eq!(
         next.certificate.fields().serial,
@@ -243,13 +243,13 @@ fn what_this_issuer_cannot_do_another_one_may() {
     let shown = scene.certificate(5, key(10));
     let ended = scene.ask(LATER_S, &shown, &key(10)).unwrap_err();
     assert_eq!(ended.kind, FailureKind::Unusable);
-    // Its delegation for others was removed.
+    // The delegation of `fra` for others was removed.
     let books = scene.books("fra", &scene.fra);
     let alone = Admission::new(scene.fra.clone(), Vec::new(), books);
     let known = By(&scene.network);
     let removed = alone.renew_shown(LATER_S, &shown, &key(10), &scene.network, &known);
     assert_eq!(removed.unwrap_err().kind, FailureKind::Unusable);
-    // One that is out is out everywhere.
+    // A node that was revoked at one issuer is refused everywhere.
     let other = scene.ask(LATER_S, &shown, &key(11)).unwrap_err();
     assert_eq!(other.kind, FailureKind::Forbidden);
 }
@@ -267,7 +267,7 @@ fn only_what_counts_is_renewed_and_only_for_its_key() {
     assert!(why(by_root).contains("the root key has certified this node"));
     let early = scene.ask(NOW_S + 19 * DAY_S, &shown, &key(10));
     assert!(why(early).contains("in the last third of its time only"));
-    // Another network has the same of everything.
+    // Another network has the same names, addresses and keys.
     let stranger = Authority::generate(&[3; 32]).network();
     let admission = scene.admission();
     let foreign = admission.renew_shown(LATER_S, &shown, &key(10), &stranger, &By(&stranger));
@@ -296,11 +296,11 @@ fn the_time_of_an_old_root_is_over_for_members_of_others() {
     scene.authority.rotate(&[7; 32], until_s, NOW_S).unwrap();
     let fra = scene.fra.identity().clone();
     scene.network = scene.authority.network();
-    // This delegation counts, and would end with the old root otherwise.
+    // This delegation is valid; the old one would end with the old root.
     scene.renews = issuer(&mut scene.authority, &fra, &mandate(0xc0, 0xfe));
     let late = scene.ask(until_s + 1, &shown, &key(10));
     assert!(why(late).contains("not renewed"));
-    // In that time nobody waits for the last third.
+    // Under an old root nobody waits for the last third.
     assert!(scene.ask(until_s, &shown, &key(10)).is_ok());
 }
 
@@ -356,7 +356,7 @@ fn what_the_own_delegation_does_not_permit_is_refused_and_named() {
         let told = why(scene.ask(LATER_S, &shown, &key(10)));
         assert!(told.contains(words), "{what}: {told}");
     }
-    // The own delegation bounds the lifetime, whatever the certificate before had.
+    // The lifetime is bounded by `fra`'s own delegation, whatever the certificate before had.
     let renews = Mandate {
         lifetime_s: 3_600,
         ..all
@@ -365,7 +365,7 @@ fn what_the_own_delegation_does_not_permit_is_refused_and_named() {
     let shown = scene.certificate(5, key(10));
     let next = scene.ask(LATER_S, &shown, &key(10)).unwrap().certificate;
     assert_eq!(next.fields().not_after_s, LATER_S + 3_600);
-    // And the number of certificates: of one serial, the second member gets none.
+    // The delegation also bounds the number of certificates: with one serial, the second member gets none.
     let renews = Mandate {
         certificates: 1,
         ..all
@@ -396,7 +396,7 @@ fn an_address_has_one_key_until_all_its_certificates_have_ended() {
     let scene = Scene::new("others-address");
     let shown = scene.certificate(5, key(10));
     let next = scene.ask(LATER_S, &shown, &key(10)).unwrap().certificate;
-    // Whoever has stolen the key of `ams` certifies another host in its place.
+    // A thief of the key of `ams` certifies another host in place of home.
     let other = scene.certificate(6, key(11));
     let taken = scene.ask(LATER_S, &other, &key(11));
     assert!(why(taken).contains("another key has a certificate for 10.7.0.193"));
@@ -407,7 +407,7 @@ fn an_address_has_one_key_until_all_its_certificates_have_ended() {
         (member.key, member.ends_s(), member.earlier),
         (key(10), ends_s, vec![shown.to_text()])
     );
-    // By `fra` nobody joins at that address.
+    // `fra` lets nobody join at that address.
     assert!(!scene.admission().gives(HOME));
     let admission = scene.admission();
     assert!(admission.others[0].gives(HOME));
@@ -452,7 +452,7 @@ fn the_own_issuer_keeps_the_address_and_renews_again_by_a_later_delegation() {
         let books = scene.books("ams", &scene.ams);
         Admission::new(scene.ams.clone(), vec!["ams:7700".into()], books)
     };
-    // Home has joined at `ams`, by its books.
+    // Home has joined at `ams`, according to its books.
     let shown = scene.certificate(0, key(10));
     let mut books = scene.books("ams", &scene.ams);
     let fields = shown.fields();
@@ -467,7 +467,7 @@ fn the_own_issuer_keeps_the_address_and_renews_again_by_a_later_delegation() {
         .unwrap();
     let next_serial = books.next_serial();
     let by_fra = scene.ask(LATER_S, &shown, &key(10)).unwrap().certificate;
-    // `ams` is there again.
+    // `ams` can be reached again.
     let ask = |scene: &Scene, now_s| {
         let known = By(&scene.network);
         admit(scene).renew_shown(now_s, &by_fra, &key(10), &scene.network, &known)
@@ -480,7 +480,7 @@ fn the_own_issuer_keeps_the_address_and_renews_again_by_a_later_delegation() {
     let member = at(&books, HOME).unwrap();
     assert_eq!(books.next_serial(), next_serial, "no serial comes again");
     assert!(member.certificates().contains(&by_fra.to_text()));
-    // A member that others renew again and again has more to keep than a certificate or two.
+    // A member that others renew again and again has more certificates to remember than one or two.
     let mut crowded = member.clone();
     crowded.earlier = vec![by_fra.to_text(); EARLIER_MAX];
     books.correct(crowded).unwrap();
@@ -489,14 +489,14 @@ fn the_own_issuer_keeps_the_address_and_renews_again_by_a_later_delegation() {
     let refused = admit(&scene).renew_shown(LATER_S, &more, &key(10), &scene.network, &known);
     assert!(why(refused).contains("too many certificates"));
     books.correct(member).unwrap();
-    // Its own certificate has ended for more than a month, and the other one keeps the address.
+    // Its own certificate expired more than a month ago, and the other one still reserves the address.
     books.forget_expired(NOW_S + 70 * DAY_S);
     assert!(at(&books, HOME).is_some());
     let ams = scene.ams.identity().clone();
     scene.ams = issuer(&mut scene.authority, &ams, &mandate(0xc0, 0xfe));
     let again = ask(&scene, back_s).unwrap().certificate;
     assert!(again.fields().serial > by_fra.fields().serial);
-    // And `fra` could sign no certificate that counts after that one.
+    // `fra` could not sign a certificate that would be accepted after that one.
     let late_s = back_s + 25 * DAY_S;
     let lower = scene.ask(late_s, &again, &key(10));
     assert!(why(lower).contains("a later delegation has renewed"));
@@ -525,7 +525,7 @@ fn a_token_admits_by_the_own_delegation_alone_and_own_members_alone_are_told_of_
         groups: vec![],
         tags: vec![],
     };
-    // Written beside the books of the others, it is none.
+    // An invitation in the books for other issuers' members does not count.
     for (dir, is_admitted) in [("renews-ams", false), ("fra", true)] {
         Books::invite(&scene.dir.join(dir), &secret, &invitation, NOW_S).unwrap();
         let ask = Join {

@@ -1,4 +1,4 @@
-//! Streams between a client and an engine that says what each test wants.
+//! Streams between a client and an engine that outputs what each test wants.
 
 use super::*;
 use net::unix::{ByteStream, Taken, shutdown_write};
@@ -22,7 +22,7 @@ impl World {
         core::iter::from_fn(|| self.clients.take_ask()).collect()
     }
 
-    /// What the client's stream has for the engine.
+    /// Returns the next request of the client's stream to the engine.
     fn read(&mut self, id: ClientId) -> Option<StreamRequest> {
         match self.clients.read_stream(id, &self.pool).unwrap() {
             Some(Request::Stream(request)) => Some(request),
@@ -31,14 +31,14 @@ impl World {
         }
     }
 
-    /// What the client is watched for: its connection and its stream.
+    /// Returns what the client's connection and stream are watched for.
     fn watched(&mut self, id: ClientId) -> (Option<Interest>, Option<Interest>) {
         self.clients.take_changed(|_| {});
         let client = self.clients.clients.get_mut(&id).unwrap();
         (client.watched, client.end().unwrap().watched)
     }
 
-    /// A client with an open stream: its id, its connection, and its end.
+    /// Creates a client with an open stream: its id, its connection, and its end.
     fn connected(&mut self, framing: Framing) -> (ClientId, SeqStream, OwnedFd) {
         let (id, stream) = self.greeted();
         say(&stream, &ipc::Request::ConnectStream(PEER, framing));
@@ -84,7 +84,7 @@ fn heard(stream: &SeqStream) -> (Vec<u8>, [Option<OwnedFd>; 2]) {
     }
 }
 
-/// The client's end of a stream of bytes, non-blocking.
+/// Returns the client's end of a stream of bytes, non-blocking.
 fn bytes_of(fd: OwnedFd) -> ByteStream {
     let stream = ByteStream::from(fd);
     stream.set_nonblocking(true).unwrap();
@@ -137,7 +137,7 @@ fn a_stream_from_connect_to_the_end_of_both_directions() {
     assert_eq!(hear(&control), [kind::FINISHED]);
     assert_eq!(taken(&data).unwrap(), b"last");
     assert_eq!(taken(&data), Err(Taken::End));
-    // Nothing more can come of it.
+    // Nothing more can happen on it.
     let asks = world.asks();
     assert!(
         matches!(&asks[..], [.., (of, Request::Close)] if *of == id),
@@ -180,7 +180,7 @@ fn a_client_that_closes_has_all_of_what_it_wrote_read_first() {
 
 #[test]
 fn a_client_that_goes_without_a_word_has_not_ended_its_stream() {
-    // The kernel closes what a process had open that was killed.
+    // The kernel closes the descriptors of a killed process.
     for (credit, says) in [(100, true), (100, false), (3, false)] {
         let mut world = World::new(8);
         let (id, control, data) = world.connected(Framing::Bytes);
@@ -294,7 +294,7 @@ fn a_reset_is_told_before_the_stream_ends() {
     );
     assert_eq!(taken(&data).unwrap(), b"so far");
     assert_eq!(taken(&data), Err(Taken::End));
-    // One that has written what nobody has read is told so by the kernel.
+    // If a client has written something that nobody has read, the kernel reports an error.
     let (id, _control, data) = world.connected(Framing::Bytes);
     let data = bytes_of(data);
     data.send(b"unread").unwrap();
@@ -388,7 +388,7 @@ fn streams_for_which_there_is_no_place_are_refused() {
     };
     assert_eq!(*of, listener);
 
-    // A listener that has gone before the stream was open.
+    // The listener has closed before the stream was open.
     let mut world = World::new(8);
     let (listener, at2) = world.listening();
     world.tell(listener, incoming());

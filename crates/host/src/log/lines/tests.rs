@@ -85,7 +85,7 @@ fn programs_get_the_fields_of_an_event_and_people_do_not() {
         text.ends_with("ams: link to 10.7.0.2 is down: silence\n"),
         "{text}"
     );
-    // Without a journal, standard error has the line; with one, the journal.
+    // Without a journal, the line goes to standard error; with a journal, it goes there.
     let said = "<4>ams: link to 10.7.0.2 is down: silence\n";
     assert_eq!(written(Format::Journal), said);
     let journal = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
@@ -116,7 +116,7 @@ fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
     drop(flushed);
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     assert!(read("sinew.log.1").contains("one") && read("sinew.log").contains("two"));
-    // The journal would add the time to a line of standard error.
+    // A line on standard error would get its time from the journal.
     assert!(read("sinew.log").ends_with("Z info ams: two\n"));
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -1,4 +1,4 @@
-//! PCP and NAT-PMP: what is asked by them, and what the answers mean.
+//! PCP and NAT-PMP: their requests, and the meaning of the answers.
 
 use super::{Asking, Mapper, Place, Protocol, RENEW_MIN, REST};
 use crate::mapping::judge::{fits, is_public};
@@ -8,7 +8,7 @@ use wire::Endpoint;
 use wire::mapping::{Answer, PORT, UNSUPPORTED_VERSION, nat_pmp, pcp};
 
 impl Mapper {
-    /// A datagram has come.
+    /// Handles a datagram.
     pub(in crate::mapping) fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
         let Some((place, nonce)) = self.place else {
             return;
@@ -28,7 +28,8 @@ impl Mapper {
     fn on_other_version(&mut self, now: Time) {
         match (self.asking, self.protocol) {
             (Some(_), Protocol::Pcp) => self.begin(now, Protocol::NatPmp),
-            // Each request of PCP gets this answer, and some may be late. Who speaks neither protocol ends as silent.
+            // Each PCP request gets this answer, and some may be late. A router that supports neither protocol ends up
+            // as silent.
             _ => self.ignore("unasked"),
         }
     }
@@ -52,7 +53,7 @@ impl Mapper {
         let outside = map.external.ipv4();
         let at = outside.map(|ip| SocketAddrV4::new(ip.into(), map.external.port));
         if self.asking.is_none() || self.protocol != Protocol::Pcp {
-            // A router tells so that it has changed the mapping. [RFC 6887 §14.2]
+            // A router reports in this way that it has changed the mapping. [RFC 6887 §14.2]
             let is_other = self.mapping.is_some_and(|known| Some(known.at) != at);
             return match answer.result == 0 && self.asking.is_none() && is_other {
                 true => self.ask_soon(now),
@@ -66,7 +67,7 @@ impl Mapper {
                 Some(at) => self.on_given(now, at, lifetime),
                 None => self.refuse(now, REST, "its address outside is not one of IPv4"),
             },
-            // It may do by the older protocol.
+            // The older protocol may work.
             1 | 4 => self.begin(now, Protocol::NatPmp),
             result => self.refuse(now, lifetime, pcp::reason(result)),
         }
@@ -115,9 +116,9 @@ impl Mapper {
         }
     }
 
-    /// The router says unasked for how long it has known its mappings, as it does after a restart, and by NAT-PMP its address
-    /// outside, as it does when that changes [RFC 6886 §3.2.1]. Who rests after a refusal asks after a restart too: the
-    /// router may have another configuration.
+    /// Handles an announcement. After a restart, a router announces how long it has kept its mappings. With NAT-PMP it
+    /// also announces its external address when that changes [RFC 6886 §3.2.1]. The mapper asks after a restart even
+    /// while it rests after a refusal, because the router may have another configuration.
     fn on_announcement(&mut self, now: Time, epoch_s: u32, outside: Option<Ipv4Addr>) {
         if self.asking.is_some() {
             return;
@@ -131,14 +132,14 @@ impl Mapper {
         }
     }
 
-    /// What a router tells unasked is not taken over: it is a reason to ask.
+    /// Asks soon. A router's announcement that nobody requested is not used, but is a reason to ask.
     fn ask_soon(&mut self, now: Time) {
         let rested = self.last_round.map(|last| last + RENEW_MIN);
         let soon = rested.map_or(now, |rested| rested.max(now));
         self.next_round = Some(self.next_round.map_or(soon, |next| next.min(soon)));
     }
 
-    /// Sends what is asked now by datagrams; without a life time what is given back.
+    /// Sends the present request by datagram. A lifetime of zero releases the mapping.
     pub(super) fn say(&mut self, lifetime_s: u32) {
         let Some((place, nonce)) = self.place else {
             return;

@@ -1,4 +1,4 @@
-//! Scripts: a router that answers as it is told, and a clock that jumps to what is due.
+//! Scripted tests: a router that answers as configured, and a clock that jumps to the next deadline.
 
 use super::*;
 use std::net::SocketAddr;
@@ -15,12 +15,12 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a router speaks.
+/// The protocols that a router speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaks {
     Pcp,
     NatPmp,
-    /// NAT-PMP, and of PCP a version of its drafts.
+    /// NAT-PMP, and a draft version of PCP.
     Draft,
     Nothing,
 }
@@ -31,23 +31,23 @@ struct Script {
     now: Time,
     speaks: Speaks,
     outside: Ipv4Addr,
-    /// What it answers if not 0.
+    /// The result code of its answers if not 0.
     result: u8,
     lifetime_s: u32,
-    /// It has started then.
+    /// When it was started.
     started: Time,
-    /// The port outside, while it is mapped.
+    /// The external port, while it is mapped.
     mapped: Option<u16>,
-    /// Requests that have come.
+    /// Requests that have arrived.
     asked: Vec<Vec<u8>>,
-    /// So many of them are lost.
+    /// Number of requests that are lost.
     loses: usize,
-    /// How often each answer comes, as to a request that was repeated before the first one was answered.
+    /// How often each answer arrives, as if the request had been repeated before the first answer.
     copies: usize,
 }
 
 impl Script {
-    /// The router has run for a while when the node comes.
+    /// The router has run for a while before the node asks.
     fn new(speaks: Speaks) -> Script {
         let mut script = Script {
             mapper: Mapper::default(),
@@ -74,7 +74,7 @@ impl Script {
         (self.now.since(self.started).as_millis() / 1_000) as u32
     }
 
-    /// What happens within `span`.
+    /// Simulates a time span.
     fn run(&mut self, span: Duration) {
         let until = self.now + span;
         while let Some(due) = self.mapper.deadline().filter(|due| *due <= until) {
@@ -85,7 +85,7 @@ impl Script {
         self.now = until;
     }
 
-    /// What is sent reaches the router, and its answers the node.
+    /// Passes requests to the router, and its answers to the node.
     fn exchange(&mut self) {
         while let Some(request) = self.mapper.next_datagram() {
             self.asked.push(request.clone());
@@ -129,7 +129,7 @@ impl Script {
             }
             (Speaks::NatPmp, _) => Some(self.emitted_nat_pmp(1, None)),
             (Speaks::Draft, _) => Some([[1, 0x81, 0, 1], [0; 4]].concat()),
-            // [RFC 6887 §9]: the highest version that is spoken.
+            // [RFC 6887 §9]: the highest supported version is used.
             (Speaks::Pcp, _) => panic!("NAT-PMP to a router that speaks PCP"),
         }
     }
@@ -165,7 +165,7 @@ impl Script {
         buffer[..len].to_vec()
     }
 
-    /// The router restarts, and forgets.
+    /// Restarts the router, which forgets its mappings.
     fn restart(&mut self) {
         self.started = self.now;
         self.mapped = None;
@@ -180,7 +180,7 @@ impl Script {
         })
     }
 
-    /// The last request, of PCP.
+    /// Returns the last request, which is one of PCP.
     fn last(&self) -> pcp::Request {
         pcp::Request::parse(self.asked.last().unwrap()).unwrap()
     }
@@ -231,7 +231,7 @@ fn an_older_router_is_asked_by_nat_pmp() {
     script.mapper.release();
     script.exchange();
     assert_eq!(script.mapped, None);
-    // The port outside is 0, and the life time.
+    // The external port and the lifetime are 0.
     assert_eq!(script.asked.last().unwrap()[6..], [0; 6]);
 }
 
@@ -246,7 +246,7 @@ fn lost_requests_are_repeated_and_twice_as_late_each_time() {
         at.push(script.now.since(Time::ZERO + MINUTE).as_millis());
     }
     assert_eq!(at, [0, 250, 750, 1_750]);
-    // NAT-PMP after silence: as many again for each of its two steps.
+    // After the silence comes NAT-PMP: as many tries again for each of its two steps.
     let mut script = Script::new(Speaks::NatPmp);
     script.loses = 4 + 3;
     script.run(SECOND * 10);
@@ -267,7 +267,7 @@ fn an_answer_that_comes_more_than_once_counts_once() {
         assert_eq!(script.mapper.state(), mapped(7_700, by), "{speaks:?}");
         assert_eq!(script.asked.len(), asked, "{speaks:?}");
     }
-    // A refusal that comes when the router counts as silent for PCP already.
+    // A refusal arrives when the router already counts as silent for PCP.
     let mut script = Script::new(Speaks::NatPmp);
     script.loses = 4;
     script.run(Duration::from_millis(3_700));
@@ -289,7 +289,7 @@ fn a_router_that_answers_nothing_is_asked_again_rarely() {
     assert_eq!(script.asked.len(), 8);
     script.run(MINUTE);
     assert_eq!(script.asked.len(), 8);
-    // After 2, 4, 8, 16, 32 and 60 minutes, and then every hour.
+    // The rests are 2, 4, 8, 16, 32 and 60 minutes, and then an hour each.
     script.run(MINUTE * 60 * 24);
     let rounds = script.asked.len() / 8;
     assert!((24..=29).contains(&rounds), "{rounds}");
@@ -328,7 +328,7 @@ fn a_router_that_has_restarted_is_asked_at_once() {
     for speaks in [Speaks::Pcp, Speaks::NatPmp] {
         let mut script = Script::new(speaks);
         script.run(MINUTE);
-        // An announcement that fits changes nothing, nor does one of a clock that is a little fast.
+        // A consistent announcement changes nothing, nor does one of a clock that is a little fast.
         let announced = |script: &Script| match speaks {
             Speaks::NatPmp => {
                 let address = nat_pmp::Given::Address(OUTSIDE.octets());
@@ -346,7 +346,7 @@ fn a_router_that_has_restarted_is_asked_at_once() {
         script.say(&bytes);
         script.run(SECOND);
         assert!(script.asked.len() > before && script.mapped.is_some());
-        // One who announces all the time is asked every four seconds.
+        // A router that announces all the time is asked every four seconds.
         let before = script.asked.len();
         for _ in 0..80 {
             script.restart();
@@ -380,7 +380,7 @@ fn what_a_router_tells_unasked_of_its_address_is_asked_for() {
             panic!("it is mapped: {speaks:?}");
         };
         assert_eq!(*at.ip(), moved, "{speaks:?}");
-        // One who tells lies all the time is asked every four seconds.
+        // A router whose announcements are wrong all the time is asked every four seconds.
         let asked = script.asked.len();
         assert!(asked > before);
         let lie = match speaks {
@@ -436,7 +436,7 @@ fn an_address_that_is_not_public_is_a_second_nat() {
             assert_eq!(script.mapped, None, "it is given back");
         }
     }
-    // The same when it becomes one.
+    // The same holds when its address becomes private.
     for speaks in [Speaks::Pcp, Speaks::NatPmp] {
         let mut script = Script::new(speaks);
         script.run(MINUTE);
@@ -488,7 +488,7 @@ fn only_the_router_answers_and_only_what_was_asked() {
     assert_eq!(script.mapper.state(), State::Asking);
     script.say(&of(map));
     assert!(script.is_mapped());
-    // The same once more: nobody has asked.
+    // The same answer arrives once more without a request.
     script.say(&of(map));
     assert_eq!(script.mapper.state(), mapped(7_700, Protocol::Pcp));
     let ignored = [
@@ -538,7 +538,7 @@ fn another_place_is_a_new_beginning() {
     let request = script.mapper.next_datagram().unwrap();
     let request = pcp::Request::parse(&request).unwrap();
     assert_eq!(request.nonce, [9; pcp::NONCE_BYTES]);
-    // The old router has nothing to say any more.
+    // An answer of the old router no longer counts.
     let late = emitted_pcp(script.given(&request));
     script.say(&late);
     assert_eq!(script.mapper.state(), State::Asking);

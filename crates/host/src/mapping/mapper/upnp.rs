@@ -1,16 +1,19 @@
-//! UPnP, for a router that answers neither PCP nor NAT-PMP: a search by UDP, and then one exchange of HTTP after the other.
+//! UPnP, for a router that answers neither PCP nor NAT-PMP: a search by UDP, followed by one HTTP exchange after the
+//! other.
 //!
 //! ```text
 //!   search ── LOCATION ──▶ description ── services ──▶ address outside ── public ──▶ map ── done ──▶ mapped
 //!     ▲                       │               ▲  not public, none: the next one ◀──┘   ├── 718: another port, a few times
 //!     └── of no use: the next ┘ half its life ┘                                        └── 725: without end
 //! ```
-//! A host of the local network can answer in the router's name. So an answer counts if it comes from the router's address,
-//! and only what is at that address is asked, whatever the answer and the description say. One that leads nowhere does not
-//! end the search, so a few forged answers that come first do not hide the router's own.
+//! A host of the local network can answer in the router's name. Therefore, an answer counts only if it comes from the
+//! router's address, and requests go only to that address, regardless of what the answer and the description say. An
+//! answer that leads nowhere does not end the search, so a few forged answers that come first do not hide the router's
+//! own.
 //!
-//! Whoever deletes a port by UPnP does not say whose it is. So a port is deleted only if the router has said that it leads
-//! here, by the service that said so, and not if that was for a time which has ended, or if it belongs to another host since.
+//! A UPnP request to delete a port does not say whose port it is. Therefore, a port is deleted only if the router has
+//! confirmed that it leads here, and only by the service that has confirmed it. It is not deleted if its time has
+//! ended, or if it has belonged to another host since.
 
 use super::{AGAIN, Asking, Mapper, Place, Protocol, REST, TRIES, lifetime_s};
 use crate::mapping::judge::is_public;
@@ -22,50 +25,50 @@ use wire::mapping::upnp::description::{Control, controls};
 use wire::mapping::upnp::soap::{self, Action, Outcome};
 use wire::mapping::upnp::{Url, http, ssdp};
 
-/// How long one exchange may take. Choice: the router is the next hop; some of them are slow to open a port.
+/// The time limit of one exchange. Choice: the router is the next hop, but some routers are slow to open a port.
 pub(in crate::mapping) const PATIENCE: Duration = Duration::from_secs(3);
-/// Ports that are asked for after the first one, when other hosts have them.
+/// Number of other ports that are requested after the first one, if other hosts have them.
 const OTHER_PORTS: usize = 4;
-/// Those are chosen from here on. [RFC 6335 §6: the dynamic ports]
+/// The other ports are chosen from this one upwards. [RFC 6335 §6: the dynamic ports]
 const DYNAMIC_PORTS: u16 = 49_152;
-/// Different descriptions that are read of those which one search finds. Choice: a router has one or two.
+/// Number of different descriptions that are read of those which one search finds. Choice: a router has one or two.
 const LOCATIONS_MAX: usize = 4;
 
-/// One exchange of HTTP that is to be made.
+/// An HTTP exchange that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::mapping) struct Request {
-    /// By which [`Mapper::on_exchange`] knows it.
+    /// The number by which [`Mapper::on_exchange`] identifies it.
     pub(in crate::mapping) id: u64,
     pub(in crate::mapping) to: SocketAddrV4,
     pub(in crate::mapping) bytes: Vec<u8>,
 }
 
-/// How far it is.
+/// The progress of UPnP.
 #[derive(Debug, Default)]
 pub(super) struct Upnp {
     step: Step,
-    /// Searches of this round.
+    /// Number of searches in this round.
     searches: u32,
-    /// Where descriptions are, as this round's answers say, and those of them that were not read yet.
+    /// The locations of descriptions in this round's answers, and those of them that were not read yet.
     locations: Vec<Url>,
     unread: VecDeque<Url>,
-    /// Why a description of this round was of no use.
+    /// Why a description of this round was of no use, if one was.
     unfit: Option<&'static str>,
-    /// The exchange that is waited for.
+    /// The exchange that is awaited.
     awaited: Option<u64>,
     /// The service in use.
     control: Option<Control>,
-    /// Those after it.
+    /// The services to try after it.
     others: VecDeque<Control>,
-    /// The address outside of a service before it, which is not public.
+    /// The external address of an earlier service, which is not public.
     private: Option<Ipv4Addr>,
-    /// The router gives a mapping without end only.
+    /// The router only supports mappings without an end.
     is_permanent: bool,
-    /// What the router has mapped, until it is given back.
+    /// The port that the router has mapped, until it is given back.
     held: Option<Held>,
 }
 
-/// A port that the router leads here.
+/// A port that the router leads to this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     /// The service that has mapped it.
@@ -83,27 +86,27 @@ enum Step {
     Map(Wanted),
 }
 
-/// What is asked for.
+/// The mapping that is being requested.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     outside: Ipv4Addr,
     port: u16,
-    /// So many ports belong to others.
+    /// Number of requested ports that belong to other hosts.
     conflicts: usize,
 }
 
 impl Mapper {
-    /// The next question to the group [`ssdp::GROUP`].
+    /// Returns the next search to the group [`ssdp::GROUP`].
     pub(in crate::mapping) fn next_search(&mut self) -> Option<Vec<u8>> {
         self.out.searches.pop_front()
     }
 
-    /// The next exchange. Those that were taken are made one after the other.
+    /// Returns the next exchange. The caller makes exchanges one after the other.
     pub(in crate::mapping) fn next_request(&mut self) -> Option<Request> {
         self.out.requests.pop_front()
     }
 
-    /// A round begins: with the service in use, if it has mapped the port.
+    /// Begins a round. If the service in use has mapped the port, the round begins with it.
     pub(super) fn begin_upnp(&mut self) {
         let is_known = self.mapping.is_some() && self.upnp.control.is_some();
         let before = core::mem::take(&mut self.upnp);
@@ -123,12 +126,12 @@ impl Mapper {
         };
     }
 
-    /// The time for which the port was mapped is over. Without one it is mapped still.
+    /// Notes that the time of the mapping is over. A mapping without an end stays.
     pub(super) fn on_upnp_end(&mut self) {
         self.upnp.held.take_if(|held| !held.is_permanent);
     }
 
-    /// A search is repeated; an exchange is begun, or was not made within its time.
+    /// Repeats a search, or begins an exchange, or handles that an exchange was not made in time.
     pub(super) fn on_upnp_timeout(&mut self, now: Time, asking: Asking) {
         match self.upnp.step {
             Step::Search if asking.tries == TRIES => match self.upnp.unfit {
@@ -150,7 +153,7 @@ impl Mapper {
         }
     }
 
-    /// A datagram has come to the socket by which was searched.
+    /// Handles a datagram to the socket that searches.
     pub(in crate::mapping) fn on_search_answer(
         &mut self,
         now: Time,
@@ -175,7 +178,7 @@ impl Mapper {
         }
         let known = &mut self.upnp.locations;
         if known.contains(&location) || known.len() == LOCATIONS_MAX {
-            // There are several questions, and an answer to each.
+            // Each search has several questions, and each gets an answer.
             return;
         }
         known.push(location.clone());
@@ -185,7 +188,7 @@ impl Mapper {
         }
     }
 
-    /// Reads the next of the descriptions that were found. True if there is one.
+    /// Reads the next of the descriptions that were found. Returns true if there is one.
     fn describe(&mut self, now: Time) -> bool {
         let Some(location) = self.upnp.unread.pop_front() else {
             return false;
@@ -197,7 +200,7 @@ impl Mapper {
         true
     }
 
-    /// A description is of no use: the next one is read, or the search goes on to its end.
+    /// Handles a description that is of no use: the next one is read, or the search continues to its end.
     fn pass_description(&mut self, now: Time, why: &'static str) {
         self.upnp.unfit = Some(why);
         if self.describe(now) {
@@ -212,7 +215,7 @@ impl Mapper {
         });
     }
 
-    /// An exchange has ended: with an answer, or with the reason why there is none.
+    /// Handles the end of an exchange: the answer, or the reason why there is none.
     pub(in crate::mapping) fn on_exchange(
         &mut self,
         now: Time,
@@ -223,7 +226,7 @@ impl Mapper {
             return;
         };
         if self.upnp.awaited != Some(id) || self.asking.is_none() {
-            // What was given back needs no answer.
+            // The answer to a release is not needed.
             return;
         }
         self.upnp.awaited = None;
@@ -277,7 +280,7 @@ impl Mapper {
         }
     }
 
-    /// The router has mapped the port. Another port that it had mapped before is given back.
+    /// Handles that the router has mapped the port. Another port that it had mapped before is released.
     fn on_mapped(&mut self, now: Time, wanted: Wanted) {
         let Some(control) = self.upnp.control.clone() else {
             return;
@@ -300,7 +303,7 @@ impl Mapper {
         self.on_given(now, at, super::LIFETIME);
     }
 
-    /// Another host has the port: another port is asked for, a few times.
+    /// Handles that another host has the port: another port is requested, a few times.
     fn on_conflict(
         &mut self,
         now: Time,
@@ -323,7 +326,7 @@ impl Mapper {
         self.map(now, place, wanted);
     }
 
-    /// The next service is asked for the address outside, if there is one.
+    /// Asks the next service for the external address, if there is one.
     fn next_service(&mut self, now: Time) -> bool {
         let Some(control) = self.upnp.others.pop_front() else {
             return false;
@@ -349,13 +352,13 @@ impl Mapper {
                 self.upnp.private.get_or_insert(outside);
                 self.pass_service(now, NO_ADDRESS);
             }
-            // An uplink that is not connected.
+            // The uplink is not connected.
             None => self.pass_service(now, NO_ADDRESS),
         }
     }
 
-    /// A service has no address that is of use, for this reason: the next one is asked. After the last one, an address that
-    /// is not public tells the most.
+    /// Handles that a service has no usable address, for this reason: the next one is asked. After the last one, an
+    /// address that is not public is the most informative result.
     fn pass_service(&mut self, now: Time, why: &'static str) {
         if self.next_service(now) {
             return;
@@ -366,14 +369,15 @@ impl Mapper {
         }
     }
 
-    /// The router does not map the port, or not any more. What it has mapped before is given back.
+    /// Handles that the router does not map the port, or no longer does. A port that it had mapped before is released.
     fn deny(&mut self, now: Time, why: &'static str) {
         self.unmap();
         self.refuse(now, REST, why);
     }
 
     fn map(&mut self, now: Time, place: Place, wanted: Wanted) {
-        // Two services may be two descriptions of one table of ports, so what one of them has is given back before.
+        // Two services may be two descriptions of one table of ports, so the mapping of one service is released before
+        // the other is used.
         let is_elsewhere = |held: &Held| {
             held.port == wanted.port && Some(&held.control) != self.upnp.control.as_ref()
         };
@@ -397,7 +401,7 @@ impl Mapper {
         }
     }
 
-    /// Gives back what the router has mapped, if that is anything.
+    /// Releases what the router has mapped, if there is anything.
     pub(super) fn unmap(&mut self) {
         if let Some(held) = self.upnp.held.take() {
             let external_port = held.port;
@@ -406,7 +410,7 @@ impl Mapper {
         }
     }
 
-    /// The service in use is asked.
+    /// Sends an action to the service in use.
     fn act(&mut self, now: Time, action: Action) {
         let Some(control) = &self.upnp.control else {
             return;
@@ -428,12 +432,13 @@ impl Mapper {
         self.asking = Some(Asking {
             outside: None,
             tries: TRIES,
-            // Who makes the exchange ends it in time, and may make another one before.
+            // The thread that makes the exchange ends it in time, and may make another one before.
             due: now + PATIENCE * 3,
         });
     }
 
-    /// An exchange has failed. What is mapped stays so until its end, and the router is searched for in the next round.
+    /// Handles that an exchange has failed. A mapping is kept until its end, and the next round searches for the router
+    /// again.
     fn fail(&mut self, now: Time, reason: &'static str) {
         self.ignore(reason);
         self.upnp.awaited = None;
@@ -451,7 +456,7 @@ impl Mapper {
 const NO_SERVICE: &str = "its UPnP description has no service at its address that maps ports";
 const NO_ADDRESS: &str = "it has no address outside";
 
-/// What a failure is called where people read it.
+/// Returns the text for a failure, for people.
 fn why(reason: &str) -> &'static str {
     match reason {
         "timeout" => "its UPnP service does not answer in time",

@@ -15,7 +15,7 @@ fn ended(node: NodeAddr, key: &Ephemeral) -> Message<'static> {
     })
 }
 
-/// A source that has heard its sink's key, and what the sink shares with it.
+/// Creates a source that has its sink's key, and what the sink shares with it.
 fn pair() -> (Sinks, Agreed) {
     let route = hop(LON, Some(b"data"), &[]);
     let open = open(&route, &[]);
@@ -31,7 +31,7 @@ fn pair() -> (Sinks, Agreed) {
     (sinks, agreed)
 }
 
-/// What a source hears of it.
+/// Returns what a source understands of a message.
 fn hear(sinks: &mut Sinks, message: &Message<'_>) -> Result<String, Untrue> {
     let mut heard = String::new();
     sinks.hear(message, |message| {
@@ -41,7 +41,7 @@ fn hear(sinks: &mut Sinks, message: &Message<'_>) -> Result<String, Untrue> {
     Ok(heard)
 }
 
-/// A message as it goes over control.
+/// Returns a message as it is sent over control.
 fn sent(message: &Message<'_>, speech: &mut Speech) -> Vec<u8> {
     let mut bytes = vec![0; 4_096];
     say(message, Some(speech), |message| {
@@ -84,7 +84,8 @@ fn a_sink_is_believed_and_nobody_who_speaks_for_it() {
     assert_eq!(is_done(&came(&said[2])), Some(LON));
     assert_eq!(is_done(&came(&said[1])), None);
     let is_refused = |message: &Message<'_>| hear(&mut pair().0, message).is_err();
-    // In the clear, out of order, changed, in the name of another, and from who is no end.
+    // Messages that are not encrypted, out of order, changed, in the name of another node, or from a node that is no
+    // end.
     for message in [kept, have, done, came(&said[1])] {
         assert!(is_refused(&message), "{message:?}");
     }
@@ -127,7 +128,7 @@ fn a_sink_opens_what_its_source_has_sealed() {
     assert!(opened.is_none());
 }
 
-/// Sinks of now are asked, answer under seal, and are refused where the two share no version.
+/// Present sinks are asked, answer with encryption, and are refused if both share no version.
 #[test]
 fn the_versions_of_a_sink_are_heard_from_itself_alone() {
     let versions = VersionRange { min: 1, max: 2 };
@@ -138,12 +139,12 @@ fn the_versions_of_a_sink_are_heard_from_itself_alone() {
     assert_eq!(bytes[0], 16, "relays see a Said, as ever");
     let heard = hear(&mut sinks, &came(&bytes)).unwrap();
     assert_eq!(heard, format!("{speaks:?}"));
-    // A relay says it in the sink's name, and repeats what the sink has said.
+    // A relay sends it in the sink's name, and repeats what the sink has sent.
     let forged = hear(&mut sinks, &speaks).unwrap_err();
     assert!(matches!(forged, Untrue::Forged(LON)), "{forged}");
     let repeated = hear(&mut sinks, &came(&bytes)).unwrap_err();
     assert!(matches!(repeated, Untrue::Forged(LON)), "{repeated}");
-    // So with what it would remove.
+    // The same holds for what it would remove.
     let (mut sinks, agreed) = pair();
     let (mut speech, _) = agreed.speech();
     let gone = Message::Gone(LON, b"a/b");

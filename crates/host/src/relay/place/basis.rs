@@ -1,4 +1,4 @@
-//! What is under the path of a file that comes, while the two are compared.
+//! The existing file under the path of a file that arrives, while the two are compared.
 //!
 //! ```text
 //!   tell   keys of its pieces ─▶ source            the source: what is the same, the bytes of the rest
@@ -6,9 +6,9 @@
 //!   copy   all was the same so far, and now something differs
 //!   stays  all was the same to the end: nothing is written but its time and permissions
 //! ```
-//! Choice: what is the same is read for its keys, for the digest of the whole content, and where something differs to be
-//! written. No reading trusts the one before: the digest of the content shows whether the second was of what the first
-//! was of, and that of the copy whether the third was.
+//! Choice: equal bytes are read for their keys, for the digest of the whole content, and, if something differs, to be
+//! written. No reading relies on an earlier one: the digest of the content shows whether the second reading got the
+//! same bytes as the first, and the digest of the copy shows it for the third.
 
 use net::beneath::{Directory, data_from};
 use nix::unistd::Uid;
@@ -22,19 +22,19 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, SystemTime};
 use wire::relay::TRANSFER_BYTES;
 
-/// What a file system may keep of a time is this coarse.
+/// The coarsest resolution in which a file system stores times.
 const TIME_GRAIN: Duration = Duration::from_secs(2);
-/// What is read at once. A hole of so many bytes stays one where it is written again.
+/// Number of bytes that are read at once. A hole of this size stays a hole when it is written again.
 const BLOCK_BYTES: usize = 64 * 1024;
 
-/// A file that is there.
+/// An existing file.
 pub(super) struct Basis {
     file: File,
     found: Metadata,
 }
 
 impl Basis {
-    /// What has this name; none if that is no file, or cannot be read.
+    /// Opens the file with this name; none if it is not a file or cannot be read.
     pub(super) fn open(directory: &Directory, name: &OsStr) -> Option<Basis> {
         let (file, found) = directory.read_at(name).ok()?;
         Some(Basis { file, found })
@@ -44,24 +44,24 @@ impl Basis {
         &self.file
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub(super) fn bytes(&self) -> u64 {
         self.found.len()
     }
 
-    /// It can be the copy itself: it has no other name, and is of this process's user. Another user may have it open,
-    /// and would write to what has got its owner from the source.
+    /// Returns true if it can become the copy itself: it has no other name, and belongs to this process's user.
+    /// Otherwise another user may have it open, and could still write to it after it got its owner from the source.
     pub(super) fn may_stay(&self) -> bool {
         may_be_set(&self.found)
     }
 
-    /// It has this time, as far as the file system keeps it, and these permissions.
+    /// Returns true if it has this time, as far as the file system stores it, and these permissions.
     pub(super) fn is_like(&self, mode: u32, mtime: Option<SystemTime>) -> bool {
         let has_time = mtime.is_none_or(|mtime| self.found.modified().is_ok_and(|is| is == mtime));
         has_time && (self.found.mode() ^ mode) & resume::MODE_MASK == 0
     }
 
-    /// Nobody has written to it since it was opened.
+    /// Returns true if nobody has written to it since it was opened.
     pub(super) fn is_unchanged(&self) -> io::Result<bool> {
         let of = |found: &Metadata| {
             (
@@ -73,7 +73,7 @@ impl Basis {
         Ok(of(&self.found) == of(&self.file.metadata()?))
     }
 
-    /// It has still the size and the time that it was given, or had.
+    /// Returns true if it still has its size, and the time that it was given or had.
     pub(super) fn is_as_set(&self, mtime: Option<SystemTime>) -> io::Result<bool> {
         let now = self.file.metadata()?;
         let set = match mtime {
@@ -86,8 +86,8 @@ impl Basis {
         Ok(now.len() == self.found.len() && is_set)
     }
 
-    /// Pieces of it that a file of so many bytes may have too. One that is shorter is its own last one: of a piece of
-    /// any length that somebody wishes the key would tell the bytes.
+    /// Returns how many of its pieces a file of this many bytes may have, too. If the other file is shorter, its
+    /// shorter last piece does not count: with pieces of arbitrary length, the key would reveal the bytes.
     pub(super) fn pieces(&self, most: u64) -> u64 {
         match most >= self.bytes() {
             true => self.bytes().div_ceil(PIECE_BYTES),
@@ -95,7 +95,7 @@ impl Basis {
         }
     }
 
-    /// The keys of some of its pieces. Where it cannot be read, they end.
+    /// Returns the keys of some of its pieces. The list ends where the file cannot be read.
     pub(super) fn keys(&self, transfer: &[u8; TRANSFER_BYTES], pieces: Range<u64>) -> Vec<u64> {
         let mut buffer = vec![0; PIECE_BYTES as usize];
         let mut key = |piece: u64| {
@@ -108,7 +108,7 @@ impl Basis {
         pieces.map_while(&mut key).collect()
     }
 
-    /// Gives so many bytes from some place on to `act`, which are there if the source is right.
+    /// Passes this many bytes from a position to `act`. They exist if the source is right.
     pub(super) fn read(
         &self,
         (mut at, len): (u64, u64),
@@ -132,8 +132,8 @@ impl Basis {
         Ok(())
     }
 
-    /// Copies its first bytes, which have this digest, to the beginning of an empty file, without what are holes, and
-    /// leaves that behind them.
+    /// Copies its first bytes, which have this digest, to the beginning of an empty file. Holes are skipped. The file's
+    /// position is behind the bytes afterwards.
     pub(super) fn copy(&self, mut to: &File, bytes: u64, digest: blake3::Hash) -> io::Result<()> {
         let mut from = &self.file;
         let mut at = 0;
@@ -143,14 +143,14 @@ impl Basis {
             let (begin, end) = (begin.min(bytes), end.min(bytes));
             from.seek(SeekFrom::Start(begin))?;
             to.seek(SeekFrom::Start(begin))?;
-            // The kernel copies it, or has both share it.
+            // The kernel copies it, or lets both files share it.
             let copied = io::copy(&mut from.take(end - begin), &mut to)?;
             if copied != end - begin {
                 return Err(Changed.into());
             }
             at = end;
         }
-        // Behind the last data is a hole.
+        // There is a hole behind the last data.
         to.set_len(bytes)?;
         to.seek(SeekFrom::Start(0))?;
         let mut content = blake3::Hasher::new();
@@ -162,18 +162,19 @@ impl Basis {
     }
 }
 
-/// Time and permissions of this file may be set: it has no other name, and is of this process's user.
+/// Returns true if time and permissions of this file may be set: it has no other name, and belongs to this process's
+/// user.
 pub(super) fn may_be_set(found: &Metadata) -> bool {
     let is_own = found.uid() == Uid::effective().as_raw();
     found.nlink() == 1 && is_own
 }
 
-/// Somebody has written to what is there while it was compared.
+/// The existing file was written to while it was compared.
 #[derive(Debug)]
 pub(super) struct Changed;
 
 impl Changed {
-    /// That is what went wrong.
+    /// Returns true if this is the reason for an error.
     pub(super) fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Changed>())
     }

@@ -1,4 +1,4 @@
-//! Files and directories on their way into their place.
+//! Files and directories that are being copied into place.
 //!
 //! ```text
 //!   begin ── locked; what is there: keys ──▶ on_event … ──▶ End: times, sync, rename, journal away
@@ -6,8 +6,8 @@
 //!   a new directory, or a file     in .NAME.sinew-part, which gets the name in the end
 //!   a directory that is there      in place, file by file; each beside its name until it is whole
 //! ```
-//! A file that is whole gets its time, then its name. So what has name, size and time of an entry of
-//! the source is that, and an attempt after this one need not look into it.
+//! A complete file gets its time first, and then its name. Therefore, a file with the name, size and time of an entry
+//! of the source is complete, and a later attempt need not read it.
 
 mod checked;
 mod compared;
@@ -36,55 +36,55 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::relay::entry::{Entry, EntryKind, NO_TIME, SPARSE};
 use wire::relay::{Have, TRANSFER_BYTES};
 
-/// How long a target that another transfer writes is waited for: one that was interrupted a moment
-/// ago is still being noticed.
+/// How long to wait for a target that another transfer writes: a transfer that was just interrupted may not have
+/// noticed it yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// From one attempt to the next.
+/// The pause between attempts to lock.
 const LOCK_PACE: Duration = Duration::from_millis(50);
-/// Files and directories are their owner's alone until they are complete.
+/// Only their owner can access files and directories until they are complete.
 const PART_MODE: u32 = 0o600;
 const PART_DIRECTORY_MODE: u32 = 0o700;
-/// Directories in each other: as many as a source goes into.
+/// Largest depth of directories: the same as at a source.
 const DEPTH_MAX: usize = 256;
-/// The beginning of a file of so many bytes is worth keeping: 8 ms at 1 Gbit/s.
+/// From this size on, the beginning of a file is worth keeping: 8 ms at 1 Gbit/s.
 const LARGE_BYTES: u64 = 1 << 20;
-/// How often what has come is stored, so that a host that is switched off loses no more than that.
+/// How often the received data is synced to disk, so that a host that is switched off loses no more than that.
 const STORE_EVERY: Duration = Duration::from_secs(60);
 
-/// A copy, and the place that it is for.
+/// A copy and its target.
 pub(super) struct Files {
     place: Named,
     part: OsString,
     journal: Journal,
-    /// The target is a directory that is there.
+    /// The target is an existing directory.
     in_place: bool,
-    /// What a directory has and the source's has not is removed.
+    /// Entries of a directory that the source's directory does not have are removed.
     prunes: bool,
-    /// Owners and extended attributes are taken over.
+    /// Owners and extended attributes are copied.
     takes_attributes: bool,
-    /// What is there was told by its content.
+    /// Existing files were reported by their content.
     is_checked: bool,
-    /// What was said of the next entry.
+    /// The attributes of the next entry.
     gathered: Gathered,
     transfer: [u8; TRANSFER_BYTES],
-    /// The keys that the source was told, in their order.
+    /// The keys that were reported to the source, sorted.
     told: Arc<Vec<u64>>,
-    /// What all that comes takes of the disk, if the source has told, and what is there of it or is replaced.
+    /// Disk space of everything that arrives, if the source has reported it, and of what exists of it or is replaced.
     room: u64,
     there: u64,
-    /// The beginning of a file.
+    /// The beginning of a file that an earlier attempt has left.
     partial: Option<Partial>,
-    /// The next entry is compared with what has its path.
+    /// The next entry is compared with the existing file.
     compares: bool,
-    /// What that is, while its content comes.
+    /// The existing file, while the content arrives.
     basis: Option<Basis>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,
     file: Option<Current>,
-    /// The content that comes is of a file that is there: another sink lacks it.
+    /// The content that arrives is of a file that exists here: another sink lacks it.
     drops: bool,
     synced: bool,
-    /// The target is what the source has already.
+    /// The target itself is already what the source has.
     is_kept: bool,
     stored: Instant,
 }
@@ -95,19 +95,19 @@ struct Level {
     mode: u32,
     mtime: Option<SystemTime>,
     attributes: Option<Attributes>,
-    /// What the source has in it.
+    /// The names that the source has in it.
     names: HashSet<Vec<u8>>,
 }
 
 struct Current {
     file: File,
-    /// All that came is what is there, and nothing is written: what has taken it.
+    /// The hasher of the received bytes, as long as all of them equal the existing file and nothing is written.
     is_there: Option<Box<blake3::Hasher>>,
-    /// Some of what came is what is there.
+    /// Some of the received bytes equal the existing file.
     has_same: bool,
-    /// What it takes of the disk if it is written.
+    /// Disk space that it needs if it is written.
     missing: u64,
-    /// What has been written, holes included.
+    /// Bytes written so far, including holes.
     bytes: u64,
     reserve: Reserve,
     path: Vec<u8>,
@@ -117,7 +117,7 @@ struct Current {
 }
 
 impl Files {
-    /// Locks the place, and looks what is there.
+    /// Locks the target, and checks what exists.
     pub(super) fn begin(place: Named, manner: &Manner) -> io::Result<(Files, There)> {
         let (part, journal_name) = (place.with(PART), place.with(JOURNAL));
         let file = lock(&place.parent, &journal_name)?;
@@ -126,7 +126,7 @@ impl Files {
         if manner.fresh {
             past = Past::default();
             discard(&place.parent, &part)?;
-            // Attempts after this one believe only what this and they have brought.
+            // Later attempts trust only what this attempt and they have written.
             journal.begin_anew()?;
         }
         let looked = found(&place, &part, in_place, &past, manner)?;
@@ -171,8 +171,7 @@ impl Files {
         Ok((files, there))
     }
 
-    /// What there is of the file that was named last, whose content comes from this byte on; none if there is
-    /// less than that.
+    /// Returns what is here of the last file, whose content begins at this byte; none if there is less.
     pub(super) fn content(&mut self, from: u64) -> io::Result<Option<Kept>> {
         let Some(current) = self.file.as_mut().filter(|_| !self.drops) else {
             return Ok(Some(Kept::Whole));
@@ -190,7 +189,7 @@ impl Files {
         }
     }
 
-    /// Does what the stream says.
+    /// Carries out an event of the stream.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Begin | Event::Speaks(_) => Ok(()),
@@ -223,7 +222,7 @@ impl Files {
                 self.compares = true;
                 Ok(())
             }
-            // It is read by [`Files::same`].
+            // [`Files::same`] handles it.
             Event::Same(_) => Ok(()),
             Event::Entry(entry, from) => self.on_entry(entry, *from),
             Event::Content(_) | Event::Hole(_) if self.drops => Ok(()),
@@ -261,7 +260,7 @@ impl Files {
             .ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
-    /// What is under the path of a file that comes.
+    /// Opens the existing file under the path of a file that arrives.
     fn basis(&self, entry: &Entry<'_>) -> Option<Basis> {
         match self.open.is_empty() {
             true => Basis::open(&self.place.parent, &self.place.name),
@@ -272,7 +271,7 @@ impl Files {
         }
     }
 
-    /// The directory that an entry is in, its name there, and that of what lies beside it.
+    /// Returns the directory of an entry, its name there, and the name of its part beside it.
     fn seat<'a>(&'a self, path: &'a [u8]) -> (&'a Directory, OsString, OsString) {
         match self.open.last() {
             None if self.in_place => (
@@ -289,7 +288,7 @@ impl Files {
         }
     }
 
-    /// What is there already gets what was said of it.
+    /// Sets the attributes of an existing entry.
     fn settle_kept(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         let Some(attributes) = self.gathered.take() else {
             return Ok(());
@@ -304,13 +303,13 @@ impl Files {
         attributes.settle(&thing, entry.kind, entry.mode)
     }
 
-    /// It is there whole, as the source was told.
+    /// Returns true if the entry exists here completely, as was reported to the source.
     fn has(&self, entry: &Entry<'_>) -> bool {
         let key = || resume::key(&self.transfer, entry);
         !self.told.is_empty() && self.told.binary_search(&key()).is_ok()
     }
 
-    /// The source was told that what has its path can be compared.
+    /// Returns true if it was reported to the source that the existing file can be compared.
     fn has_offered(&self, entry: &Entry<'_>) -> bool {
         let key = resume::path_key(&self.transfer, entry.path);
         self.told.binary_search(&key).is_ok()
@@ -319,7 +318,7 @@ impl Files {
     fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
         self.leave(entry.path)?;
         let compares = std::mem::take(&mut self.compares);
-        // Also of who asks without having been offered it.
+        // A source may also ask without an offer.
         self.basis = match compares && self.has_offered(entry) {
             true => self.basis(entry),
             false => None,
@@ -378,7 +377,7 @@ impl Files {
             EntryKind::File => {
                 let missing = match entry.mode & SPARSE {
                     0 => entry.size.saturating_sub(from),
-                    // Of one in a directory it is in the sum.
+                    // In a directory, it is already part of the sum.
                     _ if !self.open.is_empty() => 0,
                     _ => {
                         let part = directory.look_at(&part);
@@ -403,7 +402,7 @@ impl Files {
                 }
                 file.set_len(from)?;
                 file.seek(SeekFrom::Start(from))?;
-                // What is not known to be long may be.
+                // A file of unknown length may be long.
                 if entry.size == 0 || entry.size >= LARGE_BYTES {
                     self.journal.begin(entry)?;
                 }
@@ -427,7 +426,7 @@ impl Files {
         Ok(())
     }
 
-    /// Completes the directories that an entry at `path` is not in, and notes that it is there.
+    /// Completes the directories that do not contain the entry at `path`, and notes that the source has it.
     fn leave(&mut self, path: &[u8]) -> io::Result<()> {
         let is_in = |level: &Level| {
             level.path.is_empty()
@@ -476,14 +475,14 @@ impl Files {
         self.write_out()?;
         self.basis = None;
         let current = self.file.take().ok_or(ErrorKind::InvalidData)?;
-        // Behind the last hole nothing was written.
+        // Nothing was written behind the last hole.
         current.file.set_len(current.bytes)?;
         finish(&current.file, current.mode, current.mtime)?;
         if let Some(attributes) = &current.attributes {
             attributes.settle(&current.file, EntryKind::File, current.mode)?;
         }
         if current.path.is_empty() {
-            // It gets its name once the whole stream is known to be right.
+            // It gets its name once the whole stream is verified.
             self.synced = true;
             return current.file.sync_all();
         }
@@ -500,7 +499,7 @@ impl Files {
         Ok(())
     }
 
-    /// Removes what there is of a file.
+    /// Removes the part of a file.
     fn forget(&mut self, path: &[u8]) -> io::Result<()> {
         let (directory, _, part) = self.seat(path);
         directory.remove(&part)?;
@@ -513,7 +512,7 @@ impl Files {
             self.complete_directory()?;
         }
         if let Some(partial) = self.partial.take().filter(|_| self.in_place) {
-            // Of a file that the source has no more.
+            // The part is of a file that the source no longer has.
             let path = Path::new(OsStr::from_bytes(&partial.path));
             let root = self.place.parent.enter(&self.place.name)?;
             if let (Some(name), Ok(parent)) = (
@@ -536,7 +535,7 @@ impl Files {
         parent.remove(&self.place.with(JOURNAL))
     }
 
-    /// A file takes no directory's place, and a directory no file's: before it is copied.
+    /// Checks, before anything is copied, that a file does not replace a directory, or a directory a file.
     fn check_target(&self, kind: EntryKind) -> io::Result<()> {
         let is_directory = kind == EntryKind::Directory;
         let text = match self.place.parent.look_at(&self.place.name) {
@@ -553,7 +552,7 @@ impl Files {
         Err(io::Error::new(ErrorKind::AlreadyExists, text))
     }
 
-    /// All that comes has room, before any of it does.
+    /// Checks that there is room for everything, before anything is written.
     fn check_room(&self) -> io::Result<()> {
         let missing = self.room.saturating_sub(self.there);
         match self.in_place {
@@ -562,7 +561,7 @@ impl Files {
         }
     }
 
-    /// What an event is about, for an error.
+    /// Returns what an event is about, for an error.
     pub(super) fn what(&self, event: &Event<'_>) -> String {
         let name = shown(&self.place.name);
         let inside = match event {
@@ -577,19 +576,19 @@ impl Files {
 }
 
 impl Drop for Files {
-    /// An attempt of which nothing came leaves nothing, except that it has begun anew: who asked for that may
-    /// have been told so.
+    /// Removes the journal if nothing was received, unless the copy has begun anew: the requester may already have been
+    /// told so.
     fn drop(&mut self) {
         let parent = &self.place.parent;
         let has_part = parent.look_at(&self.part).is_ok();
         if !has_part && self.journal.is_empty() {
-            // It is locked still, so it is this one's.
+            // The journal is still locked, so it belongs to this attempt.
             let _ = parent.remove(&self.place.with(JOURNAL));
         }
     }
 }
 
-/// Removes what has a name, for something else; a directory only if that is wanted.
+/// Removes what has a name, to make room for something else; a directory only if `prunes` is set.
 fn make_room(directory: &Directory, name: &OsStr, prunes: bool) -> io::Result<()> {
     match directory.look_at(name) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -617,8 +616,8 @@ fn check_free(directory: &Directory, missing: u64) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::StorageFull, text))
 }
 
-/// A part that is gone on with and gets rights in the end has to be this process's alone: who else can
-/// write to it would have what it writes there run with those rights.
+/// Checks that a part that is continued belongs to this process alone, because it will get an owner and rights: another
+/// user who can write to it could have own content run with those rights.
 fn check_own(part: &File) -> io::Result<()> {
     let found = part.metadata()?;
     match found.uid() == Uid::effective().as_raw() && found.nlink() == 1 {
@@ -631,7 +630,7 @@ fn check_own(part: &File) -> io::Result<()> {
     }
 }
 
-/// Permissions and time of something that is complete.
+/// Sets permissions and time of something that is complete.
 fn finish(file: &File, mode: u32, mtime: Option<SystemTime>) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode & resume::MODE_MASK))?;
     match mtime {
@@ -652,12 +651,12 @@ fn time(entry: &Entry<'_>) -> Option<SystemTime> {
     second.checked_add(Duration::from_nanos(entry.mtime_ns.into()))
 }
 
-/// Removes a part, whatever it is.
+/// Removes a part of any kind.
 fn discard(parent: &Directory, part: &OsStr) -> io::Result<()> {
     make_room(parent, part, true)
 }
 
-/// Opens the journal and locks it. Who had it before may have removed it meanwhile.
+/// Opens the journal and locks it. The last holder may have removed it meanwhile.
 fn lock(parent: &Directory, name: &OsStr) -> io::Result<File> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {

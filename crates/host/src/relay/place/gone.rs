@@ -1,7 +1,7 @@
-//! What a copy with `--delete` would remove, where nothing is written.
+//! Determines what a copy with `--delete` would remove, if nothing is written.
 //!
-//! The stream names what the source has, directory by directory. A directory that is left is compared with the one
-//! that is there, as [`super::files`] does before it removes what is not named.
+//! The stream names what the source has, directory by directory. When a directory ends, it is compared with the
+//! existing one, as [`super::files`] does before it removes what was not named.
 
 use super::Named;
 use net::beneath::Directory;
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use wire::relay::entry::{Entry, EntryKind};
 
-/// A directory that is there, and what the source has.
+/// The comparison of an existing directory with the source.
 pub(super) struct Gone {
     place: Named,
     /// Directories of the source that have not ended, each in the one before.
@@ -22,13 +22,13 @@ pub(super) struct Gone {
 
 struct Level {
     path: Vec<u8>,
-    /// The same here, if there is one.
+    /// The same directory here, if it exists.
     directory: Option<Directory>,
     names: HashSet<Vec<u8>>,
 }
 
 impl Gone {
-    /// Of a place; none if nothing is removed there, or if who asks may not know what is in it.
+    /// Creates it for a target; none if nothing is removed there, or if the requester must not learn what is in it.
     pub(super) fn of(place: Named) -> Option<Gone> {
         let is_listed = place.is_directory() && !place.is_hidden;
         is_listed.then_some(Gone {
@@ -38,12 +38,12 @@ impl Gone {
         })
     }
 
-    /// What was found since the last time.
+    /// Takes what was found since the last call.
     pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.found)
     }
 
-    /// Looks at what the stream has named so far.
+    /// Takes an event of the stream.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
             Event::Kept(entry) => {
@@ -85,7 +85,7 @@ impl Gone {
         });
     }
 
-    /// It takes the place of a directory, if there is one.
+    /// Notes a directory that the entry replaces, if there is one.
     fn on_other_than_directory(&mut self, entry: &Entry<'_>) {
         let directory = self.open.last().and_then(|level| level.directory.as_ref());
         let found = directory.and_then(|directory| directory.look_at(name_of(entry.path)).ok());
@@ -94,7 +94,7 @@ impl Gone {
         }
     }
 
-    /// Completes the directories that an entry at `path` is not in, and notes that the source has it.
+    /// Completes the directories that do not contain the entry at `path`, and notes that the source has it.
     fn leave(&mut self, path: &[u8]) -> io::Result<()> {
         let is_in = |level: &Level| {
             let rest = path.strip_prefix(&level.path[..]);
@@ -117,7 +117,7 @@ impl Gone {
             return Ok(());
         };
         let list = match directory.list() {
-            // The copy would say so.
+            // The copy itself would report this.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
             other => other?,
         };

@@ -1,14 +1,14 @@
-//! What is noted beside a copy while it runs, for the attempt after it: which file is being written,
-//! and how much of what is there had been stored when it was looked at last.
+//! The journal beside a copy, for the next attempt: which file is being written, and which data had been stored at the
+//! last sync.
 //!
 //! ```text
 //!   "SNJ3" | the boot that wrote it, 16 bytes | stored until, 64 bits (ns since 1970)
 //!          | begun anew at, 64 bits (the same), 0: it was not | a head, or nothing | Compare, or nothing
 //! ```
-//! What is complete needs no note: it has its name, its size and its time from then on. Only where the
-//! host has been started anew since, what was not stored by then is not believed. And where the copy has
-//! begun anew, nothing is believed that was made before. Compare behind a head: that file was compared with what is under
-//! its path, and that has changed meanwhile, so it is not compared again.
+//! A complete file needs no entry: from then on it has its name, its size and its time. But if the host was restarted
+//! since, data that was not stored by then is not trusted. If the copy has begun anew, nothing that was made before is
+//! trusted. Compare behind a head says that this file was compared with the existing one, which changed meanwhile, so
+//! it is not compared again.
 
 use std::fs::File;
 use std::io;
@@ -27,25 +27,25 @@ pub(super) struct Journal {
     boot: [u8; BOOT_BYTES],
     stored_ns: u64,
     anew_ns: u64,
-    /// The head of the file that is being written, if that is worth going on with.
+    /// The head of the file that is being written, if that is worth continuing.
     current: Option<Vec<u8>>,
 }
 
-/// What an earlier attempt has noted.
+/// The records of an earlier attempt.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// What was changed later is not believed, in nanoseconds since 1970; none where all is.
+    /// Data changed after this time is not trusted, in nanoseconds since 1970; none if all is trusted.
     pub(super) believed_ns: Option<i128>,
-    /// What was made no later is not believed, in nanoseconds since 1970: the copy has begun anew then.
+    /// Data made before or at this time is not trusted, in nanoseconds since 1970, because the copy began anew then.
     pub(super) anew_ns: Option<i128>,
     /// The head of the file that was being written.
     pub(super) current: Option<Vec<u8>>,
-    /// What is under that file's path has changed while it was compared.
+    /// The existing file under that file's path changed while it was compared.
     pub(super) has_changed: bool,
 }
 
 impl Past {
-    /// What has this path is to be compared.
+    /// Returns true if the existing file with this path is to be compared.
     pub(super) fn compares(&self, path: &[u8]) -> bool {
         let current = self.current.as_deref().filter(|_| self.has_changed);
         let entry = current.and_then(|head| entry(head).ok());
@@ -54,7 +54,7 @@ impl Past {
 }
 
 impl Journal {
-    /// Reads what is there.
+    /// Reads the journal.
     pub(super) fn open(file: File) -> io::Result<(Journal, Past)> {
         let mut bytes = vec![0; FIXED_BYTES + 2 * HEAD_BYTES_MAX];
         let len = file.read_at(&mut bytes, 0)?;
@@ -91,23 +91,23 @@ impl Journal {
         Ok((journal, past))
     }
 
-    /// The next attempt needs nothing that is noted.
+    /// Returns true if the next attempt needs none of the records.
     pub(super) fn is_empty(&self) -> bool {
         self.current.is_none() && self.anew_ns == 0
     }
 
-    /// The copy begins anew: nothing that was noted holds any more.
+    /// Records that the copy begins anew: nothing that was recorded is valid any longer.
     pub(super) fn begin_anew(&mut self) -> io::Result<()> {
         self.current = None;
         self.write(false)?;
-        // By the clock that what is written gets its time from.
+        // Take the time from the clock that sets the times of written files.
         let now = self.file.metadata()?;
         let since = i128::from(now.ctime()) * 1_000_000_000 + i128::from(now.ctime_nsec());
         self.anew_ns = u64::try_from(since).unwrap_or(0).max(1);
         self.write(false)
     }
 
-    /// What was there before `now` is stored.
+    /// Records that what existed before `now` is stored.
     pub(super) fn on_stored(&mut self, now: SystemTime) -> io::Result<()> {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.stored_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
@@ -115,7 +115,7 @@ impl Journal {
         self.write(false)
     }
 
-    /// A file is being written that is worth going on with.
+    /// Records that a file is being written that is worth continuing.
     pub(super) fn begin(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         let mut head = vec![0; HEAD_BYTES_MAX];
         let len = Item::Entry(*entry).emit(&mut head);
@@ -124,12 +124,12 @@ impl Journal {
         self.write(false)
     }
 
-    /// What is under its path has changed while it was compared.
+    /// Records that the existing file under its path has changed while it was compared.
     pub(super) fn on_changed(&mut self) -> io::Result<()> {
         self.write(self.current.is_some())
     }
 
-    /// It is whole, or gone.
+    /// Records that the file is complete, or gone.
     pub(super) fn end(&mut self) -> io::Result<()> {
         match self.current.take() {
             Some(_) => self.write(false),
@@ -154,7 +154,7 @@ impl Journal {
     }
 }
 
-/// The file whose head these bytes are.
+/// Parses the file entry in a head.
 pub(super) fn entry(head: &[u8]) -> io::Result<Entry<'_>> {
     match Item::read(head) {
         Ok((Item::Entry(entry), _)) if entry.kind == EntryKind::File => Ok(entry),
@@ -162,7 +162,7 @@ pub(super) fn entry(head: &[u8]) -> io::Result<Entry<'_>> {
     }
 }
 
-/// Since when this host runs, as a name. Without one every attempt is taken for one of this run.
+/// Returns an id of the host's present boot. If the system has none, every attempt counts as one of the present boot.
 fn boot() -> [u8; BOOT_BYTES] {
     let told = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digest = blake3::hash(&told);

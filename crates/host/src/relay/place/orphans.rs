@@ -1,4 +1,4 @@
-//! What copies have left that nobody goes on with: parts and journals below a directory.
+//! Removes what abandoned copies have left: parts and journals below a directory.
 //!
 //! ```text
 //!   .NAME.sinew-journal   young: someone may go on with it; locked: a copy writes NAME
@@ -6,8 +6,8 @@
 //!                         old: held only until these two are done, so that no copy begins meanwhile
 //!   .NAME.sinew-part      old, with all in it: goes, and then the journal
 //! ```
-//! The same holds for the journals of the directory itself and of those that it is in: a copy may update them in
-//! place. Links are not followed.
+//! The same holds for the journals of the directory itself and of those that contain it, because a copy may update them
+//! in place. Links are not followed.
 
 use super::{JOURNAL, PART, beside};
 use net::beneath::{Directory, try_lock};
@@ -20,19 +20,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Directories in each other: as many as a copy goes into.
+/// Largest depth of directories: the same as in a copy.
 const DEPTH_MAX: usize = 256;
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// What was removed, or would be.
+    /// The paths that were removed, or would be removed.
     pub removed: Vec<PathBuf>,
-    /// What could not be read or removed. The rest was looked at all the same.
+    /// The paths that could not be read or removed. All others were checked.
     pub failed: Vec<(PathBuf, io::Error)>,
 }
 
-/// Removes what nobody has changed for `older` before `now_s` (seconds since 1970), or, if `dry`, only finds it.
+/// Removes what nobody has changed for `older` before `now_s` (seconds since 1970). If `dry`, it only finds it.
 #[must_use]
 pub fn clean(root: &Path, older: Duration, now_s: u64, dry: bool) -> Cleaned {
     let mut search = Search {
@@ -59,7 +59,7 @@ struct Search {
     found: Cleaned,
 }
 
-/// What there is of one name.
+/// The files that exist for one name.
 #[derive(Default)]
 struct Target {
     part: Option<DirEntry>,
@@ -88,14 +88,14 @@ impl Search {
                 Some(part) => self.remove_old(directory, &part, path, depth),
                 None => true,
             };
-            // A young part is gone on with by what its journal tells.
+            // A young part is continued according to its journal.
             if held.is_some() && is_gone {
                 self.note(path.join(&journal), || directory.remove(&journal));
             }
         }
     }
 
-    /// What is in a directory and may be of copies, by the names of their journals.
+    /// Returns what is in a directory and may be of copies, by the names of their journals.
     fn targets(
         &mut self,
         directory: &Directory,
@@ -139,7 +139,7 @@ impl Search {
         targets
     }
 
-    /// The part is old and goes; false if it stays.
+    /// Removes a part if it is old. Returns false if it stays.
     fn remove_old(
         &mut self,
         directory: &Directory,
@@ -156,7 +156,7 @@ impl Search {
             })
     }
 
-    /// Removes something, unless nothing is to be; whether it is, or would be, gone.
+    /// Removes something, unless this is a dry run. Returns true if it is, or would be, gone.
     fn note(&mut self, path: PathBuf, remove: impl FnOnce() -> io::Result<()>) -> bool {
         let removed = if self.dry { Ok(()) } else { remove() };
         match removed {
@@ -172,13 +172,13 @@ impl Search {
     }
 
     fn fail(&mut self, path: PathBuf, error: io::Error) {
-        // What has gone meanwhile is no failure.
+        // It is no failure if something has disappeared meanwhile.
         if error.kind() != ErrorKind::NotFound {
             self.found.failed.push((path, error));
         }
     }
 
-    /// A journal that nobody goes on with, locked. What cannot be looked at is left alone, too.
+    /// Takes the lock of an abandoned journal. A journal that cannot be read is left alone, too.
     fn take(&self, directory: &Directory, name: &OsStr) -> Option<File> {
         let found = directory.look_at(name).ok()?;
         if found.ctime() > self.until_s {
@@ -188,7 +188,7 @@ impl Search {
         try_lock(&file).is_ok_and(|locked| locked).then_some(file)
     }
 
-    /// The journals of a directory and of those that it is in; none if a copy may go on with one of them.
+    /// Takes the journals of a directory and of those that contain it; none if a copy may continue with one of them.
     fn take_above(&self, whole: &Path) -> Option<Vec<File>> {
         let mut held = Vec::new();
         for path in whole.ancestors() {
@@ -196,7 +196,8 @@ impl Search {
                 continue;
             };
             let journal = beside(name, JOURNAL);
-            // Choice: a directory that may be passed and not read has none. Its owner's copies are not ours.
+            // Choice: a directory that may be passed but not read counts as having no journal. Copies of its owner are
+            // not ours.
             let Ok(parent) = Directory::open(parent) else {
                 continue;
             };
@@ -208,12 +209,12 @@ impl Search {
         Some(held)
     }
 
-    /// Nothing of it was changed of late.
+    /// Returns true if nothing of it was changed recently.
     fn is_old(&self, directory: &Directory, name: &OsStr, depth: usize) -> bool {
         let Ok(metadata) = directory.look_at(name) else {
             return false;
         };
-        // The time of its content is set by who copies, and that of a change is not.
+        // A copy sets the time of the content, but not the time of the last change.
         if metadata.ctime() > self.until_s {
             return false;
         }
@@ -233,7 +234,7 @@ impl Search {
     }
 }
 
-/// The name beside which something with this suffix lies.
+/// Returns the name beside which a file with this suffix lies.
 fn of<'a>(name: &'a OsStr, suffix: &str) -> Option<&'a [u8]> {
     let name = name.as_bytes().strip_prefix(b".")?;
     name.strip_suffix(suffix.as_bytes())
@@ -291,7 +292,7 @@ mod tests {
         fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Seconds since 1970, so many days from now.
+    /// Returns the time in seconds since 1970, this many days from now.
     fn in_days(days: u64) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         now.as_secs() + days * 86_400
@@ -315,10 +316,10 @@ mod tests {
         };
         assert!(at(6).take(&directory, OsStr::new(&journal)).is_none());
         let held = at(8).take(&directory, OsStr::new(&journal)).unwrap();
-        // Another one has it.
+        // Another process holds it.
         assert!(at(8).take(&directory, OsStr::new(&journal)).is_none());
         drop(held);
-        // An old part beside a young journal.
+        // An old part exists beside a young journal.
         let mut search = at(8);
         search.until_s = fs::metadata(dir.join(&part)).unwrap().ctime();
         let until = || fs::metadata(dir.join(&journal)).unwrap().ctime() <= search.until_s;
@@ -345,10 +346,10 @@ mod tests {
             let cleaned = clean(&inner, WEEK, in_days(8), false);
             assert!(cleaned.removed.is_empty() && part.exists(), "{journal}");
             drop(held);
-            // Nobody goes on with it.
+            // Nobody continues it.
             let cleaned = clean(&inner, WEEK, in_days(8), true);
             assert_eq!(cleaned.removed, [&*part], "{journal}");
-            // Someone may.
+            // Somebody may continue it.
             let cleaned = clean(&inner, WEEK, in_days(6), true);
             assert!(cleaned.removed.is_empty(), "{journal}");
         }
@@ -374,7 +375,7 @@ mod tests {
         permit(&dir.join("a"), 0o555);
         permit(&dir.join("b"), 0);
         let root = dir.clone();
-        // Permissions do not hold for root, so a thread looks as someone else.
+        // Permissions do not restrict root, so a thread runs as another user.
         let look = move || {
             if Uid::effective().is_root() {
                 setfsuid(Uid::from_raw(65_534));

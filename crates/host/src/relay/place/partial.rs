@@ -3,24 +3,24 @@
 //! ```text
 //!   0 ──── mark ──── mark ── from ── mark ── end      from: read from the mark before it
 //! ```
-//! Other sinks of the copy may have less of the file, and the stream begins where the shortest ends. That is
-//! mostly near the end, so the marks are kept from there on backwards.
+//! Other sinks of the copy may have less of the file, and the stream begins where the shortest beginning ends. That is
+//! usually near the end, so the last marks are kept.
 
 use super::hash;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
-/// From one mark to the next: a tenth of a second of hashing.
+/// Distance between marks: a tenth of a second of hashing.
 const MARK_BYTES: u64 = 64 << 20;
-/// Marks that are kept: the last 64 GiB, in 2 MB of memory.
+/// Number of marks that are kept: the last 64 GiB, in 2 MB of memory.
 const MARKS_MAX: usize = 1_024;
 
 /// The beginning of a file.
 pub(super) struct Partial {
-    /// Where the file is in the copy.
+    /// The path of the file within the copy.
     pub(super) path: Vec<u8>,
-    /// What has been hashed at some bytes of it; the last is its end.
+    /// The state of the hash at some bytes of it; the last mark is its end.
     marks: VecDeque<(u64, blake3::Hasher)>,
 }
 
@@ -49,18 +49,18 @@ impl Partial {
         }
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub(super) fn bytes(&self) -> u64 {
         self.marks.back().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// The digest of all of it.
+    /// Returns the digest of all of it.
     pub(super) fn digest(&self) -> blake3::Hash {
         let end = self.marks.back();
         end.map_or_else(|| blake3::hash(b""), |(_, content)| content.finalize())
     }
 
-    /// What has taken the first bytes of `file`, so many of them; none if it is not so long.
+    /// Returns the hasher after the first `from` bytes of `file`; none if it is shorter.
     pub(super) fn until(&self, mut file: &File, from: u64) -> io::Result<Option<blake3::Hasher>> {
         if from > self.bytes() {
             return Ok(None);

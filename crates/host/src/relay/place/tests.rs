@@ -1,4 +1,4 @@
-//! Copies reach their place whole or not at all, and go on where they ended.
+//! Copies reach their target completely or not at all, and continue where they ended.
 
 mod compared;
 mod real;
@@ -43,7 +43,7 @@ const ENTRIES: [(EntryKind, &str, u64); 6] = [
     (EntryKind::File, "z", 1_500_000),
 ];
 
-/// A directory with three files and a link, and content that fits their names, without what is there.
+/// Writes a directory with three files and a link, and content that depends on their names, without what exists.
 fn stream_without(there: &There) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::begin(&mut out);
@@ -96,12 +96,12 @@ fn content(path: &str, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 3 + salt) as u8).collect()
 }
 
-/// Gives a sink so much of a stream.
+/// Gives a sink this part of a stream.
 fn write(dir: &Path, name: &str, stream: &[u8]) {
     write_as(dir, name, &MANNER, |_| stream.to_vec()).unwrap();
 }
 
-/// Gives a sink the stream that fits what it says that it has; that.
+/// Gives a sink the stream that matches its report of what it has. Returns that report.
 fn write_as(
     dir: &Path,
     name: &str,
@@ -182,13 +182,13 @@ fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole(
         let dir = test_directory("place-cut");
         write(&dir, "out", &stream[..cut]);
         assert!(!dir.join("out").exists(), "{cut}");
-        // A stranger's file in the part does not end up in the copy.
+        // A stranger's file in the part does not get into the copy.
         let part = dir.join(".out.sinew-part");
         if part.is_dir() {
             fs::write(part.join("stranger"), "x").unwrap();
         }
         let done = write_as(&dir, "out", &MANNER, stream_without).unwrap();
-        // What is complete is kept, and so is the part of a large one. A stranger's key fits nothing.
+        // Complete files are kept, and so is the part of a large one. A stranger's key matches nothing.
         let at = (done.0.saturating_sub(1), done.1.partial > 0);
         match cut {
             1_500_000 => assert_eq!(at, (1, true), "what lies beside is a stranger, too"),
@@ -208,7 +208,7 @@ fn what_only_another_sink_lacks_is_left_as_it_is_and_more_of_a_file_goes_back_to
         write(&dir, "out", &whole[..3_000_000]);
         let x = dir.join(".out.sinew-part/a/x");
         let before = fs::metadata(&x).unwrap().ino();
-        // Another sink has no more than a beginning of this file.
+        // Another sink has only the beginning of this file.
         let shorter = |there: &There| {
             assert!(there.keys.len() == 4 && there.have.partial > 500_000);
             let have = Have {
@@ -274,7 +274,7 @@ fn a_directory_that_is_there_gets_what_changed_and_keeps_what_is_its_own() {
     write_as(&dir, "out", &delete, stream_without).unwrap();
     assert!(!top.join("own").exists() && !top.join("l2").exists());
     assert_whole(&dir);
-    // Nothing is written where that is asked.
+    // A dry run writes nothing.
     fs::write(top.join("b"), "other").unwrap();
     let dry = Manner {
         dry: true,
@@ -340,7 +340,7 @@ fn what_cannot_fit_is_refused_before_it_comes() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// A directory with these files, of which only heads come, and the sum of them before.
+/// Writes a directory with these files, of which only heads follow, after their totals.
 fn heads(files: &[&str], size: u64, room: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::begin(&mut out);
@@ -370,9 +370,9 @@ fn files_that_fit_one_by_one_and_not_together_are_refused_before_the_first() {
     let failure = refused(2 * half).unwrap_err();
     assert!(failure.text.contains("are free; make room"), "{failure}");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
-    // With holes they take less.
+    // With holes they need less space.
     refused(half).unwrap();
-    // A file with holes by itself.
+    // A file with holes that is copied alone.
     let sparse = |_: &There| {
         let mut out = Vec::new();
         let mut encoder = Encoder::begin(&mut out);
@@ -423,14 +423,14 @@ fn a_target_has_one_writer_and_no_other_kind_in_its_place() {
         let refused = writing.on_event(&Event::Entry(entry(kind, "", 0), 0));
         assert!(refused.unwrap_err().text.contains("another name"));
     }
-    // A path that is a directory gets what is copied under its own name.
+    // In a target that is a directory, the copy gets its own name.
     let inside = Named::at(&dir.join("full"), Some(OsStr::new("n"))).unwrap();
     assert_eq!(inside.name, "n");
-    // One that ends in dots is the directory that it leads to.
+    // A path that ends in dots means the directory that it leads to.
     fs::create_dir(dir.join("full/deep")).unwrap();
     let up = Named::at(&dir.join("full/deep/.."), None).unwrap();
     assert_eq!(up.name, "full");
-    // What lies beside a long name has another one, and the same each time.
+    // The part of a long name has another name, which is always the same.
     let [long, same, other] = [("n", 255), ("n", 255), ("m", 255)].map(|(letter, len)| {
         let named = Named::at(&dir.join(letter.repeat(len)), None).unwrap();
         named.with(PART)
@@ -439,7 +439,7 @@ fn a_target_has_one_writer_and_no_other_kind_in_its_place() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// A file that is new, one that is there, a directory and a link, as they are told with attributes.
+/// Writes a new file, an existing one, a directory and a link with attributes.
 fn with_attributes(kept: bool, owner: Owner<'_>, extended: &[(&[u8], &[u8])]) -> Vec<u8> {
     let entry = |kind, path, mode| Entry {
         kind,
@@ -490,7 +490,7 @@ fn attributes_are_those_of_the_source_for_what_is_new_and_for_what_is_there() {
         attributes: true,
         ..MANNER
     };
-    // A name that no host has: its number counts.
+    // No host has this name, so the number is used.
     let owner = |uid, gid| Owner {
         uid,
         gid,
@@ -527,14 +527,14 @@ fn attributes_are_those_of_the_source_for_what_is_new_and_for_what_is_there() {
         &[(b"user.a", b"1"), (b"user.b", b"")],
     );
     if let Err(failure) = write_as(&dir, "out", &manner, |_| begun) {
-        // A file system without extended attributes says so, and cannot be tested with.
+        // The file system has no extended attributes, so the test cannot run.
         assert!(failure.text.contains("not supported"), "{failure}");
         eprintln!("SKIPPED: the file system has no extended attributes");
         fs::remove_dir_all(dir).unwrap();
         return;
     }
     check(&[("user.a", b"1"), ("user.b", b"")]);
-    // What was changed there comes back, though content and time are the same.
+    // Attributes that were changed at the target are restored, although content and time are the same.
     let file = dir.join("out/f");
     xattr::set(&file, "user.c", b"3").unwrap();
     xattr::remove(&file, "user.a").unwrap();
@@ -548,7 +548,7 @@ fn attributes_are_those_of_the_source_for_what_is_new_and_for_what_is_there() {
     })
     .unwrap();
     check(&[("user.a", b"2")]);
-    // A link where the source says that a file is kept leads nobody to another file.
+    // A link where the source says that a file is kept must not lead to another file.
     let other = dir.join("other");
     fs::write(&other, "x").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
@@ -578,7 +578,7 @@ fn attributes_that_were_not_asked_for_are_refused() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// Waits until the clock of the file system goes on: what is made from now on is younger than what is there.
+/// Waits until the clock of the file system advances, so that later files are younger than existing ones.
 fn tick(dir: &Path) {
     let made = || {
         let file = dir.join("tick");
@@ -591,7 +591,7 @@ fn tick(dir: &Path) {
     while made() == first {}
 }
 
-/// Changes the content of a file, and nothing that a walk sees.
+/// Changes the content of a file, but nothing that a walk can see.
 fn change_unseen(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let mut bytes = fs::read(path).unwrap();
@@ -623,7 +623,7 @@ fn a_directory_whose_copy_began_anew_gets_all_that_did_not_come_since() {
     };
     write_as(&dir, "out", &FRESH, cut).unwrap();
     let came = fs::metadata(top.join("a/x")).unwrap().ino();
-    // It breaks once more, before anything comes.
+    // The attempt breaks off once more, before anything arrives.
     let breaks = |there: &There| {
         let keys: HashSet<u64> = there.keys.iter().copied().collect();
         let keys = ENTRIES.map(|(kind, path, size)| {
@@ -636,7 +636,7 @@ fn a_directory_whose_copy_began_anew_gets_all_that_did_not_come_since() {
     write_as(&dir, "out", &MANNER, stream_without).unwrap();
     assert_eq!(fs::metadata(top.join("a/x")).unwrap().ino(), came);
     assert_whole(&dir);
-    // A copy that is complete has nothing noted any more.
+    // After a complete copy, the journal is empty.
     let (keys, _) = write_as(&dir, "out", &MANNER, stream_without).unwrap();
     assert_eq!(keys, 4);
     fs::remove_dir_all(dir).unwrap();
@@ -665,7 +665,7 @@ fn a_file_whose_copy_began_anew_is_not_taken_for_what_was_there() {
     change_unseen(&dir.join("out"));
     assert_ne!(fs::read(dir.join("out")).unwrap(), b"new");
     tick(&dir);
-    // An attempt that ends when the sum is told, for the segments to be measured first.
+    // An attempt that ends when the totals are known, because the segments have to be measured first.
     write_as(&dir, "out", &FRESH, |_| stream()[..1].to_vec()).unwrap();
     write_as(&dir, "out", &MANNER, file).unwrap();
     assert_eq!(fs::read(dir.join("out")).unwrap(), b"new");

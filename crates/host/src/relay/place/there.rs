@@ -1,4 +1,4 @@
-//! What of a copy is there already, as its source is told: keys, and the beginning of one file.
+//! The part of a copy that a target already has, as it is reported to the source: keys, and the beginning of one file.
 
 use super::basis::may_be_set;
 use super::journal::{self, Past};
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use wire::relay::Have;
 use wire::relay::entry::EntryKind;
 
-/// What is there.
+/// The existing part.
 #[derive(Default)]
 pub(in crate::relay) struct There {
     pub(in crate::relay) keys: Arc<Vec<u64>>,
     pub(in crate::relay) have: Have,
 }
 
-/// What is there, where nothing is to be written.
+/// Finds what exists, if nothing is to be written.
 pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
     let (part, past) = (place.with(PART), Past::default());
     let looked = found(place, &part, place.is_directory(), &past, manner)?;
@@ -36,20 +36,20 @@ pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
     })
 }
 
-/// What a look at the place has found.
+/// The result of searching the target.
 #[derive(Default)]
 pub(super) struct Looked {
-    /// The keys of what is there and believed, and of the paths of what can be compared, in their order.
+    /// The keys of what exists and is trusted, and of the paths of what can be compared, sorted.
     pub(super) keys: Vec<u64>,
-    /// How many are of entries.
+    /// Number of keys that are of entries.
     pub(super) entries: u64,
-    /// What all files there take of the disk. In a directory that is updated some of them may stay beside what comes:
-    /// the sum tells too little then, and each file is looked at again.
+    /// Disk space of all files there. In a directory that is updated, some of them may stay in addition to what
+    /// arrives: then the sum is too optimistic, and each file is checked again.
     pub(super) room: u64,
 }
 
-/// Looks what is there. Choice: where there are more keys than may be told, those of entries come first, because they
-/// spare a file altogether.
+/// Finds what exists. Choice: if there are more keys than may be reported, those of entries come first, because they
+/// save a whole file.
 pub(super) fn found(
     place: &Named,
     part: &OsStr,
@@ -58,7 +58,7 @@ pub(super) fn found(
     manner: &Manner,
 ) -> io::Result<Looked> {
     let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
-    // A part that is a file is not the target yet, so it tells nothing.
+    // A part that is a file is not the target yet, so its name means nothing.
     let (name, believed_ns, anew_ns) = match in_place || !is_directory(part) {
         true => (&*place.name, None, past.anew_ns),
         false => (part, past.believed_ns, None),
@@ -78,7 +78,7 @@ pub(super) fn found(
         if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
             let is_looked_into = manner.checksum && head.kind == EntryKind::File;
             match is_looked_into {
-                // Who asks may not know what is in them.
+                // The requester must not learn what is in them.
                 true if place.is_hidden => {}
                 true => keys.extend(content_key(&mut walker, &head, manner)),
                 false => keys.push(resume::key(&manner.transfer, &head.entry())),
@@ -105,7 +105,7 @@ pub(super) fn found(
     })
 }
 
-/// What tells a file by its content; none if that cannot be read, or changes meanwhile.
+/// Returns the key of a file by its content; none if it cannot be read, or changes meanwhile.
 fn content_key(walker: &mut Walker<'_>, head: &Head, manner: &Manner) -> Option<u64> {
     let Content::File(file) = walker.content().ok()?? else {
         return None;
@@ -121,7 +121,7 @@ fn content_key(walker: &mut Walker<'_>, head: &Head, manner: &Manner) -> Option<
     ))
 }
 
-/// What there is of the file with this head.
+/// Returns what exists of the file with this head.
 pub(super) fn partial(
     parent: &Directory,
     root: &OsStr,

@@ -40,7 +40,7 @@ fn a_copy_without_an_order_is_in_nobody_s_name() {
         certificate: certificate.as_bytes(),
         ..open(&route, &[])
     };
-    // The neighbour, by name or address, and another.
+    // The neighbour is named by name or address; the last one is another node.
     for (named, is_one) in [("fra", true), ("10.7.0.2", true), ("lon", false)] {
         let node = node(&test, &[named]);
         let passes = |asks: Asks| node.passes_on(&open, FRA, asks);

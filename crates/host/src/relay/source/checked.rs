@@ -1,4 +1,4 @@
-//! What the sinks have of an entry: by its head, or, with `--checksum`, by what is in it.
+//! Decides whether the sinks have an entry: by its head, or, with `--checksum`, by its content.
 
 use super::Source;
 use crate::relay::place::digest_of;
@@ -7,12 +7,12 @@ use relay::resume;
 use std::collections::HashSet;
 use wire::relay::entry::EntryKind;
 
-/// Files with several names that were sent. Their other names are sent, too: at a sink they may still lead to the file
-/// that was there before. Memory: as much as the walk takes for the same names.
+/// Files with several names that were sent. Their other names are sent, too, because at a sink they may still lead to
+/// the old file. This takes as much memory as the walk takes for the same names.
 pub(super) type Sent = HashSet<Vec<u8>>;
 
 impl Source<'_> {
-    /// All sinks have the entry as it is.
+    /// Returns true if all sinks have the entry as it is.
     pub(super) fn is_there(
         &self,
         walker: &mut Walker<'_>,
@@ -28,10 +28,10 @@ impl Source<'_> {
         }
     }
 
-    /// All sinks have a file with this content under its path. One that cannot be read is asked for again by who sends it,
-    /// and that fails in its own way.
+    /// Returns true if all sinks have a file with this content under its path. If the file cannot be read, the sending
+    /// code opens it again, and reports the error.
     fn has_content(&self, walker: &mut Walker<'_>, shared: &resume::Shared, head: &Head) -> bool {
-        // Where nothing is there nothing is read twice.
+        // If the sinks have nothing, nothing is read twice.
         if shared.keys.is_empty() {
             return false;
         }

@@ -1,9 +1,10 @@
-//! A file of which the sinks have another under its path: what differs is sent, and of the rest that it is the same.
+//! Handles a file for which the sinks have another one under its path: sends what differs, and for the rest only that
+//! it is the same.
 //!
 //! ```text
 //!   keys of their pieces ─▶ the same?  Same(so many bytes, at most 64 MiB)  |  the piece
 //! ```
-//! The sinks read theirs while this end reads its own: keys are looked at as they come.
+//! The sinks read their files while this end reads its own: keys are used as they arrive.
 
 use super::{Out, Source, Tell, Unread};
 use crate::relay::origin::Progress;
@@ -17,7 +18,7 @@ use std::io::{Read, Seek, SeekFrom};
 use wire::relay::TRANSFER_BYTES;
 
 impl Source<'_> {
-    /// What of a file, from some byte on, the sinks have not in the one that they compare.
+    /// Sends those parts of a file, from a byte on, that the sinks do not have in the file that they compare.
     pub(super) fn differences(
         &self,
         file: &mut File,
@@ -34,7 +35,7 @@ impl Source<'_> {
             buffer: Vec::new(),
             zeros: None,
         };
-        // Of what lies before that, nothing is wanted.
+        // Earlier pieces are not needed.
         for _ in 0..behind.div_ceil(PIECE_BYTES) {
             self.feedback
                 .wait(self.transfer, |f| f.pieces.take_next())?;
@@ -56,7 +57,8 @@ impl Source<'_> {
             }
             if same > 0 && (!is_same || end == head.size || same + PIECE_BYTES > SAME_BYTES_MAX) {
                 encoder.same(std::mem::take(&mut same), &mut out.buffer);
-                // By itself: a frame has room for more of them than a sink reads without a word.
+                // It is sent separately: a frame has room for more of them than a sink should read without an
+                // acknowledgement.
                 out.flush()?;
             }
             if !is_same {
@@ -90,23 +92,23 @@ impl Source<'_> {
     }
 }
 
-/// What a file is looked into with, while the sinks compare another.
+/// The state for reading a file while the sinks compare another one.
 struct Look<'a> {
     transfer: &'a [u8; TRANSFER_BYTES],
     is_sparse: bool,
     buffer: Vec<u8>,
-    /// The key of a whole piece of nothing but zeros.
+    /// The key of a whole piece of zeros.
     zeros: Option<u64>,
 }
 
 impl Look<'_> {
-    /// What was read of a piece of so many bytes, unless what are holes in it is to be found.
+    /// Returns what was read of a piece of this many bytes, unless its holes have to be found.
     fn has(&self, len: u64) -> Option<&[u8]> {
         let is_read = !self.is_sparse && self.buffer.len() as u64 == len;
         is_read.then_some(&self.buffer[..])
     }
 
-    /// The bytes from one place to another have this key: the encoder takes them.
+    /// Returns true if the bytes between two positions have this key. Then the encoder takes them.
     fn is_same(
         &mut self,
         file: &mut File,

@@ -20,10 +20,10 @@ fn what_was_idle_for_long_is_not_lost_in_its_first_round_trip() {
     let mut is_lost = |now, info| silence.look(now, &info).is_lost;
     assert!(!is_lost(at(0), info(0, 5_000, 0)));
     assert!(!is_lost(at(30_000), info(0, 5_000, 30_000)));
-    // It sends again, and no answer can have come yet.
+    // It retransmits, and no answer can have arrived yet.
     assert!(!is_lost(at(30_500), info(10, 5_000, 30_500)));
     assert!(!is_lost(at(31_000), info(10, 9_000, 20)));
-    // A node whose program reads nothing answers questions.
+    // A node whose program reads nothing still answers keepalive probes.
     assert!(!is_lost(at(42_000), info(10, 9_000, 900)));
 }
 
@@ -111,7 +111,7 @@ fn connections_between_the_same_addresses_are_quiet_together() {
     assert_eq!(quiet(wires.look(at(2_500))), []);
 }
 
-/// A path that a healthy neighbour has: from, at.
+/// Returns a path of a healthy neighbour: from, at.
 fn path(from: &str, to: &str, in_use: bool) -> PathHealth {
     let underlay = |text: &str| net::addr::underlay(text.parse().unwrap(), 0);
     PathHealth {
@@ -245,14 +245,14 @@ fn as_many_connections_are_used_as_it_takes_to_have_all_uplinks() {
     let least = |ends: &[u8]| Uplinks::of(ends.iter().copied()).least();
     assert_eq!(least(&[1, 1, 1]), 1);
     assert_eq!(least(&[1, 2, 3, 1]), 3);
-    // The second and third fell back to the first.
+    // The second and third connections fell back to the first uplink.
     assert_eq!(least(&[1, 1, 1, 4, 1]), 4);
     assert_eq!(least(&[1, 1, 3, 1]), 3);
     assert_eq!(least(&[]), 1);
     assert_eq!(Uplinks::of([7, 7, 9, 7]).each(), [0, 0, 1, 0]);
 }
 
-/// Two connections to one node, control and data, of which each is silent at another time.
+/// Two connections to one node, control and data, which are silent at different times.
 #[test]
 fn a_node_is_gone_when_no_connection_to_it_is_heard_and_one_alone_does_not_decide() {
     let heard = |ms: u64| WireLook {
@@ -268,7 +268,7 @@ fn a_node_is_gone_when_no_connection_to_it_is_heard_and_one_alone_does_not_decid
     assert!(!gone(60_000, &[30_000, 200]));
     assert!(!gone(60_000, &[9_900, 30_000]));
     assert!(gone(60_000, &[10_000, 30_000]));
-    // It has just woken up: what it has not heard may have been said.
+    // The process has just woken up: it may have missed answers.
     assert!(!gone(500, &[60_000, 60_000]));
     assert!(!gone(60_000, &[]));
 }

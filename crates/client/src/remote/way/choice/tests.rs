@@ -4,13 +4,13 @@ const RTT: Duration = Duration::from_millis(30);
 const STEP: Duration = Duration::from_millis(10);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What passes in a run.
+/// The properties of the path in a run.
 #[derive(Clone, Copy)]
 struct Passes {
-    /// Datagrams go out, and come.
+    /// Datagrams are sent, and arrive from the gate.
     out: bool,
     back: bool,
-    /// Of a hundred that pass each way so many are lost.
+    /// Number of a hundred passing datagrams that are lost in each direction.
     lost: u32,
     rtt: Duration,
 }
@@ -26,14 +26,14 @@ const CALL: Passes = Passes {
     back: true,
     ..NOTHING
 };
-/// UDP is blocked, though datagrams are to be sent.
+/// UDP is blocked, although there are datagrams to be sent.
 const BLOCKED: Passes = Passes {
     out: true,
     lost: 100,
     ..NOTHING
 };
 
-/// A way on a clock of its own, and what is answered.
+/// A way with a clock of its own, and the answers.
 struct Run {
     choice: Choice,
     now: Time,
@@ -63,8 +63,8 @@ impl Run {
         (self.drawn >> 8) % 100 < of_hundred
     }
 
-    /// Goes on for `span`, with a datagram every 20 ms. How many probes were sent, and how long the
-    /// way was up.
+    /// Continues for `span`, with a datagram every 20 ms. Returns how many probes were sent, and how long the way was
+    /// up.
     fn go(&mut self, span: Duration, passes: Passes) -> (u32, Duration) {
         let (end, mut probes, mut up) = (self.now + span, 0, Duration::ZERO);
         while self.now < end {
@@ -99,7 +99,7 @@ impl Run {
         (probes, up)
     }
 
-    /// How long it takes to leave the way.
+    /// Returns how long it takes to leave the way.
     fn until_left(&mut self, passes: Passes) -> Duration {
         let died = self.now;
         while self.choice.is_up() {
@@ -122,7 +122,7 @@ fn it_is_used_once_a_probe_was_answered_and_keeps_saying_so() {
     run.choice.on_answer(run.now, number, 1);
     assert!(run.choice.is_up());
     assert_eq!(run.choice.rtt(), Some(RTT));
-    // The gate's challenge is repeated at once, and the same one not again.
+    // The gate's challenge is repeated at once, but the same one only once.
     let (number, challenge) = (2, 1);
     let second = run.choice.poll(run.now);
     assert_eq!(second, Some(Act::Probe { number, challenge }));
@@ -145,7 +145,7 @@ fn one_that_dies_in_a_call_is_left_within_two_seconds_and_a_round_trip_and_comes
         let bound = Duration::from_millis(2_050) + rtt.saturating_sub(WAIT_MIN);
         assert!(left <= bound, "{} of {}", left, rtt);
         assert_eq!(run.left, 1);
-        // Four attempts within half a minute: 2, 4, 8, 16 s, each of three probes.
+        // There are four attempts within half a minute: at 2, 4, 8, 16 s, each with three probes.
         let (probes, _) = run.go(Duration::from_secs(32), BLOCKED);
         assert!((6..=12).contains(&probes), "{probes}");
         assert_eq!(run.left, 1, "it was not up again");
@@ -158,7 +158,7 @@ fn one_that_dies_in_a_call_is_left_within_two_seconds_and_a_round_trip_and_comes
 fn one_that_only_comes_is_left_too() {
     let mut run = Run::new();
     run.go(Duration::from_secs(31), CALL);
-    // Towards the gate nothing passes any more; what it sends still comes.
+    // Nothing passes towards the gate any longer; what the gate sends still arrives.
     let died = run.now;
     while run.choice.is_up() {
         run.choice.on_heard(run.now);
@@ -173,7 +173,7 @@ fn one_that_only_comes_is_left_too() {
 
 #[test]
 fn losses_do_not_end_it() {
-    // Of what is sent alone, and of calls: the share of ten minutes that it is up.
+    // For sending only, and for calls: the share of ten minutes in which the way is up.
     for (lost, back, at_least) in [
         (20, false, 0.99),
         (20, true, 0.999),
@@ -190,7 +190,7 @@ fn losses_do_not_end_it() {
         let share = up.as_secs_f64() / 600.0;
         assert!(share >= at_least, "{lost} % lost, {back}: {share}");
     }
-    // An outage of 0.8 s.
+    // The outage lasts 0.8 s.
     let mut run = Run::new();
     for _ in 0..100 {
         run.go(Duration::from_millis(9_370), CALL);
@@ -245,7 +245,7 @@ fn a_single_loss_and_a_late_answer_do_not_matter() {
     assert_eq!(choice.poll(missed), Some(Act::Probe { number, challenge }));
     choice.on_answer(missed + RTT, 2, 0);
     assert!(choice.is_up() && !choice.is_doubtful(missed + RTT));
-    // What nobody asked for proves nothing.
+    // An answer without a probe proves nothing.
     let mut other = Choice::new(Time::ZERO);
     other.on_answer(Time::ZERO, 0, 5);
     other.on_answer(Time::ZERO, 77, 5);

@@ -5,7 +5,7 @@ const RTT: Duration = Duration::from_millis(30);
 const STEP: Duration = Duration::from_millis(10);
 const MISSES: usize = 4;
 
-/// A path that takes so much, its gate, and messages of one length.
+/// A path with a length limit, its gate, and messages of one length.
 struct Run {
     length: Length,
     now: Time,
@@ -31,7 +31,7 @@ impl Run {
         }
     }
 
-    /// Goes on for `span` with a message of `len` bytes every 20 ms: how many went by UDP.
+    /// Continues for `span` with a message of `len` bytes every 20 ms. Returns how many went by UDP.
     fn go(&mut self, span: Duration, len: Option<usize>) -> u32 {
         let (end, mut by_udp) = (self.now + span, 0);
         while self.now < end {
@@ -99,7 +99,7 @@ fn a_short_path_swallows_nothing_and_is_found() {
             "{path}: {found}"
         );
         assert_eq!((run.swallowed, run.gate()), (0, found));
-        // It grows: that is found too.
+        // The limit grows, which is found, too.
         run.path = 1_452;
         run.go(MINUTE, Some(1_400));
         run.go(MINUTE, Some(1_400));
@@ -116,7 +116,7 @@ fn a_path_that_shrinks_swallows_for_two_seconds_and_no_more() {
     assert!((1..=105).contains(&run.swallowed), "{}", run.swallowed);
     let found = run.gate();
     assert!((1_284..=1_300).contains(&found), "{found}");
-    // While nothing long passed it has not been watched: the first is not risked.
+    // While no long messages were carried, the length was not checked: the first message is not risked.
     let mut run = Run::new(1_452);
     run.go(MINUTE, Some(1_400));
     run.go(MINUTE, None);
@@ -143,6 +143,6 @@ fn what_the_kernel_refuses_is_learnt_and_raw_is_told() {
     assert_eq!(run.length.longest(run.now), UNTRIED_BYTES_MAX);
     run.go(SECOND, None);
     assert!(run.said.is_some_and(|says| says.is_raw));
-    // What nobody has asked for says nothing.
+    // An answer without a trial shows nothing.
     assert!(!run.length.on_tried(run.now, 0, DATAGRAM_BYTES_MAX));
 }

@@ -1,4 +1,4 @@
-//! Scripts: a router that speaks UPnP alone, and a clock that jumps to what is due.
+//! Scripted tests: a router that only speaks UPnP, and a clock that jumps to the next deadline.
 
 use super::*;
 use crate::mapping::mapper::State;
@@ -18,23 +18,23 @@ const AT: &str = "http://192.168.1.1:5000/root.xml";
 struct Script {
     mapper: Mapper,
     now: Time,
-    /// Where its description is; none if it does not answer searches.
+    /// The location of its description; none if it does not answer searches.
     location: Option<&'static str>,
-    /// What its services are, and where.
+    /// Its services and their URLs.
     services: Vec<(&'static str, &'static str)>,
-    /// Addresses outside, by the path of the service.
+    /// External addresses, by the path of the service.
     outside: BTreeMap<&'static str, &'static str>,
-    /// What it says to a port.
+    /// Its fault for a requested port.
     fault: fn(port: u16, lease_s: u32) -> Option<u16>,
-    /// What it answers instead of anything by HTTP.
+    /// Its answer to every HTTP request instead of the real one.
     instead: Option<Result<&'static str, &'static str>>,
-    /// What it answers when a port is mapped cannot be read.
+    /// Its answer to the mapping of a port is unreadable.
     is_garbled: bool,
-    /// Ports outside, and for how long.
+    /// The external ports, and for how long they are mapped.
     mapped: BTreeMap<u16, u32>,
-    /// Those that were given back, and by which service.
+    /// The ports that were released, and by which service.
     deleted: Vec<(String, u16)>,
-    /// Searches, and the exchanges that were made.
+    /// Number of searches, and the exchanges that were made.
     searches: usize,
     asked: Vec<(SocketAddrV4, String)>,
 }
@@ -96,7 +96,7 @@ impl Script {
         }
     }
 
-    /// Somebody says that a gateway is there.
+    /// Sends an answer that claims that a gateway is at an address.
     fn find(&mut self, from: Ipv4Addr, at: &str) {
         let answer = format!(
             "HTTP/1.1 200 OK\r\nST: urn:schemas-upnp-org:device:InternetGatewayDevice:1\r\nLOCATION: {at}\r\n\r\n"
@@ -186,7 +186,7 @@ fn a_router_that_speaks_nothing_else_maps_renews_and_gets_it_back() {
             .1
             .contains("<NewInternalClient>192.168.1.2<")
     );
-    // Half its life has passed: its address outside is looked at, and the port asked for again.
+    // Half of its lifetime has passed: its external address is checked, and the port is requested again.
     script.run(MINUTE * 10);
     assert_eq!((script.searches, script.asked.len()), (2, 5));
     script.run(MINUTE * 120);
@@ -293,7 +293,7 @@ fn an_address_that_is_not_public_is_a_second_nat() {
     let outside = Ipv4Addr::new(100, 64, 3, 2);
     assert_eq!(script.mapper.state(), State::DoubleNat { outside });
     assert_eq!(script.asked.len(), 2, "no port is asked for");
-    // The same when it becomes one.
+    // The same holds when its address becomes private.
     script = Script::new();
     script.run(SECOND);
     script.outside.insert("/ip", "10.0.0.9");
@@ -318,7 +318,7 @@ fn only_the_router_is_believed_and_asked() {
     assert!(script.asked.is_empty());
     let ignored = [("elsewhere", 2), ("malformed", 1), ("stranger", 2)];
     assert_eq!(*script.mapper.ignored(), BTreeMap::from(ignored));
-    // A service elsewhere is not asked either.
+    // A service at another address is not asked either.
     script.services = vec![
         ("WANIPConnection:2", "http://192.168.1.9/c"),
         ("WANIPConnection:1", "/ip"),
@@ -348,7 +348,7 @@ fn what_is_malformed_is_counted_and_ends_the_try() {
         assert_eq!(script.refused(), why(reason));
         assert_eq!((script.searches, script.asked.len()), (8, 1), "{reason}");
         assert_eq!(*script.mapper.ignored(), BTreeMap::from([(reason, 1)]));
-        // What is mapped stays so until its end, and the router is searched for.
+        // A mapping is kept until its end, and the router is searched for.
         let mut script = Script::new();
         script.run(SECOND);
         script.instead = Some(instead);
@@ -400,7 +400,8 @@ fn what_the_router_has_mapped_is_given_back_even_if_it_was_not_renewed() {
     let given_back = [("/ip".to_owned(), 7_700)];
     assert_eq!(released(|_, _| None, MINUTE * 12), given_back);
     assert_eq!(released(only_permanent, MINUTE * 12), given_back);
-    // It has ended for the node. One without end is there still; another host may have that of one with an end.
+    // The mapping has ended for the node. One without an end still exists; another host may have that of one with an
+    // end.
     assert_eq!(released(only_permanent, MINUTE * 60), given_back);
     assert!(released(|_, _| None, MINUTE * 60).is_empty());
 }
@@ -413,7 +414,7 @@ fn what_is_not_renewed_or_renewed_elsewhere_is_given_back_where_it_was() {
     script.run(MINUTE * 10);
     assert_eq!(script.refused(), soap::reason(606));
     assert_eq!(script.deleted, [("/ip".to_owned(), 7_700)]);
-    // One of two uplinks has no address any more.
+    // One of two uplinks no longer has an address.
     for lost in ["0.0.0.0", "10.0.0.9"] {
         let mut script = Script::new();
         script.services = vec![("WANIPConnection:1", "/ip"), ("WANPPPConnection:1", "/ppp")];
@@ -438,7 +439,7 @@ fn a_port_of_which_the_router_has_not_said_that_it_leads_here_is_not_deleted() {
     script.mapper.release();
     script.exchange();
     assert!(script.deleted.is_empty());
-    // The router has restarted, and another host was sooner.
+    // The router has restarted, and another host has taken the port.
     let mut script = Script::new();
     script.run(SECOND);
     script.fault = |port, _| (port == 7_700).then_some(soap::CONFLICT);
@@ -469,7 +470,7 @@ fn a_service_behind_a_second_nat_does_not_hide_another_one() {
 
 #[test]
 fn a_forged_answer_that_comes_first_does_not_hide_the_routers_own() {
-    // Before and after it is known that the first one is of no use.
+    // Both before and after it is known that the first service is of no use.
     for is_late in [false, true] {
         let mut script = Script::new();
         script.location = None;

@@ -1,19 +1,19 @@
-//! Room on the disk for a long file, found before its content comes.
+//! Reserves disk space for a long file before its content arrives.
 //!
 //! ```text
 //!   0 ═══ written ═══ at ──── reserved ──── until ┄┄┄┄┄ size
 //! ```
-//! A file system that finds room for each page as it is written takes a third more time for it. Of a copy that ends early,
-//! what was reserved stays with its part, at most [`STEP_BYTES`]: the next attempt cuts the part to what it goes on with.
+//! A file system that allocates each page as it is written takes a third more time. If a copy ends early, the reserved
+//! space stays with its part, at most [`STEP_BYTES`]: the next attempt truncates the part to what it continues from.
 
 use super::LARGE_BYTES;
 use std::fs::File;
 use std::io;
 
-/// What is reserved at once.
+/// Number of bytes that are reserved at once.
 const STEP_BYTES: u64 = 32 << 20;
 
-/// What is reserved of a file.
+/// The state of a file's reservation.
 #[derive(Debug)]
 pub(super) struct Reserve {
     until: u64,
@@ -21,18 +21,19 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Of a file that will have so many bytes and no holes; nothing of a short one.
+    /// Creates it for a file that will have this many bytes and no holes. A short file reserves nothing.
     pub(super) fn of(size: u64) -> Reserve {
         let size = if size >= LARGE_BYTES { size } else { 0 };
         Reserve { until: 0, size }
     }
 
-    /// Of a file with holes, which would be filled.
+    /// Creates it for a file with holes, which would be filled.
     pub(super) fn none() -> Reserve {
         Reserve { until: 0, size: 0 }
     }
 
-    /// So many bytes are about to be written at some place. Where nothing can be reserved, they are just written.
+    /// Reserves space before this many bytes are written at a position. If nothing can be reserved, they are written
+    /// all the same.
     pub(super) fn before(&mut self, file: &File, at: u64, len: u64) {
         if at + len <= self.until || self.until >= self.size {
             return;
@@ -43,7 +44,7 @@ impl Reserve {
         self.until = if is_reserved { until } else { self.size };
     }
 
-    /// A hole follows what was written so far, though the file was said to have none: nothing more is reserved.
+    /// Stops reserving, because a hole follows, although the file was announced without holes.
     pub(super) fn give_back(&mut self, file: &File, written: u64) -> io::Result<()> {
         self.size = 0;
         match std::mem::take(&mut self.until) {
@@ -68,7 +69,7 @@ mod tests {
         let mut reserve = Reserve::of(size);
         for (at, until) in [(0, STEP_BYTES), (STEP_BYTES, size), (size, size)] {
             reserve.before(&file, at, 1);
-            // Where it cannot be reserved, nothing is tried again.
+            // If reserving fails, it is not tried again.
             assert!([until, size].contains(&reserve.until));
             assert_eq!(file.metadata().unwrap().len(), at.min(1));
             if at == 0 {

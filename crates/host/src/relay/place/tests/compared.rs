@@ -1,4 +1,4 @@
-//! Of a file that is there otherwise only what differs comes, and what is the same stays.
+//! If another version of a file exists, only the differences are sent, and a file that is equal stays.
 
 use super::*;
 use std::time::{Duration, UNIX_EPOCH};
@@ -49,7 +49,7 @@ fn what_reached_the_part_is_what_was_read_before() {
     };
     copy("part", 4_000).unwrap();
     assert_eq!(fs::read(dir.join("part")).unwrap(), [7; 4_000]);
-    // As with a store through a memory map, neither size nor time show that these are others.
+    // After a write through a memory map, neither size nor time show the change.
     for bytes in [3_999, 4_001, 9_000] {
         let why = copy(&format!("part{bytes}"), bytes).unwrap_err();
         assert!(Changed::is(&why), "{bytes}: {why}");
@@ -70,7 +70,7 @@ fn who_writes_to_what_stays_after_the_last_look_is_noticed() {
     assert!(basis.is_as_set(None).unwrap(), "it has its own time");
     for (kept, is_set) in [
         (set, true),
-        // The file system keeps whole seconds, or every second one.
+        // The file system stores whole seconds, or every second one.
         (UNIX_EPOCH + Duration::from_secs(1_000_000_000), true),
         (set - Duration::from_secs(2), false),
         (set + Duration::from_nanos(1), false),
@@ -85,7 +85,7 @@ fn who_writes_to_what_stays_after_the_last_look_is_noticed() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// All keys that a source is told which asks for them.
+/// Returns all keys that a source gets which asks for them.
 fn keys(writing: &mut Writing, asked: (u64, u64)) -> Vec<u64> {
     writing.compare(asked);
     let mut told = Vec::new();
@@ -114,13 +114,13 @@ fn keys_of_pieces_are_told_of_what_may_be_read() {
     let one = resume::piece_key(&MANNER.transfer, &[7]);
     assert_eq!(ask(0, 6 << 20), [[whole; 5].to_vec(), vec![one]].concat());
     assert_eq!(ask(0, (5 << 20) + 1).last(), Some(&one));
-    // Of a piece of any length the key would tell the bytes.
+    // For a piece of arbitrary length the key would reveal the bytes.
     assert_eq!(ask(0, (1 << 20) + 1), [whole]);
     assert_eq!(ask(0, 3), Vec::<u64>::new());
-    // What was sent before is not read again.
+    // Pieces that begin before the requested place are not read again.
     let behind = ask((3 << 20) + 1, 6 << 20);
     assert_eq!((behind.len(), behind[3], behind[4]), (6, 0, whole));
-    // Nobody offered these.
+    // These were not offered.
     for (path, size) in [("small", 3), ("elsewhere", 6 << 20)] {
         let entry = super::entry(EntryKind::File, path, size);
         writing.on_event(&Event::Compare).unwrap();

@@ -1,4 +1,4 @@
-//! A copy by a real source to a real sink, in one process, of files that are compared.
+//! Copies files from a real source to real sinks in one process, with comparison.
 
 use super::*;
 use crate::relay::duplex::Duplex;
@@ -21,16 +21,16 @@ use wire::relay::Message;
 
 const MIB: u64 = 1 << 20;
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Debug, Default)]
 struct Copied {
     /// Bytes of content that were sent.
     sent: u64,
-    /// Keys of pieces that each sink has told.
+    /// Number of keys of pieces that the sinks have reported.
     keys: usize,
 }
 
-/// Copies `from` to each of these places, and calls `meddle` before the source hears keys of pieces.
+/// Copies `from` to each of these targets, and calls `meddle` before the source receives keys of pieces.
 fn copy(from: &Path, places: Vec<Named>, meddle: impl Fn() + Sync) -> Result<Copied, Failure> {
     let sinks = places.len();
     let transfer = Transfer::new(sinks);
@@ -112,7 +112,7 @@ fn copy(from: &Path, places: Vec<Named>, meddle: impl Fn() + Sync) -> Result<Cop
     }
 }
 
-/// A directory with a file to copy and another one under the name of the copy.
+/// Creates a directory with a file to copy, and another one under the name of the copy.
 fn pair(test: &str, new: &[u8], old: &[u8]) -> PathBuf {
     let dir = test_directory(test);
     fs::write(dir.join("new"), new).unwrap();
@@ -121,7 +121,7 @@ fn pair(test: &str, new: &[u8], old: &[u8]) -> PathBuf {
     dir
 }
 
-/// The other one is newer.
+/// Makes the other file newer.
 fn age(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -140,7 +140,7 @@ fn what_is_the_same_comes_from_what_is_there() {
     let longer = [&old[..], &[9; 100]].concat();
     let shorter = old[..(66 * MIB + 7) as usize].to_vec();
     let first = [&[1], &old[1..]].concat();
-    // More keys than are told at once; of the last piece only where both files end there.
+    // There are more keys than are sent at once. The key of the last piece is used only if both files end there.
     for (name, new, stays, sent, keys) in [
         ("same", &old, true, 0, 71),
         ("middle", &middle, false, MIB, 71),
@@ -190,7 +190,7 @@ fn a_file_that_changes_between_two_readings_comes_whole_the_next_time() {
         why.text.contains("`out`: what was there has changed"),
         "{why}"
     );
-    // It changes all the time.
+    // The file changes all the time.
     let copied = copy(&dir.join("new"), vec![named(&dir, "out")], change).unwrap();
     assert_eq!((copied.sent, copied.keys), (5 * MIB, 0));
     assert!(fs::read(&out).unwrap() == new);
@@ -216,7 +216,7 @@ fn a_log_that_grows_while_it_is_compared_is_replaced() {
 
 #[test]
 fn holes_are_compared_and_stay() {
-    // Data, a hole, data.
+    // The file has data, a hole, and data again.
     let write = |path: &Path, data: &[(u64, u64)], bytes: u64| {
         let file = File::create(path).unwrap();
         for (at, len) in data {
@@ -267,7 +267,7 @@ fn one_sink_has_all_and_the_other_compares() {
 fn what_was_begun_goes_on_and_the_rest_of_it_is_compared() {
     let new = pattern(20 * MIB);
     let mut old = new.clone();
-    // A piece that had come, and one that is to come.
+    // One piece had already arrived, and one is still to come.
     old[5] ^= 1;
     old[(15 * MIB) as usize] ^= 1;
     let dir = pair("place-real-begun", &new, &old);
@@ -287,7 +287,7 @@ fn what_was_begun_goes_on_and_the_rest_of_it_is_compared() {
     }
     write(&dir, "out", &out);
     let copied = copy(&dir.join("new"), vec![named(&dir, "out")], || ()).unwrap();
-    // The rest of the piece in which it goes on, and the one that differs.
+    // The rest of the piece in which the copy continues, and the piece that differs.
     assert_eq!((copied.sent, copied.keys), (2 * MIB - 5, 20));
     assert!(fs::read(dir.join("out")).unwrap() == new);
     fs::remove_dir_all(dir).unwrap();
