@@ -143,7 +143,7 @@ async fn records(resolver: &Resolver, name: &str, kind: Rtype) -> Result<Option<
         let canonical: Name<Vec<u8>> = canonical.to_name();
         let mut answer = message.answer().map_err(unreadable)?;
         let has_it = answer.any(|record| {
-            record.is_ok_and(|record| *record.owner() == canonical && record.rtype() == kind)
+            record.is_ok_and(|record| record.owner() == canonical && record.rtype() == kind)
         });
         let is_asked = canonical == owner;
         owner = canonical;
