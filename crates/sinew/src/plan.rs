@@ -52,7 +52,7 @@ pub struct Plan {
     /// First measure the rate of each path, which takes some seconds
     #[arg(long, conflicts_with = "scenario")]
     pub probe: bool,
-    /// Whose network it is
+    /// The network
     #[command(flatten)]
     pub network: Network,
 }

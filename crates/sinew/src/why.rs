@@ -71,7 +71,7 @@ pub struct About {
     #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
           value_parser = runners_up)]
     pub runners_up: usize,
-    /// Whose network it is
+    /// The network
     #[command(flatten)]
     pub network: Network,
 }

@@ -23,6 +23,12 @@ pub(super) fn comments(tree: &Tree) -> Vec<Finding> {
             if said.starts_with("```") {
                 is_example = !is_example;
             }
+            // "Of 50 packets, 21 arrive" has both.
+            let said = if said.contains(", ") {
+                said.trim_start_matches("Of ")
+            } else {
+                said
+            };
             let opening = OPENINGS.iter().find(|opening| opens(said, opening));
             if let Some(opening) = opening.filter(|_| begins && !is_example) {
                 let what =

@@ -474,6 +474,7 @@ fn comments_have_sentences() {
     }
     for comment in [
         "/// Offers the newer one.",
+        "/// Of two, the newer one counts.",
         "/// Number of packets\n/// Of all links.",
         "/// ```text\n/// Of\n/// Of A\n/// ```",
         "const A: &str = \"Of one\";",
