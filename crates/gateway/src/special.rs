@@ -1,8 +1,8 @@
 //! Addresses that mean this host, its link or its site, and not a host on the Internet.
 //!
-//! Whoever lists `0.0.0.0/0` means the Internet. Behind these ranges are the services that trust
-//! everybody who reaches them: those on loopback, the one that hands a cloud's machine its
-//! credentials, printers and databases of the site. They are reached only by who names them.
+//! A user who lists `0.0.0.0/0` means the Internet. The ranges in this module contain services that trust everybody who
+//! reaches them: services on loopback, the service that gives a cloud machine its credentials, and printers and
+//! databases of the site. They are reached only if the user names them.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
