@@ -119,13 +119,13 @@ impl Slots {
 }
 
 impl<K: Ord + Clone> Slot<K> {
-    /// From now on, `end` may be called to end the use of this place, when another holder has more right to it. `end`
-    /// is called on any thread and must not wait.
+    /// Permits that `end` is called to end the use of this place, when another holder has more right to it. `end` is
+    /// called on any thread and must not wait.
     pub fn may_end(&self, end: impl FnOnce() + Send + 'static) {
         self.set_end(Some(Box::new(end)), false);
     }
 
-    /// From now on, the place may be ended in the same way for another place of its own holder.
+    /// Permits that the place is ended in the same way for another place of its own holder.
     pub fn is_spare(&self) {
         let mut table = locked(&self.table);
         if let Some(held) = table.taken.get(&self.number)
@@ -138,7 +138,7 @@ impl<K: Ord + Clone> Slot<K> {
         }
     }
 
-    /// From now on, the place may not be ended. Returns false if it was ended before.
+    /// Forbids to end the place. Returns false if it was ended before.
     #[must_use]
     pub fn stays(&self) -> bool {
         self.set_end(None, true)

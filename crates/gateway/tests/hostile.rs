@@ -208,7 +208,7 @@ fn gate_of(node: PathBuf, patience: Duration) -> (Arc<Gate>, Place) {
     (gate, place)
 }
 
-/// A node that sends every datagram back, to one client.
+/// Runs a node that sends every datagram back, to one client.
 fn echo(mut listener: SeqListener) {
     let client = loop {
         if let Some(client) = listener.accept().unwrap() {

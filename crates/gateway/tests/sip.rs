@@ -566,7 +566,7 @@ fn what_cannot_go_on_is_told_why() {
     assert!(answer.text.starts_with("SIP/2.0 200"), "{}", answer.text);
 }
 
-/// A host that acknowledges a refusal receives answers, so it is no longer a stranger.
+/// Makes a host known: it acknowledges a refusal, so it receives answers and is no longer a stranger.
 fn acquaint(at: SocketAddr, ua: &mut Ua) {
     let invite = ua.invite("bob@nowhere.example", &[], "");
     ua.send(at, &invite);

@@ -151,7 +151,7 @@ impl Steps {
         }
     }
 
-    /// The recovered packets: after how many microseconds, rising, and which share.
+    /// Returns the recovered packets: the delay in microseconds, in rising order, and the share of packets.
     pub fn later(&self) -> &[(u64, f64)] {
         &self.later[..self.count]
     }
@@ -231,7 +231,7 @@ impl Distribution {
         &self.atoms
     }
 
-    /// Joins neighbouring atoms at the earlier one's delay until there are at most `most`. The
+    /// Joins neighboring atoms at the earlier one's delay until there are at most `most`. The
     /// result is an upper bound of the distribution at every moment.
     pub(crate) fn coarsen_early(&mut self, most: usize) {
         while self.atoms.len() > most.max(1) {
@@ -242,7 +242,7 @@ impl Distribution {
         }
     }
 
-    /// True if at every moment at least the share `other` has arrived.
+    /// Returns true if at every moment at least the share `other` has arrived.
     pub(crate) fn is_ahead_of(&self, other: &Distribution) -> bool {
         let (mut here, mut there) = (0.0, 0.0);
         let mut mine = self.atoms.iter().peekable();

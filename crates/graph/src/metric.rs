@@ -92,7 +92,7 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub u64);
 
-/// The cost of a link under `metric`; at least 1.
+/// Returns the cost of a link under `metric`; at least 1.
 pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
     let price = u64::from(link.price_us);
     let (cost, price) = match metric {
@@ -162,7 +162,7 @@ fn minus_log_of_delivery(loss: u16) -> u64 {
 /// Fractional bits of [`log2_fixed`].
 const LOG_BITS: u32 = 32;
 
-/// The binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
+/// Returns the binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
 fn log2_fixed(n: u32) -> u64 {
     let whole = n.ilog2();
     // The mantissa is in 1.0 .. 2.0 and has 62 fractional bits.
@@ -279,7 +279,7 @@ impl Metric {
         self as usize
     }
 
-    /// The metric's name.
+    /// Returns the metric's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Metric::Hops => "hops",
@@ -341,7 +341,7 @@ impl LinkCost {
         self.price_us == SILENT
     }
 
-    /// The share of packets lost.
+    /// Returns the share of packets lost.
     pub fn loss_share(&self) -> f64 {
         f64::from(self.loss) / 65_536.0
     }

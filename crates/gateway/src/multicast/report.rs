@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// The interface has appeared or disappeared.
     Interface {
-        /// Its name.
+        /// The name of the interface.
         name: String,
         /// Whether the interface has appeared.
         is_here: bool,

@@ -49,7 +49,7 @@ const TAGS_MAX: usize = 8;
 pub enum Direction {
     /// To the gateway.
     In,
-    /// From it.
+    /// From the gateway.
     Out,
 }
 

@@ -273,7 +273,7 @@ impl Driver {
         respond(&self.responder, answer);
     }
 
-    /// The callee has answered a call that had given way. Acknowledges the answer and sends a BYE with the reason.
+    /// Acknowledges the answer of a callee to a call that had given way, and sends a BYE with the reason.
     async fn take_back(&mut self, response: &Response) {
         let (Some(call), Some(hop)) = (self.call.clone(), self.hop.clone()) else {
             return;

@@ -326,7 +326,7 @@ pub enum Message<'a> {
     Gone(NodeAddr, &'a [u8]),
     /// A message of an unknown, optional kind. It is skipped, and not passed on.
     Unknown {
-        /// Its kind: one of those that [`super::OPTIONAL`] marks.
+        /// The kind: one of those that [`super::OPTIONAL`] marks.
         kind: u8,
         /// Its body.
         body: &'a [u8],

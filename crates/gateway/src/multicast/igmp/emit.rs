@@ -1,4 +1,4 @@
-//! Writing IGMP messages, as whole frames.
+//! Writes IGMP messages as whole frames.
 //!
 //! ```text
 //!   | Ethernet (14) | IPv4 with router alert (24): TTL 1, precedence 6 | IGMP |

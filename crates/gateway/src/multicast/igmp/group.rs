@@ -205,8 +205,8 @@ impl<A: Address> Group<A> {
         refused
     }
 
-    /// Another router sent a query, and this router will hear the answers: the timers are reduced to the time for last
-    /// members. [RFC 3376 §6.6.1]
+    /// Reduces timers, because another router sent a query and this router will hear the answers: the remaining time is
+    /// at most the time for last members. [RFC 3376 §6.6.1]
     pub(super) fn on_asked(&mut self, named: &[A], now: Time, timing: &Timing) {
         let soon = now + timing.last_member();
         if named.is_empty() {

@@ -15,7 +15,7 @@ const GROUP: Ipv6Addr = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101);
 const SSM: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, 1);
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0xfd53, 0, 0, 0, 0, 0, 0, 7);
 
-/// The packet that Linux 6 sends on a join of ff1e::101: a record that excludes nothing, with the router alert.
+/// Returns the packet that Linux 6 sends on a join of ff1e::101: a record that excludes nothing, with the router alert.
 fn join() -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 36, 0, 1];
     packet.extend(FROM.address.octets());
