@@ -32,7 +32,7 @@ struct Table<K> {
     ranks: BTreeSet<(usize, Reverse<u64>, K)>,
 }
 
-/// What one holder has. Places are numbered in the order in which they were taken.
+/// The places of one holder. Places are numbered in the order in which they were taken.
 #[derive(Debug, Default)]
 struct Holder {
     size: usize,

@@ -41,7 +41,7 @@ pub enum Recovery {
     InForce,
 }
 
-/// What one link does to packets. The share that is neither direct nor recovered is lost.
+/// The effect of one link on packets. The share that is neither direct nor recovered is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
     /// T, in microseconds.
@@ -114,8 +114,8 @@ impl Steps {
         steps
     }
 
-    /// Returns the steps of a link whose protection is known. What can be saved within a given time counts as arriving
-    /// at that time.
+    /// Returns the steps of a link whose protection is known. Losses that can be recovered within a given time count as
+    /// arriving at that time.
     fn in_force(link: LinkCost, parameters: &Parameters, most_us: u64) -> Steps {
         let direct_us = u64::from(link.latency_us);
         let mut steps = Steps {
@@ -130,8 +130,8 @@ impl Steps {
             if lost == 0 || direct_us + after * apart > most_us {
                 break;
             }
-            // More time may leave more losses, where one round more leaves no time for copies. What was saved at an
-            // earlier step stays saved.
+            // More time may leave more losses, where one round more leaves no time for copies. Packets that were
+            // recovered at an earlier step stay recovered.
             let still = left(link, after * apart + SPARE_US, parameters)
                 .all
                 .min(lost);

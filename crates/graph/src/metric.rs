@@ -1,4 +1,4 @@
-//! What a link costs. [Amir06 §IV-B]
+//! The cost of a link. [Amir06 §IV-B]
 //!
 //! | metric | cost of a link | unit of [`Cost`] |
 //! |---|---|---|
@@ -55,7 +55,7 @@ pub struct Repair {
     pub strikes: u8,
     /// The chance that the request or its answer is lost, as a share of 65 536.
     pub fails: u16,
-    /// What the sender's end reports about its lane. If `None`, requests are the only protection.
+    /// The report of the sender's end about its lane. If `None`, requests are the only protection.
     pub lane: Option<Lane>,
 }
 
@@ -198,8 +198,8 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// Returns T + a·(2T+Δ) + c·C + l·(Tmax−T) plus the burden of the link's losses. Of the share p that is lost, requests
-/// recover a, coded repair recovers c, which arrives C later, and l stays lost ([`left`]).
+/// Returns T + a·(2T+Δ) + c·C + l·(Tmax−T) plus the burden of the link's losses. The share p is lost. Requests recover
+/// a of it, coded repair recovers c, which arrives C later, and l stays lost ([`left`]).
 ///
 /// Choice: a packet that stays lost counts as arriving no earlier than a requested one, as above.
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {

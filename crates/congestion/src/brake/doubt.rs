@@ -93,7 +93,7 @@ impl Brake {
     }
 }
 
-/// What losses show while the round trip is level above its baseline.
+/// The meaning of losses while the round trip is level above its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// There is a queue, or no reason to doubt.

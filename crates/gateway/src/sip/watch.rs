@@ -2,7 +2,7 @@
 //!
 //! While there are calls with a gateway, it gets OPTIONS over the overlay. If it is silent for too long, it counts as
 //! lost, and so do its calls: the ends at this site get a BYE, and the resources of the calls are released. This
-//! detects a node that dies, and also a gateway that dies while its node lives.
+//! detects a node that fails, and also a gateway that fails while its node works.
 
 use super::call::End;
 use super::hop::{Hop, overlay_host};

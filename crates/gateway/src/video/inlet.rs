@@ -14,7 +14,7 @@ use wire::ipc::ErrorCode;
 pub enum Place {
     /// A multicast group, and a port there.
     Group(NodeAddr, u16),
-    /// A port of the own node, to which other nodes send.
+    /// A port of this node, to which other nodes send.
     Port(u16),
 }
 

@@ -142,7 +142,7 @@ impl Question {
     }
 }
 
-/// What every algorithm here needs to know about a topology: the ends and the least delays.
+/// The data that every algorithm here needs about a topology: the ends and the least delays.
 struct Ground {
     src: NodeIndex,
     dst: NodeIndex,

@@ -78,7 +78,7 @@ pub trait Outlet {
     fn role(&mut self, role: Role, forwarder: Option<Rank>);
 }
 
-/// What happened to the packets of a group.
+/// Counters of the packets of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets that went to the overlay.

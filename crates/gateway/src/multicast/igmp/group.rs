@@ -1,4 +1,4 @@
-//! What the hosts of a network want from one group, in the form that a router keeps. [RFC 3376 §6.2, §6.4]
+//! The state of one group that a router keeps: what the hosts of a network want from the group. [RFC 3376 §6.2, §6.4]
 //!
 //! ```text
 //!   INCLUDE (A)      only the sources of A, each while its timer runs

@@ -55,7 +55,7 @@ pub struct Records<'a, A = Ipv4Addr> {
     of: PhantomData<A>,
 }
 
-/// What a host of version 3 reports about one group.
+/// The report of a host of version 3 about one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a, A = Ipv4Addr> {
     /// The kind of the record.
