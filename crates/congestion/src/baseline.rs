@@ -299,7 +299,7 @@ mod tests {
         all.follow(Time::ZERO + ms(7_300));
         assert!(!all.is_above(ms(85)) && all.is_above(ms(120)));
         assert_eq!(all.steady(), None);
-        // A fall is followed at once, for as long as the window.
+        // The baseline follows a fall at once, and keeps it for the length of the window.
         hear(&mut all, 7_400, [20_000].into_iter());
         assert!(all.is_above(ms(80)));
         hear(&mut all, 7_500, (0..620).map(|_| 80_000));

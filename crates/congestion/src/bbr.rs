@@ -85,7 +85,7 @@ pub struct Bbr {
     cycles: u32,
     path: Path,
     plateau: Plateau,
-    /// Startup has found the bandwidth once.
+    /// Whether startup has found the bandwidth once.
     is_full: bool,
     was_idle: bool,
     losses: Losses,

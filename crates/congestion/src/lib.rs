@@ -85,9 +85,9 @@ pub enum Congestion {
 
 /// A rule for the congestion window.
 ///
-/// `in_flight`, where a method takes it, is what the window is cut *from*: the segments outstanding
-/// [RFC 5681 §3.1, equation 4]. A sender whose window does not grow while the application limits
-/// it, or one that follows ns-2, passes its effective window instead.
+/// `in_flight`, where a method takes it, is the value *from* which the window is cut: the segments outstanding [RFC
+/// 5681 §3.1, equation 4]. If the application limits a sender and its window does not grow meanwhile, or if a sender
+/// follows ns-2, it passes its effective window instead.
 pub trait Control: core::fmt::Debug {
     /// New data was acknowledged while nothing is being recovered, or after a timeout.
     fn on_ack(&mut self, ack: &Acked);

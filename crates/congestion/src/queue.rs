@@ -68,7 +68,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Creates a watch that knows nothing yet: it takes losses for random until delays show otherwise.
+    /// Creates a watch without measurements: it treats losses as random until delays show otherwise.
     pub fn new(settings: Settings) -> Watch {
         Watch {
             settings,

@@ -17,8 +17,8 @@
 //! - `*` is every domain, for a node that stands for the rest of the world: a trunk to the telephone network.
 //! - An address is served by a node whose certificate names exactly that address.
 //!
-//! Nodes are sorted by the number of matching labels first, and then by the overlay's expected latency from the own
-//! node. Nodes that cannot be reached at present serve nothing. [Amir06 §VI]
+//! Nodes are sorted by the number of matching labels first, and then by the overlay's expected latency from this node.
+//! Nodes that cannot be reached at present serve nothing. [Amir06 §VI]
 
 use base::NodeAddr;
 use core::time::Duration;
@@ -48,7 +48,7 @@ pub struct Serving {
     pub name: String,
     /// The domain in the node's certificate by which it serves the domain.
     pub by: String,
-    /// The expected latency of the path to the node; zero for the own node.
+    /// The expected latency of the path to the node; zero for this node.
     pub latency: Duration,
 }
 
@@ -61,7 +61,7 @@ pub struct Certified {
     pub name: String,
     /// The domains that its certificate names.
     pub domains: Vec<String>,
-    /// The expected latency of the path to the node; zero for the own node.
+    /// The expected latency of the path to the node; zero for this node.
     pub latency: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Carrying a TCP port over the overlay: the near half and the exit.
+//! Carries a TCP port over the overlay: the near half and the exit.
 //!
 //! ```text
 //!   Near: TCP listener ── each connection ──▶ stream to the exit's node and port

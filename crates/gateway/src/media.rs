@@ -18,8 +18,8 @@
 //! every description of either side, [`Plane::answered`], and [`Plane::close`] on BYE. A call without an explicit end
 //! ends by itself ([`Event::Ended`]).
 //!
-//! **Nodes.** When this gateway's own node is gone, the gateway looks for it, and calls over the overlay wait
-//! [`NODE_GRACE`] for it. Silence alone does not show that a far node is lost; whoever knows it calls
+//! **Nodes.** When this gateway's own node is gone, the gateway tries to reconnect, and calls over the overlay wait
+//! [`NODE_GRACE`] for it. Silence alone does not show that a far node is lost; a caller that knows it calls
 //! [`Plane::node_lost`].
 
 mod quality;
@@ -120,7 +120,7 @@ impl Settings {
     }
 }
 
-/// Why there is no plane, or no stream.
+/// The reason why a plane or a stream cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node cannot be reached.

@@ -79,7 +79,7 @@ pub enum Error {
     /// The interface cannot be used.
     #[error("{name}: {error}{}", advice(error))]
     Interface {
-        /// Its name.
+        /// The name of the interface.
         name: String,
         /// The error of the kernel.
         error: io::Error,

@@ -1,15 +1,15 @@
-//! Carrying bytes between a TCP connection and a stream of the overlay, both ways, to both ends.
+//! Carries bytes in both directions between a TCP connection and a stream of the overlay, until both have ended.
 //!
 //! ```text
 //!   TCP read ──▶ stream write      EOF of one side ──▶ shutdown of the other (half-close)
 //!   stream read ──▶ TCP write      an error of one side ──▶ reset of the other, at once
 //! ```
-//! Until both have ended in order, closing the connection resets it: the kernel closes what a process
-//! leaves behind that was killed.
+//! Until both directions have ended in order, closing the connection resets it: if the process is killed, the kernel
+//! closes its connections.
 //!
-//! Linux tells a connection's error once, to whoever asks first. After a reset the thread that writes may get
-//! the error, and the thread that reads finds what looks like an end. It asks whether there still is a
-//! connection before it takes that for one.
+//! Linux reports a connection's error only once, to the first caller. After a reset, the thread that writes may get the
+//! error, and the thread that reads sees what looks like an end. So before the reading thread accepts an end, it checks
+//! whether the connection still exists.
 
 use client::Stream;
 use net::tcp;
@@ -19,12 +19,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Bytes carried at once: what the node takes with one read.
+/// Number of bytes that are carried at once: what the node takes with one read.
 const BUFFER_BYTES: usize = 65_536;
-/// A direction's thread holds a buffer on the heap and little on its stack.
+/// The stack size of a direction's thread, which has its buffer on the heap and needs little stack.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// What was carried.
+/// The numbers of bytes that were carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Bytes from TCP to the overlay.
@@ -33,17 +33,17 @@ pub struct Carried {
     pub to_tcp: u64,
 }
 
-/// Carries bytes both ways until both have ended, or one of them in error, which both sides are
-/// told by a reset.
+/// Carries bytes in both directions until both have ended, or one of them has failed. After a failure both sides are
+/// reset.
 pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
     carry_any(tcp, stream)
 }
 
-/// What is carried to and from: a stream, or one of a test.
+/// The far side of the connection: a stream, or a fake one in a test.
 trait Far: Sync {
-    /// Ends in order what is written.
+    /// Ends the outgoing direction in order.
     fn end(&self) -> io::Result<()>;
-    /// Ends it at once, in both directions.
+    /// Ends both directions at once.
     fn reset(&self);
 }
 
@@ -77,7 +77,7 @@ where
         match guarded.and(outward) {
             Ok(outward) => {
                 let to_tcp = pair.inward();
-                // Its panic was an error of its direction.
+                // A panic of the thread was handled as an error of its direction.
                 let to_overlay = outward.join().unwrap_or_default();
                 Carried { to_overlay, to_tcp }
             }
@@ -90,12 +90,12 @@ where
     let ends = pair.ends.into_inner();
     match ends.unwrap_or_else(PoisonError::into_inner).first_error {
         Some(error) => (carried, Err(error)),
-        // What is still to be sent to the client is sent after the end.
+        // After the end, the kernel still sends the client what is left.
         None => (carried, tcp::abort_on_close(&pair.tcp, false)),
     }
 }
 
-/// The two sides.
+/// The two sides of the connection.
 struct Pair<S> {
     tcp: TcpStream,
     stream: S,
@@ -105,9 +105,9 @@ struct Pair<S> {
 /// How the two directions have ended.
 #[derive(Default)]
 struct Ends {
-    /// What follows from it is of no interest.
+    /// The first error; later ones only follow from it.
     first_error: Option<io::Error>,
-    /// Everything was written to TCP, without an error.
+    /// Whether all bytes were written to TCP without an error.
     wrote_all: bool,
 }
 
@@ -134,18 +134,19 @@ where
         carried
     }
 
-    /// Runs a direction. One that panics has not ended in order.
+    /// Runs a direction. A panic counts as an error.
     fn run(&self, direction: impl FnOnce() -> io::Result<()>) {
         match catch_unwind(AssertUnwindSafe(direction)) {
             Ok(Ok(())) => {}
-            // The other side has closed already, and had everything that it wanted.
+            // The other side has closed already, and has received everything that it wanted.
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {}
             Ok(Err(error)) => self.fail(error),
             Err(_) => self.fail(io::Error::other("a thread of the gateway has panicked")),
         }
     }
 
-    /// Ends the stream in order if TCP has, under the lock: an error that comes now resets the stream after.
+    /// Ends the stream in order if TCP has ended in order. This holds the lock, so that an error at this moment resets
+    /// the stream afterwards.
     fn end_stream(&self) -> io::Result<()> {
         let ends = self.ends();
         if ends.first_error.is_some() {
@@ -167,10 +168,10 @@ where
     }
 }
 
-/// Whether the end that a read has found is one. A connection that was reset has no peer any more. One whose
-/// both directions have ended in order has none either; but while no write has failed, none has taken an error
-/// away from the read. One that was reset after its end, because what was written to it came too late, says
-/// so: its pipe is broken.
+/// Checks whether an end that a read has found is a real one. A connection that was reset has no peer any more. A
+/// connection whose directions have both ended in order has no peer either. But while no write has failed, no write can
+/// have consumed the error before the read. A connection that was reset after its end, because data for it came too
+/// late, reports a broken pipe.
 fn check_end(tcp: &TcpStream, wrote_all: bool) -> io::Result<()> {
     if wrote_all || tcp.peer_addr().is_ok() {
         return Ok(());
@@ -209,27 +210,27 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    /// A stream whose bytes, and whose trouble, are those of a test.
+    /// A stream whose bytes and errors are controlled by a test.
     #[derive(Clone, Default)]
     struct Fake(Arc<Script>);
 
     #[derive(Default)]
     struct Script {
-        /// The thread that writes goes on after that.
+        /// The thread that writes waits for this.
         may_go: Mutex<Option<Receiver<()>>>,
         go: Mutex<Option<Sender<()>>>,
-        /// The thread that writes has come, and has gone.
+        /// Signals that the writing thread has arrived (`came`) and has ended (`gone`).
         came: Mutex<Option<Sender<()>>>,
         gone: Mutex<Option<Receiver<()>>>,
         going: Mutex<Option<Sender<()>>>,
-        /// What is read: nothing more after the sender has gone, unless it panics.
+        /// The bytes to read. When the sender has gone, the reader finds the end, or panics.
         bytes: Mutex<Option<Receiver<u8>>>,
         panics: bool,
         told: Mutex<Vec<&'static str>>,
     }
 
     thread_local! {
-        /// Is dropped when its thread ends.
+        /// Dropped when its thread ends.
         static AT_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };
     }
 
@@ -240,7 +241,7 @@ mod tests {
     impl Far for Fake {
         fn end(&self) -> io::Result<()> {
             self.0.told.lock().unwrap().push("end");
-            // Who waits for the thread to go waits no more.
+            // Releases the receiver that waits for the end of this thread.
             AT_END.take();
             Ok(())
         }
@@ -283,7 +284,7 @@ mod tests {
         }
     }
 
-    /// The thread that writes to TCP is told of a reset, and before it tells anybody the one that reads finds
+    /// The thread that writes to TCP gets the error of a reset. Before it reports the error, the thread that reads sees
     /// what looks like an end.
     #[test]
     fn a_reset_that_a_write_was_told_is_no_end_to_the_read() {
@@ -315,13 +316,13 @@ mod tests {
         assert!(!told.contains(&"end"), "a part is no whole: {told:?}");
     }
 
-    /// The same before the thread that writes has noted it.
+    /// The same case, before the writing thread has recorded the error.
     #[test]
     fn a_read_that_finds_no_connection_has_found_no_end() {
         let (client, mut tcp) = pair();
         tcp::abort_on_close(&client, true).unwrap();
         drop(client);
-        // The kernel of this host has handled the reset before the close has returned.
+        // The kernel of this host has handled the reset before the close returns.
         let error = tcp.write(b"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(tcp.read(&mut [0; 8]).unwrap(), 0, "it looks like an end");
@@ -329,13 +330,13 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
-    /// The client has said everything and closed; the answer finds nobody.
+    /// The client has sent everything and closed; the answer finds no receiver.
     #[test]
     fn an_end_is_one_although_a_reset_follows() {
         let (mut client, mut tcp) = pair();
         client.write_all(b"all").unwrap();
         drop(client);
-        // The kernel of this host has handled the reset before the write has returned.
+        // The kernel of this host has handled the reset before the write returns.
         tcp.write_all(b"too late").unwrap();
         let mut bytes = Vec::new();
         tcp.read_to_end(&mut bytes).unwrap();

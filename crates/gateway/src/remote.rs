@@ -1,17 +1,15 @@
-//! The gate of a node: clients on other hosts of the LAN, over TCP with TLS and a token.
+//! The gate of a node. It serves clients on other hosts of the LAN, over TCP with TLS and a token.
 //!
 //! ```text
 //!   client ═══ TLS: wire::remote ═══ Gate: a thread each ─── Unix socket ─── node
 //! ```
 //!
-//! To the node each of them is an ordinary client. Whoever has no token gets no further than the
-//! handshake: so many at a time and of one address, for so long ([`net::places`]), and an address
-//! that fails too often is not listened to for a while. The gate itself waits for nobody, so that
-//! strangers cannot keep others from being greeted. A stream that comes in waits
-//! in `Waiting` until the client that it was offered to fetches it over a
-//! connection of its own. An operator's lines go to the operator's socket (`operators`). Datagrams go
-//! beside the connections, over UDP (`WaySocket`), where that works.
-//! [Amir06 §III-A]
+//! To the node, each of them is an ordinary client. A connection without a token gets no further than the handshake.
+//! The number of such connections is limited, in total, per address and in time ([`net::places`]), and the gate ignores
+//! an address that fails too often for a while. The gate itself waits for no connection, so that strangers cannot keep
+//! clients from being greeted. An incoming stream waits in `Waiting` until the client to which it was offered fetches
+//! it over a connection of its own. The lines of an operator go to the operator's socket (`operators`). Datagrams use
+//! UDP (`WaySocket`) beside the connections, where UDP works. [Amir06 §III-A]
 
 mod counters;
 mod failures;
@@ -45,65 +43,65 @@ use std::time::Instant;
 use waiting::Waiting;
 use ways::WaySocket;
 
-/// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
-/// little stack, some 200 KiB of buffers, and three descriptors.
+/// Maximum number of connections at the same time: a thousand clients, and as many streams. Each connection costs a
+/// thread with a small stack, some 200 KiB of buffers, and three descriptors.
 pub const MAX_CONNECTIONS: usize = 2_048;
-/// Of these, so many that have not shown their token yet: the shares of four addresses. Who comes
-/// then takes the place of the one that has been silent for longest.
+/// Maximum number of these that have not shown their token yet: the shares of four addresses. A further connection
+/// replaces the one that has been silent for longest.
 pub const MAX_GREETING: usize = 4 * GREETING_SHARE;
-/// And of these from one address. Choice: a program opens some sockets at once, and several programs
-/// of a host seldom begin within the same round trip.
+/// Maximum number of these from one address. Choice: a program opens some sockets at once, and several programs of a
+/// host seldom begin within the same round trip.
 pub const GREETING_SHARE: usize = 16;
-/// Accepted in a turn, before those are looked at whose time is over.
+/// Maximum number of connections that a turn accepts before the overdue ones are checked.
 const TURN: usize = 64;
-/// How often streams that nobody fetches are looked for.
+/// The time between searches for streams that no client fetches.
 const SWEEP: Duration = Duration::from_secs(2);
-/// The real-time priority of what takes datagrams: below that of the node's loop, so that no stranger who
-/// sends to this port takes the processor from it.
+/// The real-time priority of the thread for datagrams. It is below that of the node's loop, so that strangers who send
+/// to this port cannot take the processor from the loop.
 const PRIORITY: u8 = 9;
 
-/// What a gate needs.
+/// The settings of a gate.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where it listens.
+    /// The address at which the gate listens.
     pub listen: SocketAddr,
-    /// What lets clients in.
+    /// The token of clients.
     pub token: [u8; TOKEN_BYTES],
-    /// What lets operators in; none unless wanted.
+    /// The operators' access; none by default.
     pub operators: Operators,
-    /// The node's secret signing key, which shows clients that this is the node: they have pinned its
-    /// public half.
+    /// The node's secret signing key. It proves to clients that this is the node, because they have pinned its public
+    /// half.
     pub secret: [u8; KEY_BYTES],
-    /// The node's own socket.
+    /// The socket of the node.
     pub node: PathBuf,
-    /// How long one who comes may take to show the token: [`GREETING_TIMEOUT`].
+    /// How long a new connection may take to show the token: [`GREETING_TIMEOUT`].
     pub patience: Duration,
-    /// The UDP port for datagrams: that of `listen` unless another one is named; 0 for none, with all
-    /// inside TLS.
+    /// The UDP port for datagrams: the port of `listen` unless another one is given; 0 for none, so that all datagrams
+    /// go inside TLS.
     pub udp_port: Option<u16>,
-    /// The thread that takes datagrams asks for real-time priority, as the node's loop does.
+    /// Whether the thread for datagrams requests real-time priority, as the node's loop does.
     pub realtime: bool,
 }
 
-/// How connections ended that never began, and how many did.
+/// Numbers of connections by how their greeting ended.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Let in.
+    /// Connections that were let in.
     pub welcomed: AtomicU64,
-    /// With a token that is wrong.
+    /// Connections with a wrong token.
     pub wrong_token: AtomicU64,
-    /// Without TLS, or with frames that are not understood.
+    /// Connections without TLS, or with malformed frames.
     pub nonsense: AtomicU64,
-    /// That had not shown a token in time.
+    /// Connections that showed no token in time.
     pub late: AtomicU64,
-    /// Closed at once: their address has failed too often or its share of places, or as many are there
-    /// as are served.
+    /// Connections that were closed at once: their address has failed too often or has used its share of places, or all
+    /// places are taken.
     pub turned_away: AtomicU64,
-    /// That gave their place to one who came later.
+    /// Connections that lost their place to a later one.
     pub displaced: AtomicU64,
 }
 
-/// A gate.
+/// The gate of a node.
 pub struct Gate {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -113,7 +111,7 @@ struct Shared {
     tls: Arc<ServerConfig>,
     token: [u8; TOKEN_BYTES],
     operators: Operators,
-    /// Operators at once, and observers.
+    /// The places for operators, and for observers.
     operating: Slots,
     observing: Slots,
     node: PathBuf,
@@ -127,30 +125,30 @@ struct Shared {
     realtime: bool,
 }
 
-/// One who has not shown a token yet: what ends the connection, which its thread then notices.
+/// A connection that has not shown a token yet. The handle can end the connection, and its thread then notices the end.
 struct Comer {
     tcp: TcpStream,
     from: IpAddr,
 }
 
-/// Why a gate cannot be opened.
+/// The reason why a gate cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    /// Its address cannot be listened at.
+    /// The gate cannot listen at its address.
     #[error("cannot listen for clients at {listen}: {error}")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
-    /// The node's keys are not what TLS takes.
+    /// TLS does not accept the node's keys.
     #[error("the node's key: {0}")]
     Key(#[from] rustls::Error),
 }
 
 impl Gate {
-    /// Listens.
+    /// Binds the sockets of the gate.
     pub fn bind(settings: &Settings) -> Result<Gate, GateError> {
         let listen = settings.listen;
         let listening = |error| GateError::Listen { listen, error };
@@ -184,38 +182,38 @@ impl Gate {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the gate listens.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// How connections have fared.
+    /// Returns the counters of connections.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// How the datagrams of ways have fared; none where all datagrams are inside TLS.
+    /// Returns the counters of datagrams on ways; `None` if all datagrams are inside TLS.
     pub fn ways(&self) -> Option<&WayCounters> {
         self.shared.ways.as_ref().ok().map(|ways| ways.counters())
     }
 
-    /// The clients that have a way, `most` of them, and how many there are.
+    /// Returns at most `most` clients that have a way, and the number of all such clients.
     pub fn clients_with_ways(&self, most: usize) -> (Vec<WayClient>, usize) {
         let ways = self.shared.ways.as_ref();
         ways.map_or_else(|_| (Vec::new(), 0), |ways| ways.clients(most))
     }
 
-    /// The UDP port for datagrams; none where all are inside TLS.
+    /// Returns the UDP port for datagrams; `None` if all datagrams are inside TLS.
     pub fn udp_port(&self) -> Option<u16> {
         self.shared.ways.as_ref().ok().map(|ways| ways.port())
     }
 
-    /// Why there is no UDP socket, though one was wanted.
+    /// Returns the reason why a requested UDP socket could not be opened.
     pub fn without_udp(&self) -> Option<&io::Error> {
         self.shared.ways.as_ref().err().and_then(Option::as_ref)
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub fn open(&self) -> usize {
         self.shared.open.taken()
     }
@@ -226,7 +224,7 @@ impl Gate {
         thread::scope(|scope| {
             if let Ok(ways) = &self.shared.ways {
                 let thread = thread::Builder::new().name("gate-udp".into());
-                // Without it probes have no answer, and all goes by TLS.
+                // Without this thread, probes get no answer, and all datagrams go by TLS.
                 let _ = thread.spawn_scoped(scope, || self.shared.serve_ways(ways, &over));
             }
             loop {
@@ -238,7 +236,7 @@ impl Gate {
         })
     }
 
-    /// Serves who comes within `span`.
+    /// Serves new connections for at most `span`.
     fn serve_for(&self, span: Duration) -> io::Result<()> {
         let shared = &self.shared;
         let until = shared.greeting.next_until();

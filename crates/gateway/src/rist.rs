@@ -1,11 +1,11 @@
-//! RIST into the overlay and out of it, for encoders and decoders.
+//! RIST into and out of the overlay, for encoders and decoders.
 //!
 //! ```text
 //!   encoder ──RIST──▶ Inward ──▶ node ══ overlay ══ node ──▶ Outward ──RIST──▶ decoders
 //! ```
-//! An ordinary client of its node, with one stream and one thread; librist has threads of its own. A packet of
-//! RIST is a datagram of the overlay, as it is. RIST repairs and holds back on the short way to the gateway, the
-//! overlay on each of its hops.
+//! The gateway is an ordinary client of its node, with one stream and one thread; librist has threads of its own. Each
+//! packet of RIST becomes a datagram of the overlay, unchanged. RIST does retransmissions and holds packets back on the
+//! short path to the gateway, and the overlay does so on each of its hops.
 
 use crate::video::line::{self, Core, Event, Shared, Tell};
 use crate::video::{Inlet, Outlet, Outward, Place, Sink, Watch};
@@ -16,31 +16,31 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Packets after which a turn ends, so that the node is heard: 0.1 s of 70 Mbit/s.
+/// Maximum number of packets per turn, so that the node is also handled: 0.1 s of 70 Mbit/s.
 const PACKETS_PER_TURN: usize = 512;
-/// How long a turn waits for the first one; the end is looked for as often.
+/// How long a turn waits for the first packet. The gateway checks for its end as often.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What a gateway is to do.
+/// The work of a gateway.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// From RIST into the overlay.
     In(Target),
-    /// Out of the overlay to RIST.
+    /// From the overlay to RIST.
     Out(Place),
 }
 
-/// What the protocol counts.
+/// The counters of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Others that are there, as far as the library has told.
+    /// Number of peers that are connected, according to the library.
     pub connected: u64,
-    /// What the library has counted.
+    /// The counters of the library.
     pub stats: Stats,
 }
 
 impl Counts {
-    /// Takes in what the library has told.
+    /// Takes over the events and counters of the library.
     fn look(&mut self, context: &Context, tell: &dyn Fn(Event)) {
         for event in context.events() {
             match event {
@@ -58,19 +58,19 @@ impl Counts {
     }
 }
 
-/// The gateway so far.
+/// The report of the gateway.
 pub type Report = line::Report<Counts>;
 
 /// A running gateway.
 pub type Service = line::Service<Counts>;
 
-/// Why there is no gateway.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had.
+    /// The node cannot be reached.
     #[error("the gateway's node: {0}")]
     Node(#[from] client::Error),
-    /// librist cannot be had, or refuses.
+    /// librist cannot be loaded, or refuses.
     #[error(transparent)]
     Rist(#[from] rist::Error),
     /// The kernel refused something else.
@@ -81,7 +81,8 @@ pub enum Error {
 /// Starts a gateway.
 ///
 /// # Errors
-/// When librist or the node cannot be had, or an end cannot be. Those that are called need not be there yet.
+/// librist cannot be loaded, the node cannot be reached, or an end cannot be used. Ends to which the gateway connects
+/// need not be present yet.
 pub fn start(
     node: &Node,
     work: Work,
@@ -112,7 +113,7 @@ pub fn start(
     })
 }
 
-/// The longest packet that a sender of RIST can have, jumbo frames included.
+/// Maximum length of a packet that a sender of RIST can have, including jumbo frames.
 const BUFFER_BYTES: usize = 10_000;
 
 struct Inward {
@@ -136,7 +137,7 @@ impl Core for Inward {
             let packet = &self.buffer[..len];
             self.watch.on_packet(self.shared.clock.now(), packet, false);
             self.outlet.push(self.target, packet);
-            // The rest of what is there already shares a message.
+            // The other packets that have already arrived share a message.
             wait = Duration::ZERO;
         }
         self.outlet.flush();
@@ -151,7 +152,7 @@ impl Core for Inward {
     }
 }
 
-/// Those who receive the stream by RIST.
+/// The receivers of the stream over RIST.
 struct Players {
     sender: Sender,
     counts: Counts,

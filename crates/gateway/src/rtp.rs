@@ -1,12 +1,12 @@
-//! RTP and transport streams over UDP, by one way or by two (SMPTE ST 2022-7).
+//! RTP and transport streams over UDP, on one leg or on two (SMPTE ST 2022-7).
 //!
 //! ```text
 //!   source ──239.1.1.1@eth1──▶ ┐                                              ┌ ──239.2.1.1@eth1──▶
 //!                              Inward ──▶ node ══ overlay ══ node ──▶ Outward ┤                     receiver
 //!          ──239.1.1.2@eth2──▶ ┘ (merged)                                     └ ──239.2.1.2@eth2──▶
 //! ```
-//! An ordinary client of its node, with one stream and one thread. Two ways in are merged by the numbers of RTP
-//! ([`voice::pair`]); two ways out carry the same.
+//! The gateway is an ordinary client of its node, with one stream and one thread. Two incoming legs are merged by the
+//! sequence numbers of RTP ([`voice::pair`]); two outgoing legs carry the same packets.
 
 mod inward;
 mod leg;
@@ -24,33 +24,33 @@ use voice::pair::{self, LEGS, Merged};
 
 pub use leg::{Interface, Leg};
 
-/// What a gateway is to do.
+/// The work of a gateway.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// From one or two ways into the overlay.
+    /// From one or two legs into the overlay.
     In {
-        /// The ways.
+        /// The legs.
         legs: Vec<Leg>,
-        /// For how long a packet is waited for that one way lacks.
+        /// How long the gateway waits for a packet that is missing on one leg.
         window: Duration,
-        /// Where the stream goes.
+        /// The destination of the stream.
         target: Target,
     },
-    /// Out of the overlay, by one or two ways.
+    /// From the overlay to one or two legs.
     Out {
-        /// Where the stream is.
+        /// The place of the stream.
         place: Place,
-        /// The ways.
+        /// The legs.
         legs: Vec<Leg>,
-        /// Bare transport streams get an RTP header.
+        /// Whether bare transport streams get an RTP header.
         wrap: bool,
     },
 }
 
-/// Of two ways in: each of them, and what became of both.
+/// With two incoming legs: the counters of each leg, and of the merged stream.
 pub type Ways = Option<([pair::Leg; LEGS], Merged)>;
 
-/// The gateway so far.
+/// The report of the gateway.
 pub type Report = line::Report<Ways>;
 
 /// A running gateway.
@@ -58,21 +58,21 @@ pub type Service = line::Service<Ways>;
 
 type Shared = line::Shared<Ways>;
 
-/// Why there is no gateway.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had.
+    /// The node cannot be reached.
     #[error("the gateway's node: {0}")]
     Node(#[from] client::Error),
-    /// A way cannot be had.
+    /// A leg cannot be opened.
     #[error("{leg}: {error}")]
     Leg {
-        /// Which.
+        /// The leg.
         leg: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
-    /// There is no way, or more than two.
+    /// The number of legs is zero, or more than two.
     #[error("a stream has one way or two")]
     Legs,
     /// The kernel refused something else.
@@ -83,7 +83,7 @@ pub enum Error {
 /// Starts a gateway.
 ///
 /// # Errors
-/// When the node or a way cannot be had.
+/// The node cannot be reached, or a leg cannot be opened.
 pub fn start(node: &Node, work: Work, options: Options, tell: Tell) -> Result<Service, Error> {
     Service::begin("rtp", tell, |shared| core(shared, node, work, options))
 }

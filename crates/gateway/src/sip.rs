@@ -4,18 +4,18 @@
 //!   phone ──SIP──▶ Gateway ══ SIP in datagrams ══ Gateway ──SIP──▶ proxy, phone
 //!     └────RTP───▶ media::Plane ══ real-time class ══ media::Plane ──RTP──▶┘
 //! ```
-//! It stands where the phones' outbound proxy is, or a PBX's trunk. Signalling goes by the callee's
-//! domain: to the gateway at the node whose certificate names it (`routes`), else as it would
-//! without an overlay. Descriptions are led as they pass (`steering`), so that media enters at this
-//! node and leaves at that one. Whatever fails, a call is at worst what it was without us: a direct
-//! one.
+//! The gateway takes the place of the phones' outbound proxy, or of a PBX's trunk. Signalling follows the callee's
+//! domain: it goes to the gateway at the node whose certificate names the domain (`routes`), and otherwise as it would
+//! without an overlay. Session descriptions are rewritten as they pass (`steering`), so that media enters the overlay
+//! at this node and leaves it at the other node. Whatever fails, a call is at worst what it would be without the
+//! gateway: a direct one.
 //!
-//! The life of a call: INVITE (`invite`, with the hops it tries), `call` while it is, BYE, which
-//! `proxy` passes on or, when an end or a node is lost, `calls` makes. `dialog` is what is within a
-//! call, `transactions` how the SIP stack is used, `watch` whether the other gateways live, `hop` who
-//! the neighbours are, `message` what a proxy edits, `overlay` the transport between gateways, `inspect` what is
-//! dropped before it costs anything. Messages, transactions and the transports of the Internet are
-//! those of the crate rsipstack. All of it runs on one thread, beside that of the media.
+//! The life of a call: it begins with INVITE (`invite`, with the hops that are tried). `call` is the call while it
+//! exists. It ends with BYE, which `proxy` forwards. If an end or a node is lost, `calls` sends a BYE. `dialog` handles
+//! requests within a call, `transactions` is the use of the SIP stack, `watch` checks whether the other gateways are
+//! alive, and `hop` contains the neighbors. `message` contains what a proxy edits, and `overlay` the transport between
+//! gateways. `inspect` drops excess messages before they cost anything. Messages, transactions and the transports of
+//! the Internet come from the crate rsipstack. All of this runs on one thread, beside the thread for media.
 
 mod call;
 mod calls;
@@ -69,114 +69,114 @@ use tokio_util::sync::CancellationToken;
 
 pub use rsipstack::sip::Transport;
 
-/// The port of a transport's servers, where none is said.
+/// Returns the default port of a transport's servers.
 pub fn default_port(transport: Transport) -> u16 {
     transport.default_port().into()
 }
 
-/// The class of signalling, CS5, at the routers that heed it (RFC 4594 §4.2).
+/// The DSCP of signalling, CS5, for routers that use it (RFC 4594 §4.2).
 const SIGNALLING_DSCP: u8 = 40;
 
-/// Ports that are tried when any will do.
+/// Number of attempts if any port will do.
 const PORT_TRIES: usize = 16;
 
-/// What a gateway is to be.
+/// The settings of a gateway.
 pub struct Settings {
-    /// Its node.
+    /// The node of the gateway.
     pub node: Node,
-    /// Where it listens, by UDP and TCP.
+    /// The address at which the gateway listens, by UDP and TCP.
     pub listen: SocketAddr,
-    /// The address by which it is reached from beyond the site's translator.
+    /// The address at which the gateway is reached from outside the site's address translator.
     pub public: Option<IpAddr>,
     /// UDP ports for media.
     pub media: RangeInclusive<u16>,
     /// Virtual ports for media.
     pub virtual_media: RangeInclusive<u16>,
-    /// How media crosses the overlay.
+    /// The options with which media crosses the overlay.
     pub options: Options,
-    /// Whether media may come from any host of a phone's LAN, and not only from the address that it
-    /// names or that its signalling came from.
+    /// Whether media may come from any host of a phone's LAN, and not only from the address in its description or of
+    /// its signalling.
     pub media_from_lan: bool,
-    /// Whether a fraction of the calls is mirrored over the plain path, to compare; the other gateway
-    /// needs it too, to hear them.
+    /// Whether a fraction of the calls is mirrored over the plain path, for comparison. The other gateway also needs
+    /// this setting, to receive the mirrored packets.
     pub shadow: Option<Shadow>,
-    /// The domain that it announces: one that its node's certificate names.
+    /// The domain that the gateway announces: one that its node's certificate names.
     pub domain: String,
     /// The servers of this site's domains.
     pub local: Vec<Server>,
-    /// Servers of other domains, for when the overlay does not reach them.
+    /// Servers of other domains, for when the overlay does not reach these domains.
     pub direct: Vec<Server>,
-    /// What may be sent to although its address is loopback, link-local or of another special kind; and
-    /// what requests from the overlay may lead to within a call, beside what the call's end at this
-    /// site has named.
+    /// Destinations that are permitted although their address is loopback, link-local or of another special kind.
+    /// Within a call, requests from the overlay may also lead to them, besides the destinations that the call's end at
+    /// this site has named.
     pub reach: Allowed,
-    /// Who may use it; `None` is everybody in a private network.
+    /// The hosts that may use the gateway; `None` is everybody in a private network.
     pub allowed: Option<Allowed>,
-    /// Which nodes serve a domain.
+    /// The nodes that serve a domain.
     pub domains: Arc<dyn Domains>,
-    /// Names beyond.
+    /// Resolves names outside the overlay.
     pub lookup: Lookup,
     /// Real-time priority for media, if permitted.
     pub realtime: bool,
-    /// Who is told what happens.
+    /// Receives the events.
     pub report: Arc<dyn Fn(Event) + Send + Sync>,
-    /// Who sees every message.
+    /// Receives every message.
     pub trace: Option<Trace>,
 }
 
-/// What happens.
+/// An event of the gateway.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A call was answered.
     Answered(Box<Record>),
-    /// A call ended: its detail record.
+    /// A call ended; this is its detail record.
     Ended(Box<Record>),
-    /// Something that the operator should know.
+    /// A condition that the operator should know.
     Warning(String),
 }
 
-/// What was counted.
+/// The counters of signalling.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Calls answered.
+    /// Calls that were answered.
     pub answered: Counter,
-    /// Calls ended, in whatever way.
+    /// Calls that ended, for any reason.
     pub ended: Counter,
-    /// INVITEs refused by the gateway itself.
+    /// INVITEs that the gateway itself refused.
     pub rejected: Counter,
     /// Requests from addresses that may not use the gateway.
     pub not_allowed: Counter,
-    /// Requests within a call from elsewhere than its neighbours, or to elsewhere from the overlay.
+    /// Requests within a call that do not come from its neighbors, or that lead elsewhere and come from the overlay.
     pub forged: Counter,
-    /// Requests that had been passed on too often.
+    /// Requests that had passed too many hops.
     pub too_many_hops: Counter,
-    /// Requests refused for want of room.
+    /// Requests that were refused for lack of room.
     pub overload: Counter,
-    /// Messages of a source that sends too many.
+    /// Messages of sources that send too many.
     pub flood: Counter,
-    /// Datagrams that are no SIP.
+    /// Datagrams that are not SIP.
     pub nonsense: Counter,
-    /// Answers whose description could not be led.
+    /// Answers whose description could not be steered.
     pub bad_answers: Counter,
-    /// Answers that were not repeated to an address that has not shown that it hears them.
+    /// Answers that were not sent to an address, because it had not proven that it receives them.
     pub unproven: Counter,
 }
 
-/// Why there is no gateway.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had, or another gateway has its port.
+    /// The node cannot be reached, or another gateway has its port.
     #[error("virtual port {OVERLAY_PORT} of the node: {0}")]
     Node(#[from] client::Error),
-    /// No media.
+    /// The media plane cannot start.
     #[error("media: {0}")]
     Media(#[from] media::Error),
-    /// The listening address cannot be had.
+    /// The gateway cannot listen at the address.
     #[error("cannot listen on {at}: {error}; choose another by --listen")]
     Listen {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// Why.
+        /// The reason.
         error: String,
     },
     /// The kernel refused a thread or a runtime.
@@ -193,16 +193,16 @@ pub struct Gateway {
 }
 
 enum Order {
-    /// The media plane says something.
+    /// The media plane reports an event.
     Media(media::Event),
     Stop,
 }
 
 impl Gateway {
-    /// Starts one, on a thread of its own.
+    /// Starts a gateway on a thread of its own.
     ///
     /// # Errors
-    /// When its node, its ports or its addresses cannot be had.
+    /// The node, the ports or the addresses cannot be used.
     pub fn start(settings: Settings) -> Result<Gateway, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -230,40 +230,40 @@ impl Gateway {
         })
     }
 
-    /// A link on the way to the gateway of `node` has no room for all calls that there are: new ones are
-    /// answered with 503.
+    /// Returns whether a link on the path to the gateway of `node` lacks room for all present calls. New calls are
+    /// answered with 503 in this case.
     pub fn is_refused(&self, node: NodeAddr) -> bool {
         self.proxy.plane.is_refused(node)
     }
 
-    /// Where it listens.
+    /// Returns the address at which the gateway listens.
     pub fn local(&self) -> SocketAddr {
         self.at
     }
 
-    /// Its node.
+    /// Returns the node of the gateway.
     pub fn node(&self) -> NodeAddr {
         self.proxy.own.node
     }
 
-    /// The calls that are.
+    /// Returns the present calls.
     pub fn calls(&self) -> Vec<Record> {
         self.proxy.records()
     }
 
-    /// What was counted of signalling.
+    /// Returns the counters of signalling.
     pub fn counters(&self) -> &Counters {
         &self.proxy.counters
     }
 
-    /// What was counted of media.
+    /// Returns the counters of media.
     pub fn media(&self) -> media::Counters {
         self.proxy.plane.counters()
     }
 
-    /// Ends all calls, tells their ends, and stops.
+    /// Ends all calls, reports their ends, and stops.
     pub fn stop(&self) {
-        // It may have stopped by itself.
+        // The gateway may have stopped by itself.
         let _ = self.orders.send(Order::Stop);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = { thread }.take() {
@@ -326,7 +326,7 @@ async fn start(
         options: settings.options,
         realtime: settings.realtime,
         shadow: settings.shadow,
-        // A gateway that stops does not listen any more.
+        // A gateway that stops no longer listens.
         tell: Box::new(move |event| drop(tell.send(Order::Media(event)))),
     })?;
     let node = plane.node();
@@ -350,7 +350,7 @@ async fn start(
         bound: settings.listen.ip(),
         public: settings.public,
     };
-    // Seeded by the kernel, anew in each process.
+    // The kernel seeds this anew in each process.
     let first = RandomState::new().build_hasher().finish() >> 16;
     let proxy = Proxy {
         endpoint: endpoint.inner.clone(),
@@ -393,7 +393,7 @@ async fn start(
     })
 }
 
-/// UDP and TCP at one address; with port 0, at any port that both have free.
+/// Opens UDP and TCP at one address; with port 0, at any port that both have free.
 async fn listen(
     wanted: SocketAddr,
     gate: &Arc<inspect::Gate>,
@@ -401,7 +401,7 @@ async fn listen(
     let mut tries = 0;
     loop {
         let socket = net::udp::single(wanted, SIGNALLING_DSCP)?;
-        // A PBX that calls in bursts must not wait for its repetitions.
+        // A PBX that calls in bursts must not wait for its retransmissions.
         net::udp::enlarge(&socket);
         let socket = Gated {
             socket: UdpSocket::from_std(socket)?,

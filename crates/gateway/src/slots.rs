@@ -1,4 +1,4 @@
-//! A bound on how many of something there are at the same time, and on how many of them one may have.
+//! A limit on how many places are taken at the same time, and on how many of them one holder may have.
 //!
 //! ```text
 //!   held by one < free  ──▶ one more          alone: a half; the next one: a half of the rest ..
@@ -6,16 +6,16 @@
 //!     ├── it has some to spare ──▶ the oldest of these go for it
 //!     └── another one has more ──▶ the oldest that can go, of whoever has most
 //! ```
-//! Choice: who is alone has more than a fixed share, and yet some places stay free for the next one
-//! (the dynamic threshold of Choudhury and Hahne, 1998). Where many have taken all that they can one
-//! after the other, that leaves nothing; then those go that harm little by going.
+//! Choice: a holder that is alone gets more than a fixed share, and yet some places stay free for the next one (the
+//! dynamic threshold of Choudhury and Hahne, 1998). If many holders take all that they can, one after the other, no
+//! place stays free. Then places whose end does little harm are taken back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places, of which each is taken by one at a time. `K` is who takes them.
+/// A number of places, each taken by one holder at a time. `K` identifies the holder.
 #[derive(Debug)]
 pub struct Slots<K: Ord = ()> {
     table: Arc<Mutex<Table<K>>>,
@@ -28,11 +28,11 @@ struct Table<K> {
     size: usize,
     taken: BTreeMap<u64, Held<K>>,
     by: BTreeMap<K, Holder>,
-    /// Holders that have something that can go: by size, and of equal ones by age.
+    /// Holders that have a place that can be ended: in order of size, and by age if the sizes are equal.
     ranks: BTreeSet<(usize, Reverse<u64>, K)>,
 }
 
-/// What one has. Numbers are in the order in which they were taken.
+/// The places of one holder. Places are numbered in the order in which they were taken.
 #[derive(Debug, Default)]
 struct Holder {
     size: usize,
@@ -44,13 +44,13 @@ struct Holder {
 struct Held<K> {
     by: K,
     size: usize,
-    /// What ends it for another one, if it may be ended.
+    /// Ends the use of the place in favor of another holder; none if it may not be ended.
     end: Option<End>,
 }
 
 type End = Box<dyn FnOnce() + Send>;
 
-/// One place, free again when this is dropped.
+/// A place, which becomes free again when this value is dropped.
 #[derive(Debug)]
 pub struct Slot<K: Ord + Clone = ()> {
     table: Arc<Mutex<Table<K>>>,
@@ -58,7 +58,7 @@ pub struct Slot<K: Ord + Clone = ()> {
 }
 
 impl<K: Ord + Clone> Slots<K> {
-    /// So many places.
+    /// Creates `most` places.
     pub fn new(most: usize) -> Slots<K> {
         let table = Table {
             next: 0,
@@ -73,12 +73,12 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// One of them for this one, if there is one for it.
+    /// Takes a place for this holder, if it may have one.
     pub fn take_for(&self, by: K) -> Option<Slot<K>> {
         self.take_sized(by, 1)
     }
 
-    /// One that counts as so many.
+    /// Takes a place that counts as `size` places.
     pub fn take_sized(&self, by: K, size: usize) -> Option<Slot<K>> {
         let mut table = locked(&self.table);
         let (has_room, ended) = table.make_room(&by, size, self.most);
@@ -88,7 +88,7 @@ impl<K: Ord + Clone> Slots<K> {
         slot
     }
 
-    /// How many are taken.
+    /// Returns how many places are taken.
     pub fn taken(&self) -> usize {
         locked(&self.table).size
     }
@@ -111,7 +111,7 @@ impl<K: Ord + Clone> Slots<K> {
 }
 
 impl Slots {
-    /// One of them, if one is free.
+    /// Takes a place, if one is free.
     pub fn take(&self) -> Option<Slot> {
         let mut table = locked(&self.table);
         (table.size < self.most).then(|| self.slot(&mut table, (), 1))
@@ -119,13 +119,13 @@ impl Slots {
 }
 
 impl<K: Ord + Clone> Slot<K> {
-    /// From now on it may be ended so, when another one has more right to the place. `end` is called on
-    /// any thread and must not wait.
+    /// Permits that `end` is called to end the use of this place, when another holder has more right to it. `end` is
+    /// called on any thread and must not wait.
     pub fn may_end(&self, end: impl FnOnce() + Send + 'static) {
         self.set_end(Some(Box::new(end)), false);
     }
 
-    /// From now on it may be ended as was said before, for its holder too.
+    /// Permits that the place is ended in the same way for another place of its own holder.
     pub fn is_spare(&self) {
         let mut table = locked(&self.table);
         if let Some(held) = table.taken.get(&self.number)
@@ -138,7 +138,7 @@ impl<K: Ord + Clone> Slot<K> {
         }
     }
 
-    /// From now on it may not be ended. Whether it was not before.
+    /// Forbids to end the place. Returns false if it was ended before.
     #[must_use]
     pub fn stays(&self) -> bool {
         self.set_end(None, true)
@@ -148,7 +148,7 @@ impl<K: Ord + Clone> Slot<K> {
         let mut table = locked(&self.table);
         let Some(held) = table.taken.get_mut(&self.number) else {
             drop(table);
-            // Whatever that holds goes without the lock.
+            // Whatever `end` holds is dropped without the lock.
             drop(end);
             return false;
         };
@@ -168,8 +168,8 @@ impl<K: Ord + Clone> Slot<K> {
 }
 
 impl<K: Ord + Clone> Table<K> {
-    /// Makes room for one more of this size, if this one may have it. What has to be ended for that, or
-    /// was before it came out that there is not enough.
+    /// Makes room for one more place of this size, if the holder may have it. Also returns the calls for the places
+    /// that were ended. Some may have been ended even if there is not enough room in the end.
     fn make_room(&mut self, by: &K, size: usize, most: usize) -> (bool, Vec<End>) {
         let held = self.by.get(by).map_or(0, |holder| holder.size);
         if held + size <= most.saturating_sub(self.size) {
@@ -183,7 +183,7 @@ impl<K: Ord + Clone> Table<K> {
                 return (true, self.end_all(&found));
             }
         }
-        // Its own do not do.
+        // The spare places of the holder are not enough.
         let (mut ended, before) = (Vec::new(), self.size);
         while before - self.size < size {
             let Some((most_held, Reverse(number), _)) = self.ranks.last().cloned() else {
@@ -202,7 +202,7 @@ impl<K: Ord + Clone> Table<K> {
         removed.filter_map(|held| held.end).collect()
     }
 
-    /// Changes what one has, and where it ranks.
+    /// Changes what one holder has, and its rank.
     fn change(&mut self, by: &K, change: impl FnOnce(&mut Holder)) {
         let holder = self.by.entry(by.clone()).or_default();
         let rank = |holder: &Holder| {
@@ -245,7 +245,7 @@ impl<K: Ord> Clone for Slots<K> {
 
 impl<K: Ord + Clone> Drop for Slot<K> {
     fn drop(&mut self) {
-        // It may have been ended before.
+        // The place may have been ended before.
         let held = locked(&self.table).remove(self.number);
         drop(held);
     }
@@ -309,7 +309,7 @@ mod tests {
         }
         assert!(held[0][3].stays());
         let served = all(&slots, 99);
-        // Until it has as many.
+        // This continues until the newcomer has as many.
         let gone = ended.lock().unwrap().clone();
         assert_eq!(gone, (4..4 + served.len()).collect::<Vec<_>>());
         assert_eq!(served.len(), 128);
@@ -325,7 +325,7 @@ mod tests {
         let held: Vec<_> = (0..16).map_while(|by| slots.take_for(by)).collect();
         held.iter().for_each(|slot| slot.may_end(|| ()));
         assert_eq!(held.len(), 16);
-        // Who comes next has the oldest place, and no second one while others have one.
+        // A newcomer gets the oldest place, but no second one while others have only one.
         let new = slots.take_for(99).unwrap();
         assert!(!held[0].stays() && held[1].stays());
         assert!(slots.take_for(99).is_none());

@@ -1,14 +1,14 @@
-//! A SOCKS 5 server: unmodified programs use the overlay. [RFC 1928]
+//! A SOCKS 5 server, through which unmodified programs use the overlay. [RFC 1928]
 //!
 //! ```text
 //!   curl ──SOCKS──▶ Socks ── web.sinew:80 ───▶ stream to port 80 of the node web
 //!                         ── example.org:80 ─▶ stream to the exit, which connects (wire::exit)
 //! ```
 //!
-//! A name that ends in `.sinew`, the name of a node, and an address of a node mean that node, and
-//! the port is a virtual one there. Everything else leaves the overlay at the exit, if one is named;
-//! without, it is refused. Datagrams go the same ways. Each connection has a thread; one that says
-//! nothing, or nonsense, ends, is counted and hinders nobody.
+//! A name that ends in `.sinew`, the name of a node, and an address of a node mean that node, and the port is a virtual
+//! port there. All other traffic leaves the overlay at the exit, if one is given; otherwise it is refused. Datagrams
+//! follow the same rules. Each connection has a thread. A client that sends nothing, or nonsense, is closed and
+//! counted, and does not hinder others.
 
 pub mod message;
 mod session;
@@ -30,43 +30,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use wire::exit::{Code, Host};
 
-/// Connections at the same time: two threads and four descriptors each. A browser has some dozens.
+/// Maximum number of connections at the same time: two threads and four descriptors each. A browser has some dozens.
 pub const MAX_CONNECTIONS: usize = 512;
-/// How long a client may take to say what it wants, in all.
+/// The total time within which a client must send its request.
 pub const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long an exit may take to answer: as long as two addresses of the target may, and a little.
+/// The time within which an exit must answer: as long as two addresses of the target may take, and a little more.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(25);
 const STACK_BYTES: usize = 128 * 1024;
-/// What names of nodes may end in.
+/// The optional suffix of names of nodes.
 pub const SUFFIX: &str = ".sinew";
 
-/// Who knows the nodes of the overlay.
+/// Finds the nodes of the overlay.
 pub trait Nodes: Send + Sync {
-    /// The node that a host means; `None` if it means none.
+    /// Returns the node that a host means; `None` if the host is not a node.
     fn node(&self, host: &Host<'_>) -> Option<NodeAddr>;
 }
 
-/// What a server needs.
+/// The settings of a server.
 pub struct Settings {
-    /// Where it listens.
+    /// The address at which the server listens.
     pub listen: SocketAddr,
-    /// The node that it is a client of.
+    /// The node of which the server is a client.
     pub node: Node,
-    /// Who knows the other ones.
+    /// Finds the other nodes.
     pub nodes: Arc<dyn Nodes>,
-    /// Where the overlay is left; `None` if it is not.
+    /// The exit at which traffic leaves the overlay; `None` if there is none.
     pub exit: Option<NodeAddr>,
-    /// User and password that are asked for, if any.
+    /// User and password that clients must give, if any.
     pub user: Option<(String, String)>,
-    /// How streams are carried.
+    /// The options for streams.
     pub streams: Options,
-    /// How datagrams are carried.
+    /// The options for datagrams.
     pub datagrams: Options,
-    /// How long a client may take to say what it wants: [`NEGOTIATION_TIMEOUT`].
+    /// How long a client may take to send its request: [`NEGOTIATION_TIMEOUT`].
     pub patience: Duration,
 }
 
-/// How clients have fared.
+/// Numbers of clients by outcome.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Connections that were carried.
@@ -77,17 +77,17 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Clients that did not speak SOCKS 5.
     pub nonsense: AtomicU64,
-    /// Clients without the right user and password, or a way to say them.
+    /// Clients that gave no correct user and password, or offered no method for it.
     pub unknown_users: AtomicU64,
-    /// Clients that were too slow, or left before they had said what they want.
+    /// Clients that were too slow, or left before they had sent their request.
     pub late: AtomicU64,
-    /// Clients turned away because there are too many.
+    /// Clients that were turned away because there are too many.
     pub turned_away: AtomicU64,
-    /// Datagrams that were not carried: fragments, nonsense, without a way.
+    /// Datagrams that were not carried: fragments, nonsense, or without a path.
     pub datagrams_dropped: AtomicU64,
 }
 
-/// A server.
+/// A SOCKS server.
 pub struct Socks {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -100,45 +100,45 @@ pub(crate) struct Shared {
     report: Report,
 }
 
-/// Why a client's connection was not carried.
+/// The reason why a client's connection was not carried.
 #[derive(Debug, thiserror::Error)]
 enum Turned {
-    /// It does not speak SOCKS 5.
+    /// The client does not speak SOCKS 5.
     #[error("not SOCKS 5: {0}")]
     Nonsense(#[from] Nonsense),
-    /// It is not let in.
+    /// The client is not permitted.
     #[error("user or password is wrong, or was not given")]
     User,
-    /// It said nothing in time, or went.
+    /// The client sent no request in time, or left.
     #[error("it has not said what it wants")]
     Late,
-    /// What it asked for cannot be had.
+    /// The request cannot be fulfilled.
     #[error("{0}")]
     Refused(Refusal),
 }
 
-/// Why a target cannot be had.
+/// The reason why a target cannot be reached.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    /// The exit, or this server, says so.
+    /// The exit, or this server, gave this code.
     #[error("{0}")]
     Code(Code),
-    /// It lies beyond, and no exit is named.
+    /// The target is outside the overlay, and no exit is given.
     #[error("it is no node of the overlay, and no exit is named: see --exit")]
     NoExit,
-    /// The name ends like a node's and is none's.
+    /// The name has the form of a node's name, but no node has it.
     #[error("no node of this name is known")]
     NoNode,
-    /// The overlay does not reach it.
+    /// The overlay does not reach the target.
     #[error("{0}")]
     Overlay(#[from] client::Error),
-    /// The exit is no exit, or has gone.
+    /// The node is not an exit, or the connection to it was lost.
     #[error("the exit: {0}")]
     Exit(io::Error),
 }
 
 impl Socks {
-    /// Listens; `report` is told what happens.
+    /// Binds the server; `report` receives the events.
     pub fn bind(settings: Settings, report: Report) -> io::Result<Socks> {
         Ok(Socks {
             listener: TcpListener::bind(settings.listen)?,
@@ -151,17 +151,17 @@ impl Socks {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// How clients have fared.
+    /// Returns the counters of clients.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// Accepts the next connection, waiting for it, and serves it on threads of its own.
+    /// Waits for the next connection, accepts it, and serves it on threads of its own.
     pub fn serve_next(&self) -> io::Result<()> {
         match self.listener.accept() {
             Ok((tcp, from)) => {
@@ -214,7 +214,7 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Refusal {
-    /// How a client is told.
+    /// Returns the code that the client gets.
     fn code(&self) -> Code {
         use client::{Error, ErrorCode, ResetReason};
         match self {

@@ -1,18 +1,18 @@
-//! Addresses that mean this host, its link or its site, and not a place on the Internet.
+//! Addresses that mean this host, its link or its site, and not a host on the Internet.
 //!
-//! Whoever lists `0.0.0.0/0` means the Internet. Behind these ranges are the services that trust
-//! everybody who reaches them: those on loopback, the one that hands a cloud's machine its
-//! credentials, printers and databases of the site. They are reached only by who names them.
+//! A user who lists `0.0.0.0/0` means the Internet. The ranges in this module contain services that trust everybody who
+//! reaches them: services on loopback, the service that gives a cloud machine its credentials, and printers and
+//! databases of the site. They are reached only if the user names them.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
 use std::net::UdpSocket;
 
-/// What an address is, if it is no place on the Internet.
+/// The kind of an address that is not on the Internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No address: systems take it for this host.
+    /// The unspecified address: systems treat it as this host.
     Unspecified,
     /// This host.
     Loopback,
@@ -20,22 +20,22 @@ pub enum Kind {
     LinkLocal,
     /// The site (RFC 1918, 4193).
     Private,
-    /// The customers of one provider, who share a translator (RFC 6598).
+    /// The customers of one provider, who share an address translator (RFC 6598).
     Shared,
-    /// Many, or everybody.
+    /// A group of hosts, or all hosts.
     Multicast,
-    /// Kept for protocols or for later use, or taken by a cloud for a service of its own.
+    /// Reserved for protocols or for later use, or used by a cloud for a service of its own.
     Reserved,
 }
 
-/// The addresses that begin with so many bits of this one, which are all of one kind.
+/// The addresses that share a number of leading bits with this one, all of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first one.
+    /// The first address.
     pub net: IpAddr,
-    /// How many bits all have in common.
+    /// Number of leading bits that all addresses have in common.
     pub bits: u8,
-    /// What they are.
+    /// The kind of the addresses.
     pub kind: Kind,
 }
 
@@ -50,7 +50,7 @@ const fn v6(first: u16, second: u16, third: u16, last: u16, bits: u8, kind: Kind
     Range { net, bits, kind }
 }
 
-/// No two have an address in common.
+/// The ranges, which do not overlap.
 const RANGES: [Range; 21] = [
     v4([0, 0, 0, 0], 8, Kind::Unspecified),
     v4([127, 0, 0, 0], 8, Kind::Loopback),
@@ -60,7 +60,7 @@ const RANGES: [Range; 21] = [
     v4([172, 16, 0, 0], 12, Kind::Private),
     v4([192, 168, 0, 0], 16, Kind::Private),
     v4([192, 0, 0, 0], 24, Kind::Reserved),
-    // Laboratories, and what some programs make up for names (RFC 2544).
+    // Laboratories, and addresses that some programs invent for names (RFC 2544).
     v4([198, 18, 0, 0], 15, Kind::Private),
     // The service of Azure that answers only its own machines.
     v4([168, 63, 129, 16], 32, Kind::Reserved),
@@ -74,7 +74,7 @@ const RANGES: [Range; 21] = [
     v6(0xff00, 0, 0, 0, 8, Kind::Multicast),
     // A translator of the site to IPv4 (RFC 8215).
     v6(0x0064, 0xff9b, 1, 0, 48, Kind::Private),
-    // Tunnels: what is inside leads to an IPv4 address that nobody has judged (RFC 3056, 4380).
+    // Tunnels: the address inside leads to an IPv4 address that nothing has checked (RFC 3056, 4380).
     v6(0x2002, 0, 0, 0, 16, Kind::Reserved),
     v6(0x2001, 0, 0, 0, 32, Kind::Reserved),
 ];
@@ -83,7 +83,7 @@ const RANGES: [Range; 21] = [
 const NAT64: Ipv6Addr = Ipv6Addr::new(0x0064, 0xff9b, 0, 0, 0, 0, 0, 0);
 const NAT64_BITS: u8 = 96;
 
-/// The range that an address is in, if it is no place on the Internet.
+/// Returns the range of an address; `None` if the address is on the Internet.
 pub fn range(ip: IpAddr) -> Option<Range> {
     let ip = ip.to_canonical();
     if is_within(NAT64.into(), NAT64_BITS, ip)
@@ -103,8 +103,8 @@ pub fn range(ip: IpAddr) -> Option<Range> {
     RANGES.into_iter().find(|range| range.holds(ip))
 }
 
-/// The address of this host from which packets to `peer` leave: for an address of this host itself, that
-/// one. Nothing is sent.
+/// Returns the address of this host from which packets to `peer` leave. For an address of this host, it is the same
+/// address. Sends nothing.
 pub(crate) fn source_toward(peer: IpAddr) -> io::Result<IpAddr> {
     /// Any port will do.
     const PORT: u16 = 9;
@@ -122,15 +122,15 @@ impl Range {
         is_within(self.net, self.bits, ip)
     }
 
-    /// Whether all addresses that begin with so many bits of this one are in the range.
+    /// Returns whether all addresses that share `bits` leading bits with `net` are in this range.
     pub fn encloses(&self, net: IpAddr, bits: u8) -> bool {
         bits >= self.bits && self.holds(net)
     }
 }
 
-/// Whether an address begins with so many bits of this one.
+/// Returns whether an address shares `bits` leading bits with `net`.
 pub(crate) fn is_within(net: IpAddr, bits: u8, ip: IpAddr) -> bool {
-    // The same bits above, or nothing to compare.
+    // The bits above are the same, or there is nothing to compare.
     let same = |a: u128, b: u128, width: u32| {
         let below = width - u32::from(bits).min(width);
         below >= 128 || a >> below == b >> below

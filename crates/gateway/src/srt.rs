@@ -1,14 +1,14 @@
-//! SRT into the overlay and out of it, for encoders and decoders.
+//! SRT into and out of the overlay, for encoders and decoders.
 //!
 //! ```text
 //!   encoder ──SRT──▶ Incoming ──▶ node ══ overlay ══ node ──▶ Outgoing ──SRT──▶ decoders
 //!                    listens, calls,                          sends to all that receive a stream
 //!                    one sender per stream
 //! ```
-//! An ordinary client of its node. A message of SRT is a datagram of the overlay, as it is. SRT repairs and
-//! holds back on the short way to the gateway, the overlay on each of its hops; so a stream needs the latency
-//! of a few round trips of one hop and not of the whole way. Two threads: what SRT brings, and what the overlay
-//! brings. libsrt has some of its own.
+//! The gateway is an ordinary client of its node. Each message of SRT becomes a datagram of the overlay, unchanged. SRT
+//! does retransmissions and holds packets back on the short path to the gateway, and the overlay does so on each of its
+//! hops. So a stream needs the latency of a few round trips of one hop and not of the whole path. There are two
+//! threads: one handles the packets from SRT, and the other those from the overlay. libsrt has some threads of its own.
 
 mod caller;
 mod connection;
@@ -34,55 +34,55 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Connections at once unless another number is given. Choice: each may hold 12 MB of libsrt's buffers.
+/// The default maximum number of connections. Choice: each may use 12 MB of libsrt's buffers.
 pub const CONNECTIONS: usize = 64;
-/// Refusals that are told in a turn; all are counted.
+/// Maximum number of refusals that are reported per turn; all are counted.
 const TOLD_MAX: usize = 16;
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Into the overlay.
     In,
-    /// Out of it.
+    /// Out of the overlay.
     Out,
 }
 
-/// What a gateway is to do.
+/// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it takes calls.
+    /// The addresses at which the gateway listens.
     pub listen: Vec<SocketAddr>,
-    /// Whom it calls, as host and port. There is one stream then.
+    /// The hosts and ports to which it connects. There is only one stream in this case.
     pub call: Vec<String>,
     /// The streams.
     pub routes: Routes,
-    /// Of all its connections.
+    /// The SRT options of all its connections.
     pub srt: srt::Options,
-    /// How packets cross the overlay.
+    /// The options with which packets cross the overlay.
     pub overlay: client::Options,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub connections: usize,
 }
 
-/// Who is told what happens; called on threads of the gateway. It should not wait.
+/// Receives the events; called on threads of the gateway. It should not wait.
 pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
-/// Why there is no gateway.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node cannot be had.
+    /// The node cannot be reached.
     #[error("the gateway's node: {0}")]
     Node(#[from] client::Error),
-    /// libsrt cannot be had, or refuses.
+    /// libsrt cannot be loaded, or refuses.
     #[error(transparent)]
     Srt(#[from] srt::Error),
-    /// It cannot listen.
+    /// The gateway cannot listen.
     #[error("cannot listen on {at}: {error}; choose another port by --listen")]
     Listen {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// Why.
+        /// The reason.
         error: srt::Error,
     },
     /// The kernel refused something else.
@@ -90,7 +90,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// A running gateway; it ends when [`Service::stop`] is called, or this is dropped.
+/// A running gateway; it ends when [`Service::stop`] is called, or when this value is dropped.
 pub struct Service {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -106,7 +106,7 @@ struct Shared {
     stop: AtomicBool,
     tell: Tell,
     report: Mutex<Report>,
-    /// A connection sends into this stream.
+    /// Whether a connection sends into this stream.
     senders: Vec<AtomicBool>,
     outputs: Vec<Output>,
     current: AtomicU64,
@@ -115,15 +115,15 @@ struct Shared {
     shaken: AtomicU64,
     refusals: AtomicU64,
     unwanted: AtomicU64,
-    /// To be told.
+    /// Refusals that are still to be reported.
     refused: Mutex<Vec<Event>>,
 }
 
-/// A stream that comes out of the overlay.
+/// A stream out of the overlay.
 struct Output {
     place: String,
     watch: Mutex<Watch>,
-    /// A list that is replaced as a whole, so that who sends needs no lock while it does.
+    /// The list is replaced as a whole, so that the sending thread needs no lock while it sends.
     receivers: Mutex<Arc<Vec<Arc<Connection>>>>,
 }
 
@@ -131,7 +131,8 @@ impl Service {
     /// Starts a gateway.
     ///
     /// # Errors
-    /// When libsrt or the node cannot be had, or it cannot listen. Those it calls need not be there yet.
+    /// libsrt cannot be loaded, the node cannot be reached, or the gateway cannot listen. Hosts to which it connects
+    /// need not be present yet.
     pub fn start(node: &Node, settings: Settings, tell: Tell) -> Result<Service, Error> {
         srt::load().map_err(srt::Error::from)?;
         let options = settings.overlay;
@@ -167,24 +168,24 @@ impl Service {
         })
     }
 
-    /// Where it takes calls.
+    /// Returns the addresses at which the gateway listens.
     pub fn listening(&self) -> &[SocketAddr] {
         &self.listening
     }
 
-    /// The gateway as it was within the last second.
+    /// Returns the state of the gateway within the last second.
     #[must_use]
     pub fn report(&self) -> Report {
         let report = self.shared.report.lock();
         report.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the gateway, and tells how it was.
+    /// Ends the gateway, and returns its last report.
     pub fn stop(&mut self) -> Report {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.waker.wake();
         for thread in self.threads.drain(..) {
-            // A panic there was told on standard error.
+            // A panic of the thread was reported on standard error.
             let _ = thread.join();
         }
         for output in &self.shared.outputs {
@@ -233,7 +234,7 @@ impl Shared {
         })
     }
 
-    /// Decides on callers, before they have shaken hands.
+    /// Returns the function that decides on callers before the handshake.
     fn doorkeeper(self: Arc<Self>) -> Box<srt::Admit> {
         Box::new(move |peer, id| {
             let Err(why) = self.admit(id) else {
@@ -253,7 +254,7 @@ impl Shared {
         })
     }
 
-    /// The stream of a caller, if it may have it.
+    /// Returns the stream of a caller, if it may use the stream.
     fn admit(&self, id: &str) -> Result<Route, Refusal> {
         if self.current.load(Ordering::Acquire) >= self.connections_max as u64 {
             return Err(Refusal::Overload);
@@ -271,7 +272,7 @@ impl Shared {
         core::mem::take(&mut refused)
     }
 
-    /// The stream, as it is told.
+    /// Returns the stream in words.
     fn words(&self, route: Route) -> String {
         match route.direction {
             Direction::In => self.routes.inputs[route.index].target.to_string(),
@@ -292,7 +293,7 @@ impl Shared {
         }
     }
 
-    /// Another connection may have the stream, or this one gets it no more.
+    /// Releases the stream of a connection: another sender may have it, or this receiver gets no more packets.
     fn on_leave(&self, connection: &Arc<Connection>) {
         let Route { direction, index } = connection.route;
         match direction {

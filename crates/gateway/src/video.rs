@@ -1,11 +1,11 @@
-//! What the gateways for video have in common: the side of the overlay, and what they watch.
+//! The common parts of the video gateways: the side of the overlay, and the counters.
 //!
 //! ```text
 //!   encoder ──SRT, RIST, RTP──▶ Outlet ──▶ node ══ overlay ══ nodes ──▶ Inlet ──SRT, RIST, RTP──▶ decoders
 //!                     Watch ──┘                                    └── Watch
 //! ```
-//! A datagram of the encoder's protocol is a datagram of the overlay, as it is. So all of these gateways, and
-//! programs that use the overlay themselves, understand each other.
+//! Each datagram of the encoder's protocol becomes a datagram of the overlay, unchanged. So all of these gateways work
+//! with each other, and with programs that use the overlay themselves.
 
 pub mod backoff;
 mod inlet;
@@ -21,5 +21,5 @@ pub use watch::{Seen, Watch};
 
 use base::Duration;
 
-/// How long after the node was lost, or not found, it is looked for again.
+/// The time between attempts to reach the node, after it was lost or not found.
 const NODE_AGAIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Without descriptors for one more connection a gateway waits for some, and goes on.
+//! If a gateway has no descriptors for a further connection, it waits until some are free, and then continues.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -18,7 +18,7 @@ fn a_gateway_without_descriptors_goes_on_when_there_are_some_again() {
     if std::env::var_os(FEW).is_some() {
         return accept_without_descriptors();
     }
-    // A process of its own: its limit is not that of the tests beside it.
+    // The test runs in a process of its own, so that its limit does not apply to other tests.
     let own = std::env::current_exe().unwrap();
     let status = Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$0\"", own.to_str().unwrap()])
@@ -41,6 +41,6 @@ fn accept_without_descriptors() {
     near.serve_next().expect("no reason to end");
     drop(all);
     near.serve_next().unwrap();
-    // There is no node, so the connection is reset; but it was taken.
+    // There is no node, so the connection is reset; but it was accepted.
     assert!(waiting.read(&mut [0]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Clients of the SOCKS server and of the gate that speak nonsense, are slow, or say nothing at all.
+//! Clients of the SOCKS server and of the gate that send nonsense, are slow, or send nothing at all.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -21,7 +21,7 @@ use wire::data::Remaining;
 use wire::exit::Host;
 use wire::ipc::{Datagram, MESSAGE_BYTES_MAX, Reply, Request, kind};
 
-/// How long the servers wait for who is slow.
+/// How long the servers wait for slow clients.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 struct Nobody;
@@ -32,7 +32,7 @@ impl Nodes for Nobody {
     }
 }
 
-/// A server whose node is not there, and its address.
+/// Returns a server whose node does not exist, and its address.
 fn socks(user: Option<(&str, &str)>) -> (Arc<Socks>, SocketAddr) {
     let settings = Settings {
         listen: ([127, 0, 0, 1], 0).into(),
@@ -51,22 +51,22 @@ fn socks(user: Option<(&str, &str)>) -> (Arc<Socks>, SocketAddr) {
     (server, at)
 }
 
-/// Says `said`, and gives what is answered until the server has closed the connection.
+/// Sends `said`, and returns the answer up to the close of the connection by the server.
 fn say(at: SocketAddr, said: &[u8]) -> Vec<u8> {
     let mut tcp = TcpStream::connect(at).unwrap();
-    // A server that has heard enough may have closed by now.
+    // A server that has received enough may have closed by now.
     let _ = tcp.write_all(said);
     answer(tcp)
 }
 
 fn answer(mut tcp: TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
-    // In order, or by a reset if there was more than the server has read.
+    // The connection ends in order, or by a reset if there was more than the server has read.
     let _ = tcp.read_to_end(&mut answer);
     answer
 }
 
-/// Says one byte after the other, for as long as the server listens.
+/// Sends one byte after the other, until the server closes the connection.
 fn drip(at: SocketAddr, said: impl Iterator<Item = u8>) -> Vec<u8> {
     let mut tcp = TcpStream::connect(at).unwrap();
     tcp.set_nodelay(true).unwrap();
@@ -80,7 +80,7 @@ fn drip(at: SocketAddr, said: impl Iterator<Item = u8>) -> Vec<u8> {
     answer(tcp)
 }
 
-/// Waits until something holds: a server counts when it has let go of a client, who may know
+/// Waits until a condition is true: a server counts a client when it releases it, and the client may notice the end
 /// earlier.
 fn wait_until(holds: impl Fn() -> bool) {
     for _ in 0..10_000 {
@@ -114,7 +114,7 @@ fn socks_clients_that_speak_nonsense_are_told_and_counted() {
         nonsense += 1;
     }
     assert_counted(&server.counters().nonsense, nonsense);
-    // Understood, and not to be had: no such node, no BIND, and a node that is not there.
+    // These are understood but refused: no such node, no BIND, and a node that does not exist.
     for (said, code) in [
         (&b"\x05\x01\0\x05\x01\0\x03\x09web.sinew\0\x50"[..], 4),
         (b"\x05\x01\0\x05\x01\0\x03\x0aweb.sinew.\0\x50", 4),
@@ -156,13 +156,13 @@ fn slow_socks_clients_are_let_go_and_hinder_nobody() {
     };
     let gone = TcpStream::connect(at).unwrap();
     gone.shutdown(Shutdown::Write).unwrap();
-    // The others are not waited for.
+    // The server does not wait for the other clients.
     assert_eq!(
         say(at, b"\x05\x01\0\x05\x02\0\x01\0\0\0\0\0\0")[..4],
         [5, 0, 5, 7]
     );
     assert_eq!(answer(gone), []);
-    // Who says one byte after the other has no more time than who says nothing.
+    // A client that sends one byte after the other has no more time than one that sends nothing.
     assert_eq!(
         drip(at, [5, 255].into_iter().chain(core::iter::repeat(1))),
         []
@@ -176,7 +176,7 @@ fn slow_socks_clients_are_let_go_and_hinder_nobody() {
 const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
 const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
-/// A gate whose node is not there, and how to reach it.
+/// Returns a gate whose node does not exist, and how to reach it.
 fn gate() -> (Arc<Gate>, Place) {
     gate_with(PATIENCE)
 }
@@ -208,7 +208,7 @@ fn gate_of(node: PathBuf, patience: Duration) -> (Arc<Gate>, Place) {
     (gate, place)
 }
 
-/// A node that sends back what it is sent, to one client.
+/// Runs a node that sends every datagram back, to one client.
 fn echo(mut listener: SeqListener) {
     let client = loop {
         if let Some(client) = listener.accept().unwrap() {
@@ -275,14 +275,15 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
         let report = node.ways().first().copied().unwrap_or_default();
         [report.came, report.sent, report.sent_by_tls]
     };
-    // The first goes by TLS, and asks for the way. The next ones do until it is known how long a datagram the way takes.
+    // The first datagram goes by TLS, and the client requests the way. The next ones go by TLS until the maximum length
+    // of a datagram on the way is known.
     exchange();
     wait_until(|| node.ways().first().is_some_and(|way| way.is_udp));
     wait_until(|| gate.clients_with_ways(1).0[0].at.is_some());
     wait_until(|| {
         let before = (at_gate(), at_client());
         exchange();
-        // An answer can be here before the other threads have counted.
+        // An answer can arrive before the other threads have counted it.
         let has_sent = |now: [u64; 3], before: [u64; 3]| now[1] + now[2] > before[1] + before[2];
         wait_until(|| has_sent(at_gate(), before.0) && has_sent(at_client(), before.1));
         at_gate()[1] > before.0[1] && at_client()[1] > before.1[1]
@@ -294,7 +295,7 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
     }
     let by_udp = |before: [u64; 3]| [before[0] + 100, before[1] + 100, before[2]];
     wait_until(|| at_gate() == by_udp(gate_before) && at_client() == by_udp(client_before));
-    // What is too long for a way goes by TLS.
+    // A datagram that is too long for a way goes by TLS.
     let long = vec![9; 20_000];
     socket
         .send_to(&long, Target::parse("10.7.0.3:9").unwrap())
@@ -303,7 +304,7 @@ fn datagrams_go_by_udp_and_strangers_there_are_counted_and_not_answered() {
     assert_eq!(socket.recv_from(&mut room).unwrap().0, long.len());
     wait_until(|| at_gate()[2] == gate_before[2] + 1);
     assert_eq!(at_gate()[0], gate_before[0] + 100);
-    // Strangers: of no kind, and of no client.
+    // Datagrams of strangers: one of no known kind, and one of no client.
     let at: SocketAddr = place.endpoint.parse().unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     for first in [0x00, 0x18] {
@@ -323,7 +324,7 @@ fn why(place: &Place) -> String {
     error.to_string()
 }
 
-/// The beginning of TLS, as far as its length, and nothing behind it.
+/// The start of a TLS record up to its length, with nothing after it.
 const TLS_BEGINS: &[u8] = &[0x16, 0x03, 0x01, 0x02, 0x00];
 
 #[test]
@@ -341,7 +342,7 @@ fn who_says_nothing_sensible_at_the_gate_is_let_go_and_counted() {
     assert_eq!(answer(gone), []);
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000]] {
         let told = say(at, nonsense);
-        // Nothing but an alert of TLS.
+        // The answer is empty or an alert of TLS.
         assert!(told.is_empty() || told[0] == 0x15, "{told:?}");
     }
     assert_counted(&gate.counters().nonsense, 2);
@@ -358,7 +359,7 @@ fn who_says_nothing_sensible_at_the_gate_is_let_go_and_counted() {
     wait_until(|| gate.open() == 0);
 }
 
-/// A connection from an address of one's choice.
+/// Connects from a chosen loopback address.
 fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from = SocketAddr::from(([127, 0, 0, last], 0));
@@ -369,7 +370,7 @@ fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_stranger_who_holds_many_connections_keeps_nobody_from_the_gate() {
-    // The gate itself is patient: the places decide.
+    // The gate itself is patient, so the limit on places decides.
     let (gate, place) = gate_with(Duration::from_secs(3_600));
     let at: SocketAddr = place.endpoint.parse().unwrap();
     let (share, most) = (
@@ -384,7 +385,7 @@ fn a_stranger_who_holds_many_connections_keeps_nobody_from_the_gate() {
     assert!(why(&place).contains("does not answer at its gate"));
     let counters = gate.counters();
     wait_until(|| counters.turned_away.load(Ordering::Relaxed) > 0);
-    // Others take the places of those that are silent.
+    // Connections of other addresses take the places of the silent ones.
     let more: Vec<_> = (3..=6).map(crowd).collect();
     assert!(why(&place).contains("does not answer at its gate"));
     wait_until(|| counters.displaced.load(Ordering::Relaxed) > 0);

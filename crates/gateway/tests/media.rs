@@ -1,4 +1,4 @@
-//! Calls over two planes: phones on UDP sockets, an overlay that is a thread.
+//! Calls over two media planes: the phones are UDP sockets, and the overlay is a thread.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
@@ -18,7 +18,7 @@ use voice::sdp::Side;
 struct Call {
     ids: [CallId; 2],
     phones: [UdpSocket; 2],
-    /// For the phone's RTP, at its gateway.
+    /// The ports for the phones' RTP, at their gateways.
     ports: [u16; 2],
 }
 
@@ -186,7 +186,7 @@ fn rtcp_tells_round_trips_and_what_the_ends_hear() {
     sender_report.extend([0; 12]);
     call.say(0, &sender_report);
     assert_eq!(call.hear(1), sender_report);
-    // Of source 7: a quarter lost, answered at once.
+    // A report about source 7: a quarter of the packets was lost, and no time passed since the sender report.
     let mut report = vec![0x81, 201, 0, 7, 0, 0, 0, 9, 0, 0, 0, 7, 64];
     report.resize(24, 0);
     report.extend(0x1234_5678_u32.to_be_bytes());
@@ -227,7 +227,7 @@ fn garbage_and_strangers_get_nowhere() {
         stranger.send_to(&garbage, at(call.ports[0])).unwrap();
     }
     stranger.send_to(&[0x80; 9_000], at(call.ports[0])).unwrap();
-    // What the phone says after it is the next that is heard.
+    // The next packet of the phone is the next one that is heard.
     call.say(0, &rtp(2));
     assert_eq!(call.hear(1), rtp(2));
     let report = a.until(|plane| {
@@ -255,7 +255,7 @@ fn ports_that_are_taken_are_passed_over_and_their_end_is_told() {
     assert_eq!((caller.rtp % 2, caller.rtcp), (0, caller.rtp + 1));
     assert_eq!((callee.rtp, callee.rtcp), (20_000, 20_001));
     let second = plane.open().unwrap();
-    // Another program has one of the other pair.
+    // Another program has one port of the other pair.
     let squatter = UdpSocket::bind(at(caller.rtp + 2)).unwrap();
     let error = plane.add_stream(stream(second), udp).unwrap_err();
     assert!(matches!(error, Error::PortsTaken), "{error}");
@@ -333,7 +333,7 @@ fn mirrored_rtp_is_heard_beside_the_overlay_s_and_never_played() {
     });
     let gateway = |node| {
         Gateway::with(&network, node, 40, |settings| {
-            // A port of its own, in the place of the last for media.
+            // The mirror has a port of its own, in place of the last media port.
             let (first, last) = settings.udp.clone().into_inner();
             settings.udp = first..=last - 2;
             settings.shadow = Some(Shadow {
@@ -345,7 +345,7 @@ fn mirrored_rtp_is_heard_beside_the_overlay_s_and_never_played() {
     let (a, b) = (gateway(0), gateway(1));
     let direct = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay_at = direct.local_addr().unwrap();
-    // Every second call.
+    // Every second call is mirrored.
     let first = Call::open([&a, &b]);
     assert!(!a.plane.signal_shadow(stream(first.ids[0]), relay_at));
     let call = Call::open([&a, &b]);
@@ -367,7 +367,7 @@ fn mirrored_rtp_is_heard_beside_the_overlay_s_and_never_played() {
         assert_eq!((from, &bytes[20..len]), (shadow_port, &rtp(n)[..]));
         packets.push(bytes[..len].to_vec());
     }
-    // The direct way loses every fourth, and somebody guesses.
+    // The direct path loses every fourth packet, and a stranger guesses.
     for (n, packet) in packets.iter().enumerate() {
         if n % 4 != 2 {
             direct.send_to(packet, b_port).unwrap();
@@ -388,7 +388,7 @@ fn mirrored_rtp_is_heard_beside_the_overlay_s_and_never_played() {
     let heard = from_overlay.direct.as_ref().unwrap().counts;
     assert_eq!((heard.expected, heard.received, heard.lost()), (20, 15, 5));
     assert!(side(&report, Side::Callee).direct.is_none());
-    // The call is over: what still comes is nobody's.
+    // The call is over: packets that still arrive belong to no call.
     direct.send_to(&packets[0], b_port).unwrap();
     b.until(|plane| (plane.counters().mirrored_refused == 3).then_some(()));
     assert_eq!(a.plane.counters().mirrored, 20);
@@ -403,7 +403,7 @@ fn a_plane_that_is_stopped_gives_everything_back() {
     let [caller, _] = gateway.plane.add_stream(stream(id), udp).unwrap();
     gateway.plane.stop();
     gateway.plane.stop();
-    // Who still has the plane can ask what there was.
+    // A holder of the plane can still read the reports.
     assert_eq!(gateway.plane.reports().len(), 1);
     drop(gateway);
     drop(UdpSocket::bind(at(caller.rtp)).unwrap());

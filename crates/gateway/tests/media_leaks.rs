@@ -1,4 +1,4 @@
-//! A thousand calls that were opened and closed leave nothing behind. Alone in its process, since it
+//! A thousand calls that were opened and closed leave nothing behind. The test is alone in its process, because it
 //! counts the process's descriptors.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]

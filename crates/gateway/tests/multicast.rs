@@ -1,8 +1,8 @@
-//! Bridges at real interfaces, in network namespaces, with plain sockets of programs that know
-//! nothing of overlays. Needs root; says so and skips without.
+//! Bridges at real interfaces, in network namespaces, with plain sockets of programs that do not know overlays. Needs
+//! root; without root, prints this and skips.
 //!
-//! The overlay is a list in memory: what one site sends to a group comes to all others that have
-//! joined it.
+//! The overlay is a list in memory: packets that one site sends to a group arrive at all other sites that have joined
+//! the group.
 #![allow(clippy::unwrap_used)]
 
 use base::NodeAddr;
@@ -24,9 +24,9 @@ use std::time::Duration;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const SSM: Ipv4Addr = Ipv4Addr::new(232, 1, 1, 1);
 const PORT: u16 = 5_004;
-/// Patience with what must happen.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Patience with one packet, which is sent again then.
+/// How long a test waits for one packet before it sends the packet again.
 const MOMENT: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ struct Member {
 }
 
 impl Hub {
-    /// Waits until `site` is a member of `group`, of source A if members name sources, or is none.
+    /// Waits until `site` is a member of `group`, or is not. If members name sources, the source is A.
     fn wait_for(&self, site: usize, group: impl Into<IpAddr>, is_member: bool) {
         let (members, changed) = &*self.0;
         let group = group.into();
@@ -158,7 +158,7 @@ impl Link for Connection {
     }
 }
 
-/// A bridge in a namespace, and what it says.
+/// A bridge in a namespace, and its events.
 struct Bridge {
     service: Service<Site>,
     events: Receiver<String>,
@@ -172,7 +172,7 @@ fn start(inside: &Namespace, hub: &Hub, place: Place, change: fn(&mut Settings))
         place,
         realtime: false,
         tell: Box::new(move |event: Event| {
-            // Nobody may listen any more.
+            // The receiver may be gone.
             let _ = say.lock().unwrap().send(event.to_string());
         }),
     };
@@ -190,7 +190,7 @@ fn start(inside: &Namespace, hub: &Hub, place: Place, change: fn(&mut Settings))
 }
 
 impl Bridge {
-    /// Waits until it says something with this in it.
+    /// Waits for an event that contains this text.
     fn wait_for(&self, what: &str) {
         loop {
             let said = self.events.recv_timeout(PATIENCE);
@@ -217,13 +217,13 @@ fn tap(address: Ipv4Addr) -> Place {
     }
 }
 
-/// The address of IPv6 of a host with this one of IPv4.
+/// Returns the IPv6 address of the host with this IPv4 address.
 fn v6(address: Ipv4Addr) -> Ipv6Addr {
     let [a, b, c, d] = address.octets().map(u16::from);
     Ipv6Addr::new(0xfd53, 0, 0, 0, a, b, c, d)
 }
 
-/// A program's socket of IPv6, which leaves the interface to the kernel.
+/// Opens an IPv6 socket of a program that leaves the choice of interface to the kernel.
 fn program_v6(inside: &Namespace) -> Socket {
     let opened = inside.run(|| {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -247,7 +247,7 @@ fn reaches_v6(from: &Socket, to: &Socket, group: Ipv6Addr, payload: &[u8]) {
     assert!(tries.any(|came| came), "nothing comes");
 }
 
-/// A program's socket in a namespace; it leads multicast out by `own`.
+/// Opens a socket of a program in a namespace, which sends multicast from `own`.
 fn program(inside: &Namespace, own: Ipv4Addr) -> Socket {
     let opened = inside.run(|| {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -268,7 +268,7 @@ fn send(socket: &Socket, group: Ipv4Addr, payload: &[u8]) {
     socket.send_to(payload, &to).unwrap();
 }
 
-/// Whether the next packet that comes within a moment is `payload`.
+/// Returns whether the next packet that arrives within a moment is `payload`.
 fn comes(socket: &Socket, payload: &[u8]) -> bool {
     let mut buffer = vec![0; 10_000];
     let mut socket: &Socket = socket;
@@ -276,7 +276,7 @@ fn comes(socket: &Socket, payload: &[u8]) -> bool {
     read.is_ok_and(|len| buffer[..len] == *payload)
 }
 
-/// Sends until it comes.
+/// Sends until the packet arrives.
 fn reaches(from: &Socket, to: &Socket, group: Ipv4Addr, payload: &[u8]) {
     let tries = PATIENCE.as_millis() / MOMENT.as_millis();
     let mut tries = (0..tries).map(|_| {
@@ -311,11 +311,11 @@ fn programs_that_join_get_packets_of_another_site_until_they_leave() {
     one.wait_for("this bridge carries");
     reaches(&sender, &receiver, GROUP, b"hello");
     one.wait_for("TTL 1");
-    // Longer than the overlay's datagrams usually are, and in fragments of the sender's own.
+    // These are longer than the overlay's usual datagrams; the second goes out in fragments of the sender.
     reaches(&sender, &receiver, GROUP, &vec![7; 8_900]);
     a.ip(&["link", "set", "mc0", "mtu", "1500"]).unwrap();
     reaches(&sender, &receiver, GROUP, &vec![8; 8_900]);
-    // One more program wants it, and one leaves: nothing changes.
+    // One more program joins the group, and one leaves: nothing changes.
     let second = program(&b, B);
     second.join_multicast_v4(&GROUP, &B).unwrap();
     receiver.leave_multicast_v4(&GROUP, &B).unwrap();
@@ -340,7 +340,7 @@ fn hosts_of_ipv6_join_by_mld_and_get_packets_until_they_leave() {
     let one = start(&a, &hub, tap(A), |_| ());
     let mut two = start(&b, &hub, tap(B), |_| ());
     let (sender, receiver) = (program_v6(&a), program_v6(&b));
-    // Of the route of the groups follows the interface.
+    // The interface follows from the route of the groups.
     receiver.join_multicast_v6(&group, 0).unwrap();
     hub.wait_for(1, group, true);
     one.wait_for("this bridge carries");
@@ -376,7 +376,7 @@ fn a_program_gets_the_sources_that_it_named_and_no_others() {
     hub.wait_for(1, SSM, true);
     reaches(&right, &receiver, SSM, b"right");
     send(&wrong, SSM, b"wrong");
-    // What was sent before would have come before.
+    // Packets that were sent earlier would have arrived earlier.
     reaches(&right, &receiver, SSM, b"right again");
     assert!(!comes(&receiver, b"wrong"));
     receiver.leave_ssm_v4(&A, &SSM, &B).unwrap();
@@ -407,7 +407,7 @@ fn a_host_that_drops_what_comes_from_elsewhere_is_told_why() {
     reaches(&sender, &receiver, GROUP, b"hello");
 }
 
-/// A network with a host and two bridges, by a switch that looks on, and a site elsewhere.
+/// A network with a host and two bridges on a snooping switch, and a site elsewhere.
 #[test]
 fn two_bridges_of_one_network_carry_each_packet_once() {
     let Some([switch, host, b1, b2, far]) = namespaces("two_bridges_of_one_network") else {
@@ -418,7 +418,7 @@ fn two_bridges_of_one_network_carry_each_packet_once() {
         .ip(&["link", "add", "br0", "type", "bridge", "forward_delay", "0"])
         .unwrap();
     switch.ip(&["link", "set", "br0", "up"]).unwrap();
-    // One of the bridges is started before its interface is there.
+    // One of the bridges is started before its interface exists.
     let late = Place::Interface {
         name: "eth0".into(),
     };
@@ -459,7 +459,7 @@ fn two_bridges_of_one_network_carry_each_packet_once() {
         assert_eq!(seen.len(), 200);
         assert!(seen.values().all(|&count| count == 1), "{seen:?}");
     }
-    // The one that stood by follows.
+    // The bridge on standby takes over.
     drop(two);
     one.wait_for("this bridge carries");
     hub.wait_for(1, GROUP, true);
@@ -469,7 +469,7 @@ fn two_bridges_of_one_network_carry_each_packet_once() {
     assert_eq!(drops.of(multicast::drops::Drop::Looped), 0);
 }
 
-/// What carrying costs: not a test but a measurement, which says so.
+/// Measures the cost of carrying packets. This is not a test, and it prints its results:
 /// `cargo test -p gateway --test multicast -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, which wants a quiet machine"]
@@ -489,7 +489,7 @@ fn cost_of_a_packet() {
     for bytes in [32, 512, 1_024, 1_400] {
         let payload = vec![5; bytes];
         let settled = || {
-            // A report is at most a second old: of the next one both are told.
+            // A report is at most a second old, so wait for the next one of both bridges.
             let at = one.service.report().reported;
             while one.service.report().reported == at {
                 comes(&receiver, b"");

@@ -120,14 +120,14 @@ impl World {
         }
     }
 
-    /// Alice calls Bob; the INVITE as it came to him.
+    /// Alice calls Bob. Returns the INVITE as Bob received it.
     fn invite(&mut self, body: &str) -> Message {
         let invite = self.alice.invite("bob@b.example", &[], body);
         self.alice.send(self.a.at(), &invite);
         self.bob.until("INVITE")
     }
 
-    /// A call as both see it.
+    /// Establishes a call. Returns it as both ends see it.
     fn call(&mut self) -> Call {
         let invite = self.invite(&self.alice.sdp(""));
         self.bob.respond(&invite, "200 OK", &self.bob.sdp(""));
@@ -139,7 +139,7 @@ impl World {
         Call {
             caller,
             callee,
-            // Where each is told to send.
+            // The addresses to which the two ends send.
             media: [answer.media(), invite.media()],
         }
     }
@@ -177,7 +177,7 @@ fn packet(seq: u16) -> Vec<u8> {
     bytes
 }
 
-/// Speech from one end comes out at the other.
+/// Checks that speech from one end arrives at the other.
 fn heard(from: &Ua, to: SocketAddr, by: &Ua, seq: u16) {
     from.rtp.send_to(&packet(seq), to).unwrap();
     let mut bytes = [0; 500];
@@ -271,7 +271,7 @@ fn a_refusal_passes_with_its_status() {
 
 #[test]
 fn a_new_call_where_calls_are_refused_is_told_when_to_try_again() {
-    // Speech from now on has no room; words about calls go by other means.
+    // From now on there is no room for speech; signalling still passes.
     let speech: network::Fates = |bytes| match bytes.len() > 100 && bytes[0] == 0x80 {
         true => Fate::Refused,
         false => Fate::Passes,
@@ -321,7 +321,7 @@ fn media_moves_when_the_callee_says_so() {
     w.alice.until("ACK");
     heard(&w.alice, call.media[0], &moved, 2);
     heard(&moved, call.media[1], &w.alice, 2);
-    // A refusal leaves it there.
+    // A refusal leaves the media where it is.
     call.callee.send(&w.bob, "INVITE", &w.bob.sdp(""));
     let again = w.alice.until("INVITE");
     w.alice.respond(&again, "488 Not Acceptable Here", "");
@@ -359,7 +359,7 @@ fn media_is_held_and_updated_within_the_dialog() {
     let answer = w.alice.until("SIP/2.0 200");
     assert_eq!(answer.media(), call.media[0]);
     heard(&w.alice, call.media[0], &w.bob, 4);
-    // What has no description passes as it is.
+    // A message without a description passes unchanged.
     call.callee.send(&w.bob, "INFO", "");
     let info = w.alice.until("INFO");
     w.alice.respond(&info, "200 OK", "");
@@ -423,7 +423,7 @@ fn what_is_no_call_passes() {
     );
     w.bob.respond(&at_bob, "202 Accepted", "");
     w.alice.until("SIP/2.0 202");
-    // To the registrar of the own site, whose challenge comes back.
+    // The request goes to the registrar of the own site, whose challenge comes back.
     let register = w.bob.invite("a.example", &["Expires: 60"], "");
     w.bob
         .send(w.a.at(), &register.replace("INVITE", "REGISTER"));
@@ -486,7 +486,7 @@ fn a_bye_from_elsewhere_ends_nothing() {
     eve.send(w.a.at(), &bye);
     eve.until("SIP/2.0 403");
     assert_eq!(w.a.gateway.counters().forged.value(), 1);
-    // Who guesses the call and not its tags is told nothing.
+    // A host that guesses the call but not its tags gets no answer.
     let guessed = bye.replace("tag=alice", "tag=eve");
     let guessed = guessed.replace("branch=z9hG4bK", "branch=z9hG4bKx");
     eve.send(w.a.at(), &guessed);
@@ -499,7 +499,7 @@ fn a_bye_from_elsewhere_ends_nothing() {
 fn the_far_side_of_a_call_does_not_lead_the_gateway_to_other_hosts_of_the_site() {
     let mut w = World::new("led");
     let mut call = w.call();
-    // Something that listens at Bob's site.
+    // A program that listens at Bob's site.
     let other = TcpListener::bind("127.0.0.9:0").unwrap();
     other.set_nonblocking(true).unwrap();
     let at = other.local_addr().unwrap();
@@ -525,7 +525,7 @@ fn the_far_side_of_a_call_does_not_lead_the_gateway_to_other_hosts_of_the_site()
     assert_eq!(w.b.gateway.counters().forged.value(), 2);
     let none = other.accept().unwrap_err();
     assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock);
-    // What Bob has named is reached as before.
+    // Destinations that Bob has named are reached as before.
     call.caller.send(&w.alice, "INFO", "");
     let info = w.bob.until("INFO");
     w.bob.respond(&info, "200 OK", "");
@@ -560,13 +560,13 @@ fn what_cannot_go_on_is_told_why() {
     assert!(answer.text.starts_with("SIP/2.0 488"), "{}", answer.text);
     assert!(answer.one("Reason").contains("line 2"), "{}", answer.text);
     assert!(w.a.gateway.calls().is_empty());
-    // To the gateway itself: whether it is there.
+    // This asks the gateway itself whether it is there.
     let options = w.alice.invite(&w.a.at().to_string(), &[], "");
     let answer = w.refused(&options.replace("INVITE", "OPTIONS"));
     assert!(answer.text.starts_with("SIP/2.0 200"), "{}", answer.text);
 }
 
-/// A host acknowledges a refusal, so it hears answers: it is no stranger.
+/// Makes a host known: it acknowledges a refusal, so it receives answers and is no longer a stranger.
 fn acquaint(at: SocketAddr, ua: &mut Ua) {
     let invite = ua.invite("bob@nowhere.example", &[], "");
     ua.send(at, &invite);
@@ -582,7 +582,7 @@ fn unanswered_calls_of_one_host_are_bounded() {
     acquaint(w.a.at(), &mut w.bob);
     let mut bytes = [0; 4_000];
     let refused = (0..2_000).find(|_| {
-        // A call within the site takes no ports. Alice hears of it, and says nothing.
+        // A call within the site takes no ports. Alice receives it and does not answer.
         let invite = w.bob.invite("anybody@a.example", &[], "");
         w.bob.send(w.a.at(), &invite);
         let (len, _) = w.bob.sip.recv_from(&mut bytes).unwrap();
@@ -595,7 +595,7 @@ fn unanswered_calls_of_one_host_are_bounded() {
     });
     assert_eq!(refused, Some(1_024));
     assert_eq!(w.a.gateway.counters().overload.value(), 1);
-    // Others still call.
+    // Other hosts can still call.
     let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
     let message = eve.invite(&w.a.at().to_string(), &[], "");
     eve.send(w.a.at(), &message.replace("INVITE", "OPTIONS"));
@@ -606,7 +606,7 @@ fn unanswered_calls_of_one_host_are_bounded() {
 fn hosts_that_only_ring_leave_room_for_others() {
     let w = World::new("ring-flood");
     let mut bytes = [0; 4_000];
-    // The first answer to a call within the site, which takes no ports and which nobody answers.
+    // Returns the first answer to a call within the site, which takes no ports and which nobody answers.
     let mut ring = |ua: &Ua| {
         let invite = ua.invite("anybody@a.example", &[], "");
         ua.send(w.a.at(), &invite);
@@ -621,7 +621,7 @@ fn hosts_that_only_ring_leave_room_for_others() {
     };
     let hosts = |first: u8| [0, 1, 2, 3].map(|n| Ua::at("flood", [127, 0, 0, first + n].into()));
     let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
-    // Strangers share few places, and yet there is one for the next.
+    // Strangers share few places, and still there is one for the next host.
     for host in hosts(20) {
         (0..40).for_each(|_| drop(ring(&host)));
     }
@@ -636,12 +636,12 @@ fn hosts_that_only_ring_leave_room_for_others() {
     for _ in 0..100 {
         assert_eq!(ring(&eve), "SIP/2.0 100");
     }
-    // Half of the table, of which a few stay free for the next host.
+    // The calls take half of the table, of which a few places stay free for the next host.
     let calls = w.a.gateway.calls().len();
     assert!((1_921..=2_048).contains(&calls), "{calls}");
 }
 
-/// INVITEs from so many addresses, each of which has said nothing before.
+/// Sends INVITEs from a number of addresses, none of which has sent anything before.
 fn invented(at: SocketAddr, to: &str, addresses: u32) {
     for n in 0..addresses {
         let host = Ua::at("invented", Ipv4Addr::from(0x7f00_0200 + n).into());
@@ -661,7 +661,7 @@ fn of_calls_that_had_to_go_nothing_stays_though_the_callee_rings() {
             invented(w.a.at(), "anybody@a.example", 150);
         }
         let calls = || w.a.gateway.calls().len();
-        // What was sent before is taken up once she is answered.
+        // When she gets her answer, the gateway has taken up everything that was sent before.
         let asks = (0..20_000).take_while(|n| *n == 0 || calls() > 64);
         asks.for_each(|_| {
             let message = eve.invite(&w.a.at().to_string(), &[], "");
@@ -698,7 +698,7 @@ fn strangers_may_not_use_it() {
     let invite = w.alice.invite("bob@b.example", &[], &w.alice.sdp(""));
     let answer = w.refused(&invite);
     assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
-    // Who says that he is within a dialog is no better.
+    // A request that claims to be within a dialog is refused as well.
     let tagged = w
         .alice
         .invite("bob@b.example", &[], "")
@@ -734,7 +734,7 @@ fn calls_beyond_the_ports_are_refused_and_told_so() {
     assert!(answer.one("Reason").contains("ports"), "{}", answer.text);
     w.a.ended();
     w.hang_up(&mut call);
-    // They are free again.
+    // The ports are free again.
     let mut call = w.call();
     w.hang_up(&mut call);
 }
@@ -748,10 +748,10 @@ fn without_an_aware_gateway_a_call_is_direct() {
     let invite = w.alice.invite("carol@c.example", &[], &w.alice.sdp(""));
     w.alice.send(w.a.at(), &invite);
     let at_carol = carol.until("INVITE");
-    // It asks, and leaves the phone's own address.
+    // The INVITE asks for awareness, and keeps the phone's own address.
     assert!(at_carol.body().contains("a=sinew:1 10.7.0.1"));
     assert_eq!(at_carol.media(), w.alice.rtp.local_addr().unwrap());
-    // One that insists on less gets less. [Amir06 §VI]
+    // A proxy that refuses announcements gets an INVITE without them. [Amir06 §VI]
     let unsupported = "420 Bad Extension\r\nUnsupported: sinew";
     carol.respond(&at_carol, unsupported, "");
     let at_carol = carol.until("INVITE");
@@ -766,7 +766,7 @@ fn without_an_aware_gateway_a_call_is_direct() {
 
 #[test]
 fn a_gateway_that_is_silent_is_passed_by() {
-    // Nothing of SIP arrives at the other node.
+    // No SIP message arrives at the other node.
     let network = Network::start("sip-silent", |bytes| match bytes.starts_with(b"INVITE") {
         true => Fate::Lost,
         false => Fate::Passes,
@@ -808,7 +808,7 @@ fn tcp_is_as_good_as_udp() {
     tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let invite = w.alice.invite("bob@b.example", &[], &w.alice.sdp(""));
     let invite = invite.replace("SIP/2.0/UDP", "SIP/2.0/TCP");
-    // In pieces, as TCP may carry it.
+    // The INVITE is sent in pieces, as TCP may deliver it.
     for piece in invite.as_bytes().chunks(100) {
         tcp.write_all(piece).unwrap();
     }
@@ -832,7 +832,7 @@ fn tcp_is_as_good_as_udp() {
     tcp.write_all(ack.as_bytes()).unwrap();
     w.bob.until("ACK");
     heard(&w.alice, answer.media(), &w.bob, 1);
-    // The callee hangs up: it goes back by the caller's connection.
+    // The callee hangs up: the BYE goes back on the caller's connection.
     let mut callee = Dialog::of_callee(&at_bob, "bob");
     callee.send(&w.bob, "BYE", "");
     let len = tcp.read(&mut bytes).unwrap();

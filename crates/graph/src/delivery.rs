@@ -41,7 +41,7 @@ pub enum Recovery {
     InForce,
 }
 
-/// What one link does to packets. The share that is neither direct nor recovered is lost.
+/// The effect of one link on packets. The share that is neither direct nor recovered is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steps {
     /// T, in microseconds.
@@ -114,8 +114,8 @@ impl Steps {
         steps
     }
 
-    /// Returns the steps of a link whose protection is known. What can be saved within a given time counts as arriving
-    /// at that time.
+    /// Returns the steps of a link whose protection is known. Losses that can be recovered within a given time count as
+    /// arriving at that time.
     fn in_force(link: LinkCost, parameters: &Parameters, most_us: u64) -> Steps {
         let direct_us = u64::from(link.latency_us);
         let mut steps = Steps {
@@ -130,8 +130,8 @@ impl Steps {
             if lost == 0 || direct_us + after * apart > most_us {
                 break;
             }
-            // More time may leave more losses, where one round more leaves no time for copies. What was saved at an
-            // earlier step stays saved.
+            // More time may leave more losses, where one round more leaves no time for copies. Packets that were
+            // recovered at an earlier step stay recovered.
             let still = left(link, after * apart + SPARE_US, parameters)
                 .all
                 .min(lost);
@@ -151,7 +151,7 @@ impl Steps {
         }
     }
 
-    /// The recovered packets: after how many microseconds, rising, and which share.
+    /// Returns the recovered packets: the delay in microseconds, in rising order, and the share of packets.
     pub fn later(&self) -> &[(u64, f64)] {
         &self.later[..self.count]
     }
@@ -231,7 +231,7 @@ impl Distribution {
         &self.atoms
     }
 
-    /// Joins neighbouring atoms at the earlier one's delay until there are at most `most`. The
+    /// Joins neighboring atoms at the earlier one's delay until there are at most `most`. The
     /// result is an upper bound of the distribution at every moment.
     pub(crate) fn coarsen_early(&mut self, most: usize) {
         while self.atoms.len() > most.max(1) {
@@ -242,7 +242,7 @@ impl Distribution {
         }
     }
 
-    /// True if at every moment at least the share `other` has arrived.
+    /// Returns true if at every moment at least the share `other` has arrived.
     pub(crate) fn is_ahead_of(&self, other: &Distribution) -> bool {
         let (mut here, mut there) = (0.0, 0.0);
         let mut mine = self.atoms.iter().peekable();

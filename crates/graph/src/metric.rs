@@ -1,4 +1,4 @@
-//! What a link costs. [Amir06 §IV-B]
+//! The cost of a link. [Amir06 §IV-B]
 //!
 //! | metric | cost of a link | unit of [`Cost`] |
 //! |---|---|---|
@@ -55,7 +55,7 @@ pub struct Repair {
     pub strikes: u8,
     /// The chance that the request or its answer is lost, as a share of 65 536.
     pub fails: u16,
-    /// What the sender's end reports about its lane. If `None`, requests are the only protection.
+    /// The report of the sender's end about its lane. If `None`, requests are the only protection.
     pub lane: Option<Lane>,
 }
 
@@ -92,7 +92,7 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub u64);
 
-/// The cost of a link under `metric`; at least 1.
+/// Returns the cost of a link under `metric`; at least 1.
 pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
     let price = u64::from(link.price_us);
     let (cost, price) = match metric {
@@ -162,7 +162,7 @@ fn minus_log_of_delivery(loss: u16) -> u64 {
 /// Fractional bits of [`log2_fixed`].
 const LOG_BITS: u32 = 32;
 
-/// The binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
+/// Returns the binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
 fn log2_fixed(n: u32) -> u64 {
     let whole = n.ilog2();
     // The mantissa is in 1.0 .. 2.0 and has 62 fractional bits.
@@ -198,8 +198,8 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// Returns T + a·(2T+Δ) + c·C + l·(Tmax−T) plus the burden of the link's losses. Of the share p that is lost, requests
-/// recover a, coded repair recovers c, which arrives C later, and l stays lost ([`left`]).
+/// Returns T + a·(2T+Δ) + c·C + l·(Tmax−T) plus the burden of the link's losses. The share p is lost. Requests recover
+/// a of it, coded repair recovers c, which arrives C later, and l stays lost ([`left`]).
 ///
 /// Choice: a packet that stays lost counts as arriving no earlier than a requested one, as above.
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
@@ -279,7 +279,7 @@ impl Metric {
         self as usize
     }
 
-    /// The metric's name.
+    /// Returns the metric's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Metric::Hops => "hops",
@@ -341,7 +341,7 @@ impl LinkCost {
         self.price_us == SILENT
     }
 
-    /// The share of packets lost.
+    /// Returns the share of packets lost.
     pub fn loss_share(&self) -> f64 {
         f64::from(self.loss) / 65_536.0
     }

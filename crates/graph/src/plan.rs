@@ -76,7 +76,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// The usual question about two nodes.
+    /// Creates the usual question about two nodes.
     pub fn new(src: NodeAddr, dst: NodeAddr) -> Question {
         Question {
             src,

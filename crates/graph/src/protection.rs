@@ -71,7 +71,7 @@ pub struct Lane {
     pub repair_16ths: u8,
 }
 
-/// What stays lost on a link, in shares of 2^32.
+/// The share that stays lost on a link, in shares of 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The share that stays lost with requests alone.

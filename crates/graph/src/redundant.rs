@@ -110,7 +110,7 @@ impl TwoWays {
         Some(pair.map(|(_, nodes)| nodes))
     }
 
-    /// Number of arcs that have been looked at so far; each takes some nanoseconds.
+    /// Returns the number of arcs that have been examined so far; each takes some nanoseconds.
     pub fn work(&self) -> u64 {
         self.work
     }

@@ -117,7 +117,7 @@ impl Tree {
         self.metric
     }
 
-    /// The cost of the path to `node`; `None` if there is none.
+    /// Returns the cost of the path to `node`; `None` if there is none.
     #[inline]
     pub fn distance(&self, node: NodeIndex) -> Option<Cost> {
         let distance = *self.distance.get(node.place())?;
@@ -142,13 +142,13 @@ impl Tree {
         self.delay_us.get(node.place()).copied().unwrap_or(0)
     }
 
-    /// The nodes whose distance, first hop or delay the last [`Tree::update`] may have changed, in
-    /// no particular order, each once. Empty after a computation from scratch.
+    /// Returns the nodes whose distance, first hop or delay the last [`Tree::update`] may have changed, in no
+    /// particular order, each once. The result is empty after a computation from scratch.
     pub fn changed(&self) -> &[NodeIndex] {
         &self.scratch.moved
     }
 
-    /// The nodes on the path to `node`, from the root to `node` itself; empty if there is none.
+    /// Returns the nodes on the path to `node`, from the root to `node` itself; empty if there is none.
     pub fn path(&self, node: NodeIndex) -> Vec<NodeIndex> {
         if self.distance(node).is_none() {
             return Vec::new();
@@ -293,7 +293,7 @@ impl Tree {
         }
     }
 
-    /// Steps 4 and 5: new parents, and new first hops and delays below them.
+    /// Steps 4 and 5: sets new parents, and new first hops and delays below them.
     fn adopt(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
         let mut suspects = core::mem::take(&mut self.scratch.suspects);
         suspects.extend(changes.iter().map(|change| change.to));

@@ -18,7 +18,7 @@ pub struct Tables {
 /// The next hop for a packet, and the distance to its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The neighbour that gets the packet.
+    /// The neighbor that gets the packet.
     pub next_hop: NodeAddr,
     /// The cost of the whole path.
     pub distance: Cost,

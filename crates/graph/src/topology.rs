@@ -56,7 +56,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A topology without nodes.
+    /// Creates a topology without nodes.
     pub fn new(parameters: Parameters) -> Topology {
         Topology {
             parameters,

@@ -63,7 +63,7 @@ impl fmt::Display for Width {
 }
 
 impl Path {
-    /// The width of the narrowest link.
+    /// Returns the width of the narrowest link.
     pub fn width(&self) -> Width {
         let widths = self.hops.iter().map(|hop| hop.width);
         widths.min().unwrap_or(Width::UNLIMITED)

@@ -164,8 +164,7 @@ proptest! {
     }
 }
 
-/// A network of the routing study and the question between the nodes of its diameter.
-/// [Amir06 §IV-B]
+/// Creates a network of the routing study and the question between the nodes of its diameter. [Amir06 §IV-B]
 fn study(nodes: usize, side_km: u32, recovery: Recovery, seed: u64) -> (Topology, Question) {
     let mut rng = Rng::new(seed);
     let shape = Waxman {

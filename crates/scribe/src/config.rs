@@ -94,7 +94,7 @@ pub(crate) const JOIN_WAIT_NEW: Duration = Duration::from_millis(100);
 pub(crate) const HOPS_MAX: u8 = 64;
 /// The number of nodes closest to an id from which one is chosen for an alternative path.
 pub(crate) const WAYS: usize = 4;
-/// Number of beats in which the node tells a parent that it shares no groups any more, until the parent agrees.
+/// Number of beats in which the node reports to a parent that it shares no groups any more, until the parent agrees.
 pub(crate) const LEAVING_BEATS: u8 = 4;
 /// The maximum number of groups that one neighbor's digests may make this node look at between two beats. To repair a
 /// difference in all of 131 072 groups takes about 5 passes over them.

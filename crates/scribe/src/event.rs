@@ -1,4 +1,4 @@
-//! The observable behaviour of a node: events, and the counters that follow from them.
+//! The observable behavior of a node: events, and the counters that follow from them.
 
 use base::NodeAddr;
 use core::fmt;
@@ -52,7 +52,7 @@ pub enum Failure {
 pub enum Dropped {
     /// The message could not be decoded.
     Malformed(Malformed),
-    /// Its sender is not another node.
+    /// The sender is not another node.
     Sender,
     /// The message uses an address in the wrong place: a group as a node, or a node as a group.
     Address,

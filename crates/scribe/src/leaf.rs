@@ -93,7 +93,7 @@ impl LeafSet {
         self.above.iter().chain(&self.below).any(|l| l.addr == addr)
     }
 
-    /// Returns whether the node that is closest to `key` is in the set, or is the own node.
+    /// Returns whether the node that is closest to `key` is in the set, or is this node.
     pub fn covers(&self, key: Id) -> bool {
         match (self.below.last(), self.above.last()) {
             (None, None) => true,
@@ -104,7 +104,7 @@ impl LeafSet {
         }
     }
 
-    /// Returns the node closest to `key`, or `None` for the own node; never returns `except`.
+    /// Returns the node closest to `key`, or `None` for this node; never returns `except`.
     pub fn closest(&self, key: Id, except: Option<NodeAddr>) -> Option<NodeAddr> {
         let mut best = (self.own, None);
         for leaf in self.above.iter().chain(&self.below) {

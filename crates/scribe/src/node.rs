@@ -44,7 +44,7 @@ pub struct Scribe {
     stats: Stats,
     /// The node is not in the ring yet.
     entering: Option<Entering>,
-    /// The nonce of the current question for the path to the own id, which the answers carry.
+    /// The nonce of the current question for the path to this node's id, which the answers carry.
     nonce: u32,
     upkeep_pause: Duration,
     /// Groups that this node is in: as a member, or for its children.
@@ -349,11 +349,11 @@ impl Scribe {
 
 /// The observable state.
 impl Scribe {
-    /// Returns the own address.
+    /// Returns this node's address.
     pub fn own(&self) -> NodeAddr {
         self.ring.own
     }
-    /// Returns the own id.
+    /// Returns this node's id.
     pub fn id(&self) -> Id {
         self.ring.id
     }

@@ -4,7 +4,7 @@ use crate::config::VISITS_MAX;
 use crate::tree::Share;
 use base::Time;
 
-/// One neighbour.
+/// One neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// When anything was last heard from the neighbor, or when its state was created.

@@ -9,7 +9,7 @@
 //!   row 2        4a0…    own   4a2…  …                      only rows that some node fills
 //! ```
 //!
-//! Of the nodes that fit a place, the table keeps the one with the least latency, as the overlay measures it. A node
+//! If several nodes fit a place, the table keeps the one with the least latency, as the overlay measures it. A node
 //! without a measurement counts as farther than a node with one.
 
 use crate::id::{DIGITS, ID_DIGITS, Id};
@@ -83,7 +83,7 @@ impl RoutingTable {
         Some(row)
     }
 
-    /// Returns the node that shares one digit more with `key` than the own id does.
+    /// Returns the node that shares one digit more with `key` than this node's id does.
     pub fn next(&self, key: Id) -> Option<NodeAddr> {
         let (row, digit) = self.place(key)?;
         let held = *self.rows.get(row)?.get(digit)?;

@@ -527,7 +527,7 @@ fn what_cannot_be_is_dropped_with_its_reason() {
     assert!(matches!(script.out.drops()[..], [Dropped::Malformed(_)]));
     assert_eq!(script.node.stats().dropped(), 9);
     assert_eq!(script.node.group_count(), 0);
-    // A node that is entering answers no node that looks for a parent.
+    // A node that is entering does not answer nodes that search for a parent.
     script.node.enter(script.now, other, &mut script.out);
     script.hear(far, &Message::Join(groups));
     assert_eq!(script.out.drops(), [Dropped::Outside]);

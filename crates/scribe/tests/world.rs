@@ -91,7 +91,7 @@ fn three_hundred_nodes_are_whole() {
     }
 }
 
-/// Nodes come, leave and die while a tenth of all messages is lost; then nothing is lost.
+/// Nodes join, leave and fail while a tenth of all messages is lost; then nothing is lost.
 #[test]
 fn after_churn_and_loss_everything_is_whole() {
     for seed in seeds(10) {

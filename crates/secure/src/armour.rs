@@ -36,7 +36,7 @@ pub enum ArmourError {
     Content {
         /// The content that the label names.
         label: &'static str,
-        /// What is wrong with the content.
+        /// The error in the content.
         reason: wire::Malformed,
     },
 }

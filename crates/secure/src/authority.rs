@@ -69,7 +69,7 @@ pub struct Mandate<'a> {
     pub tags: &'a [&'a str],
 }
 
-/// What an authority certifies about a node in addition to its identity.
+/// The properties of a node that an authority certifies in addition to its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grants<'a> {
     /// The groups that the node may set.
@@ -158,8 +158,8 @@ impl Authority {
     }
 
     /// Replaces the present root key by a new one and forgets the old one. The entropy must be known to nobody else and
-    /// must not have made a root before. What the old key has signed stays valid until `until_s`. Serials continue, and
-    /// so does the list of revocations: the new root has to sign it before any node can take another one.
+    /// must not have made a root before. Signatures of the old key stay valid until `until_s`. Serials continue, and so
+    /// does the list of revocations: the new root has to sign it before any node can take another one.
     pub fn rotate(
         &mut self,
         entropy: &[u8; KEY_BYTES],

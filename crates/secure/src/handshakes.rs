@@ -215,7 +215,7 @@ pub enum Refusal {
     /// A different node answered than the one that was dialled.
     #[error("{0} answered instead of the node dialled: correct its underlay address")]
     UnexpectedPeer(NodeAddr),
-    /// The peer is of the network, and this node is configured not to be its neighbour.
+    /// The peer is of the network, and this node is configured not to be its neighbor.
     #[error("{0} is not in this node's `accept` list: add it there, or let it dial another node")]
     NotAccepted(NodeAddr),
     /// The peer wants more paths to this node than a link can have.

@@ -182,19 +182,19 @@ impl Identity {
         }
     }
 
-    /// The node's overlay address.
+    /// Returns the node's overlay address.
     pub fn address(&self) -> NodeAddr {
         self.address
     }
-    /// The node's name.
+    /// Returns the node's name.
     pub fn name(&self) -> &str {
         self.certificate.fields().subject.name
     }
-    /// The node's certificate.
+    /// Returns the node's certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
-    /// The node's keys.
+    /// Returns the node's keys.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }

@@ -1,4 +1,4 @@
-//! Marks of packets, by which a node recognises a packet that arrives a second time.
+//! Marks of packets, by which a node recognizes a packet that arrives a second time.
 //!
 //! ```text
 //!   rest, in blocks      m0 m1 | m2 m3 | ...                 keys that nobody else knows

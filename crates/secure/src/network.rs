@@ -1,8 +1,8 @@
 //! The network as a node knows it: the root public keys, and the revocations of the newest one.
 //!
-//! A network keeps its id when its root key is replaced ([`Network::succeed`]). What the previous root signed stays
-//! valid for as long as the succession says. So certificates can be renewed one by one, and no link ends because of the
-//! replacement.
+//! A network keeps its id when its root key is replaced ([`Network::succeed`]). Signatures of the previous root stay
+//! valid for as long as the succession states. So certificates can be renewed one by one, and no link ends because of
+//! the replacement.
 //!
 //! Only [`Network::verify`] turns a certificate into a [`Peer`]. A refusal says which of the two sides has to act, and
 //! how.

@@ -62,7 +62,7 @@ pub enum SealError {
     /// The key has sealed [`MAX_MESSAGES`] datagrams. A new handshake is overdue.
     #[error("the key has sealed as much as it may: a new handshake must succeed first")]
     Exhausted,
-    /// There is no session with this neighbour.
+    /// There is no session with this neighbor.
     #[error("no session with this neighbour: a handshake must succeed first")]
     NoSession,
     /// The datagram has no room for header and tag.

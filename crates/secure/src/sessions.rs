@@ -24,7 +24,7 @@ pub const GRACE: Duration = Duration::from_secs(5);
 /// handshakes that crossed.
 pub const MAX_HELD: usize = 4;
 
-/// The sessions with one neighbour.
+/// The sessions with one neighbor.
 #[derive(Debug, Default)]
 pub struct Sessions {
     /// The sessions, oldest first. There are few, so a linear search is enough.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A memo of valid signatures. Whether a signature is valid depends only on its bytes and its key, so the nodes of one
 /// world may share the result.
 ///
-/// It must be bounded; what it has forgotten is verified again.
+/// The memo must be bounded; signatures that it has forgotten are verified again.
 pub trait Memo: Debug + Send + Sync {
     /// Returns the remembered result of this digest, or else the result of `verify`, which it remembers.
     fn recall(&self, digest: &[u8; 32], verify: &mut dyn FnMut() -> bool) -> bool;

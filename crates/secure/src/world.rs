@@ -88,8 +88,8 @@ pub(crate) struct Party {
     at: UnderlayAddr,
 }
 
-/// What the network does to a datagram from one party to another: the delays of the copies that arrive: none, one, or
-/// several.
+/// The effect of the network on a datagram from one party to another: the delays of the copies that arrive: none, one,
+/// or several.
 pub(crate) type Fate = Box<dyn FnMut(&mut Rng, UnderlayAddr, &[u8]) -> Vec<Duration>>;
 
 pub(crate) struct World {

@@ -157,7 +157,7 @@ fn an_issuer_refuses_what_is_not_delegated() {
     ));
 }
 
-/// What a captured issuer could make: its key signs anything, and everybody can read the delegation.
+/// The power of a captured issuer: its key signs anything, and everybody can read the delegation.
 #[test]
 fn nodes_refuse_what_a_dishonest_issuer_signs_beyond_its_delegation() {
     let mut authority = Authority::generate(&[1; 32]);

@@ -36,8 +36,8 @@
 //!     | <------------ Datagrams(datagrams) --|      each with the port of the range it is for
 //! ```
 //! Such a socket only sends by [`SendFrom`](Request::SendFrom) and only gets [`Datagrams`](Reply::Datagrams); it is
-//! never raw and has no streams. What arrives in one turn of the node's loop is delivered in one message; nothing waits
-//! for more.
+//! never raw and has no streams. Datagrams that arrive in one turn of the node's loop are delivered in one message;
+//! nothing waits for more.
 //!
 //! # Groups
 //!

@@ -50,7 +50,7 @@ pub enum Kind {
     KemCiphertext,
     /// A sealed packet of the overlay.
     Data,
-    /// Sealed messages between two neighbours.
+    /// Sealed messages between two neighbors.
     Control,
 }
 

@@ -192,7 +192,7 @@ impl<'a> Records<'a> {
         Ok(Records { bytes: body })
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn iter(&self) -> impl Iterator<Item = Record<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.bytes);
         core::iter::from_fn(move || Record::read(&mut r).ok())
@@ -237,7 +237,7 @@ impl<'a> Acks<'a> {
         }
     }
 
-    /// The confirmed keys.
+    /// Returns the confirmed keys.
     pub fn iter(&self) -> impl Iterator<Item = Key> + Clone + use<'a> {
         let (keys, _) = self.bytes.as_chunks();
         keys.iter().map(|&bytes| Key::from_bytes(bytes))

@@ -259,7 +259,7 @@ impl<'a> Subgraph<'a> {
         self.nodes.iter().map(address)
     }
 
-    /// The links.
+    /// Returns the links.
     pub fn links(&self) -> impl ExactSizeIterator<Item = (NodeAddr, NodeAddr)> + use<'a> {
         let nodes = self.nodes;
         let at = move |place: u8| address(&nodes[usize::from(place)]);

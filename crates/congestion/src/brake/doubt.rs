@@ -7,7 +7,7 @@ use base::{Duration, Time};
 
 /// If nothing is braked, a level rise is attributed to the path after this time plus four times the rise.
 const STEADY_FREE: Duration = Duration::from_secs(3);
-/// The same while less is sent than is offered: a queue of that length would have emptied by half.
+/// The same time while less is sent than is offered: a queue of that length would have emptied by half.
 const STEADY_BRAKED: Duration = Duration::from_secs(1);
 /// By how much the losses of a few packets vary more than independent losses. Choice: runs in which every second loss
 /// is followed by another: (1 + 1/2) / (1 - 1/2).
@@ -93,7 +93,7 @@ impl Brake {
     }
 }
 
-/// What losses show while the round trip is level above its baseline.
+/// The meaning of losses while the round trip is level above its baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// There is a queue, or no reason to doubt.

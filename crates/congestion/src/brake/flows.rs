@@ -46,7 +46,7 @@ pub(super) struct Flow {
     bytes: u64,
     total_bytes: u64,
     rate_bps: f64,
-    /// How long the flow has sent next to nothing. What comes then may be a backlog of its host.
+    /// How long the flow has sent next to nothing. Its next packets may be a backlog of its host.
     quiet: Duration,
     pub(super) state: State,
 }

@@ -92,7 +92,7 @@ impl Growth {
         }
     }
 
-    /// The last round trip.
+    /// Returns the last round trip.
     pub(super) fn last(&self) -> Option<&Echo> {
         self.echoes.back()
     }

@@ -46,7 +46,7 @@ pub(super) struct Limit {
     /// A time, and the length at that time of the queue that the lane's packets would make if the drain rate were not
     /// higher than known.
     modelled: (Time, Duration),
-    /// What was known before a higher drain rate was found last.
+    /// The state before the last higher drain rate was found.
     pub(super) raised: Option<Raised>,
     /// Number of answers in a row that show no higher drain rate.
     pub(super) denied: u32,
@@ -54,7 +54,7 @@ pub(super) struct Limit {
     pub(super) found: u32,
 }
 
-/// What was known of a queue before a higher drain rate was found.
+/// The state of a queue before a higher drain rate was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raised {
     /// When the higher drain rate was found.

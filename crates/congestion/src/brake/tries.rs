@@ -18,7 +18,7 @@ const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
 /// half as many more have left beside the served flows.
 const TRIED_S: f64 = 0.08;
 const TRY_AFTER_KNOWN: Duration = Duration::from_secs(8);
-/// The same while no flow is served whole: a try disturbs nobody then.
+/// The same time while no flow is served whole, because a try then disturbs no flow.
 const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
 /// A queue of this length is detected, in addition to half of the jitter of both directions.
 const NOTICED: Duration = Duration::from_millis(15);

@@ -37,7 +37,7 @@ pub struct Malformed;
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A gateway looks for a relay.
+    /// A gateway searches for a relay.
     Discovery {
         /// The gateway's nonce.
         nonce: u32,

@@ -41,7 +41,7 @@ pub struct SideReport {
     pub quality: Quality,
     /// The quality of the last completed 5 s.
     pub window: Option<Window>,
-    /// What the end on this side reports about the stream that it receives, which is the other side's.
+    /// The report of the end on this side about the stream that it receives, which is the other side's.
     pub reported: Reported,
     /// The round trip between here and the end on this side, by its reports.
     pub round_trip: Option<Duration>,
@@ -149,7 +149,7 @@ pub enum Event {
         /// The call's last report.
         report: Box<Report>,
     },
-    /// This gateway's node is gone; the gateway looks for it.
+    /// The connection to this gateway's node was lost; the gateway tries to reconnect.
     NodeAway(NodeError),
     /// The node is back.
     NodeBack,

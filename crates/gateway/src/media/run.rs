@@ -32,7 +32,7 @@ const RATE_SPAN: Duration = Duration::from_millis(20);
 /// The tokens above those of the ports.
 const TOKEN_WAKE: u64 = 2 * TOKEN_V6;
 const TOKEN_OVERLAY: u64 = TOKEN_WAKE + 1;
-/// The maximum length of a forwarded datagram. Longer ones are cut, but nobody sends them: RTP stays below the MTU of
+/// The maximum length of a forwarded datagram. Longer ones are cut, but do not occur: RTP stays below the MTU of
 /// Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 4_096;
 /// How long the thread leaves the lock to threads that wait for it: they need some microseconds.

@@ -434,7 +434,7 @@ impl State {
         may
     }
 
-    /// Also sends a packet of the overlay directly.
+    /// Sends a packet of the overlay also directly.
     fn mirror(
         &mut self,
         now: Time,

@@ -108,7 +108,8 @@ impl Uplink {
         }
     }
 
-    /// Sends what was gathered. What the node does not accept at once is lost, because it would be useless later.
+    /// Sends the gathered datagrams. Datagrams that the node does not accept at once are lost, because they would be
+    /// useless later.
     pub(super) fn flush(&mut self) {
         let count = self.sending.len() as u64;
         let sent = match &self.socket {

@@ -27,7 +27,7 @@ const QUEUE: u16 = 4_096;
 pub enum Place {
     /// A TAP interface, which is made if it does not exist.
     Tap {
-        /// Its name.
+        /// The name of the interface.
         name: String,
         /// The address that the interface gets, and the prefix length of its network.
         address: Option<(Ipv4Addr, u8)>,
@@ -40,7 +40,7 @@ pub enum Place {
     },
     /// An interface that others make, now or later.
     Interface {
-        /// Its name.
+        /// The name of the interface.
         name: String,
     },
 }

@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(Ethernet::parse(&frame), Err(Drop::Vlan));
     }
 
-    /// A UDP packet from fd53::7 to ff1e::101, with `options` bytes of options before UDP.
+    /// Returns a UDP packet from fd53::7 to ff1e::101, with `options` bytes of options before UDP.
     fn packet_v6(options: usize) -> Vec<u8> {
         let mut packet = vec![0x6b, 0x80, 0, 1, 0, 20 + options as u8, 17, 8];
         packet.extend(Ipv6Addr::new(0xfd53, 0, 0, 0, 0, 0, 0, 7).octets());

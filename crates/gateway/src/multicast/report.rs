@@ -47,7 +47,7 @@ pub struct Report {
     pub reported: u64,
 }
 
-/// What the members of one group want.
+/// The sources of one group that its members want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReport {
     /// The group.
@@ -56,7 +56,7 @@ pub struct GroupReport {
     pub sources: Option<Vec<IpAddr>>,
 }
 
-/// What happened to the packets of one overlay group.
+/// Counters of the packets of one overlay group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// The overlay group.
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// The interface has appeared or disappeared.
     Interface {
-        /// Its name.
+        /// The name of the interface.
         name: String,
         /// Whether the interface has appeared.
         is_here: bool,

@@ -125,7 +125,7 @@ fn pseudo(ip: &[u8], length: u16) -> u16 {
 mod tests {
     use super::*;
 
-    /// A datagram as Linux sends it, with correct checksums.
+    /// Returns a datagram as Linux sends it, with correct checksums.
     fn datagram(id: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0xb8];
         packet.extend(((HEADERS_BYTES + payload.len()) as u16).to_be_bytes());

@@ -1,27 +1,27 @@
-//! What has happened to datagrams of ways.
+//! Counters for the datagrams of ways.
 
 use super::count;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a datagram that came was not used.
+/// The reason why a received datagram was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayDrop {
-    /// No client has the index that it names.
+    /// No client has the index in the datagram.
     Unknown,
-    /// The tag does not fit: damaged, or forged.
+    /// The tag is wrong: the datagram is damaged or forged.
     Seal,
-    /// It was there before, or is too old to tell.
+    /// The datagram is a repetition, or is too old to know.
     Replay,
-    /// It is no sealed datagram, or holds what no client sends.
+    /// The bytes are not an encrypted datagram, or contain something that no client sends.
     Malformed,
-    /// It was sent before the socket became one of payloads only, or is no datagram.
+    /// The datagram was sent before the socket switched to raw mode, or its content is not a datagram.
     Mode,
-    /// The node takes no more of this client.
+    /// The node takes no more from this client.
     Full,
 }
 
 impl WayDrop {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [WayDrop; 6] = [
         WayDrop::Unknown,
         WayDrop::Seal,
@@ -31,7 +31,7 @@ impl WayDrop {
         WayDrop::Full,
     ];
 
-    /// A short stable word for metrics.
+    /// Returns a short stable word for metrics.
     pub const fn label(self) -> &'static str {
         match self {
             WayDrop::Unknown => "unknown",
@@ -44,22 +44,22 @@ impl WayDrop {
     }
 }
 
-/// What has happened to datagrams of ways.
+/// Counters for the datagrams of ways.
 #[derive(Debug, Default)]
 pub struct WayCounters {
-    /// Ways that were opened.
+    /// Number of ways that were opened.
     pub opened: AtomicU64,
-    /// Datagrams of clients that the node took.
+    /// Number of datagrams of clients that the node took.
     pub received: AtomicU64,
-    /// Datagrams to clients by UDP.
+    /// Number of datagrams that went to clients by UDP.
     pub sent: AtomicU64,
-    /// Datagrams to clients that have a way, by TLS all the same.
+    /// Number of datagrams that went by TLS to clients that have a way.
     pub sent_by_tls: AtomicU64,
     drops: [AtomicU64; WayDrop::ALL.len()],
 }
 
 impl WayCounters {
-    /// How many were dropped for this reason.
+    /// Returns how many datagrams were dropped for this reason.
     pub fn dropped(&self, why: WayDrop) -> u64 {
         self.drops[why as usize].load(Ordering::Relaxed)
     }

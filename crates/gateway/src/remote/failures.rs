@@ -1,4 +1,4 @@
-//! Addresses that have failed to get in: whoever guesses tokens has to wait.
+//! Addresses that have failed to get in: an attacker who guesses tokens must wait.
 
 use core::time::Duration;
 use net::places::Origin;
@@ -6,27 +6,27 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Failures that an address may have within [`SPAN`]. A token has 256 bits: this is not against
-/// guessing, but against the work that handshakes are.
+/// Maximum number of failures of an address within [`SPAN`]. A token has 256 bits, so this limit is not against
+/// guessing, but against the work of handshakes.
 pub(super) const MAX_FAILURES: u32 = 8;
 /// How long failures count.
 pub(super) const SPAN: Duration = Duration::from_secs(60);
-/// Addresses remembered. Beyond that the one that has failed first is forgotten.
+/// Maximum number of addresses that are remembered. Beyond it, the one with the oldest failures is forgotten.
 pub(super) const MAX_ADDRESSES: usize = 1_024;
 
-/// Who has failed, how often, and since when.
+/// The failed addresses, with the number of failures and the time of the first one.
 #[derive(Debug, Default)]
 pub(super) struct Failures(BTreeMap<Origin, (u32, Instant)>);
 
 impl Failures {
-    /// True for an address that is to wait.
+    /// Returns whether an address must wait.
     pub(super) fn is_blocked(&self, from: IpAddr, now: Instant) -> bool {
         self.0
             .get(&Origin::of(from))
             .is_some_and(|&(count, since)| count >= MAX_FAILURES && now < since + SPAN)
     }
 
-    /// One more failure.
+    /// Records a failure.
     pub(super) fn note(&mut self, from: IpAddr, now: Instant) {
         self.0.retain(|_, (_, since)| now < *since + SPAN);
         if self.0.len() >= MAX_ADDRESSES

@@ -1,4 +1,4 @@
-//! A new connection: it gets a place and a thread, is greeted, and then has a pump.
+//! A new connection: it gets a place and a thread, is greeted, and then gets a pump.
 
 use super::failures::Failures;
 use super::operators::Holder;
@@ -22,17 +22,17 @@ use std::time::Instant;
 use wire::ipc::Framing;
 use wire::remote::{Frame, Purpose, Ticket, VERSION};
 
-/// A connection's thread has its buffers on the heap.
+/// The stack size of a connection's thread, which has its buffers on the heap.
 const STACK_BYTES: usize = 256 << 10;
-/// From one attempt to reach the node to the next, while many others connect to it.
+/// The time between attempts to reach the node while many others connect to it.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// The pump of an accepted connection. An operator's holds its place until the pump ends.
+/// The pump of an accepted connection. The pump of an operator holds its place until the pump ends.
 type Greeted = (Pump, Option<Slot>);
 
 impl Comer {
     pub(super) fn send_away(&self) {
-        // Its thread reads the end, if it has not gone by itself.
+        // The thread of the connection sees the end, if it has not ended already.
         let _ = self.tcp.shutdown(Shutdown::Both);
     }
 }
@@ -40,13 +40,13 @@ impl Comer {
 impl Shared {
     pub(super) fn serve_ways(&self, ways: &WaySocket, over: &AtomicBool) {
         if self.realtime {
-            // The node has said already whether it may be had.
+            // The node has already reported whether this priority is permitted.
             let _ = net::sched::real_time(PRIORITY);
         }
         while !over.load(Ordering::Relaxed) && ways.serve_for(SWEEP).is_ok() {}
     }
 
-    /// Gives one who comes a place and a thread, if it may come and there is room.
+    /// Gives a new connection a place and a thread, if it is permitted and there is room.
     pub(super) fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
         let now = Instant::now();
         if self.failures().is_blocked(from, now) {
@@ -85,10 +85,10 @@ impl Shared {
         match greeted {
             Ok((pump, _place)) => {
                 count(&self.counters.welcomed);
-                // How it ends is the client's business.
+                // The way in which the pump ends is the client's matter.
                 let _ = pump.run();
             }
-            // Who was sent away is counted already.
+            // A connection that was sent away is counted already.
             Err(_) if !was_there => {}
             Err(error) => {
                 match error {
@@ -97,7 +97,7 @@ impl Shared {
                     ChannelError::Tls(_) | ChannelError::Frame(_) => {
                         count(&self.counters.nonsense);
                     }
-                    // It has gone.
+                    // The client has gone.
                     _ => return,
                 }
                 self.failures().note(from, Instant::now());
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Hears what a client wants, and with whom it is to be connected.
+    /// Learns what a client wants, and finds the other end for its connection.
     fn greet(self: &Arc<Shared>, tcp: TcpStream, place: u64) -> Result<Greeted, ChannelError> {
         let until = Instant::now() + self.patience;
         let mut spoken = [Polled::new(tcp.as_fd(), true, false)];
@@ -190,15 +190,15 @@ impl Shared {
         Ok(())
     }
 
-    /// A connection to the node.
+    /// Connects to the node.
     fn dial(&self, until: Instant) -> io::Result<SeqStream> {
         loop {
             match SeqStream::connect(&self.node) {
-                // That many wait already that there is no place to wait.
+                // The queue of waiting connections is full.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
                     thread::sleep(AGAIN);
                 }
-                // Not to be taken for a ticket.
+                // This error must not be mistaken for an unknown ticket.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Err(ErrorKind::ConnectionRefused.into());
                 }

@@ -10,26 +10,26 @@ use std::time::Instant;
 use wire::ipc::Framing;
 use wire::remote::{TICKET_BYTES, Ticket};
 
-/// Streams that wait at the same time, of all clients: two descriptors each.
+/// Maximum number of waiting streams of all clients: two descriptors each.
 const MAX_WAITING: usize = 1_024;
-/// How long one waits: a client fetches it within a handshake.
+/// How long a stream waits: a client fetches it within a handshake.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A stream as its client gets it: the connection that tells of its end, and itself.
+/// A stream as its client gets it: the connection that reports its end, and the stream itself.
 type Stream = (SeqStream, Option<(Framing, OwnedFd)>);
 
-/// The streams that wait.
+/// The waiting streams.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Mutex<BTreeMap<Ticket, (Instant, Stream)>>);
 
 impl Waiting {
-    /// The stream of this ticket, once.
+    /// Removes and returns the stream with this ticket.
     pub(super) fn take(&self, ticket: &Ticket) -> Option<Stream> {
         self.streams().remove(ticket).map(|(_, stream)| stream)
     }
 
-    /// Takes a stream in, with the connection that tells of its end; `None` when there is no room, of
-    /// which its peer is told.
+    /// Adds a stream, with the connection that reports its end. If there is no room, returns `None` and informs the
+    /// stream's peer.
     pub(super) fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
         let notices = SeqStream::from(notices);
         let mut streams = self.streams();
@@ -48,7 +48,7 @@ impl Waiting {
         Some(ticket)
     }
 
-    /// Lets go of those that nobody has fetched; their peers are told.
+    /// Drops streams that no client has fetched, and informs their peers.
     pub(super) fn sweep(&self, now: Instant) {
         let over: Vec<Stream> = {
             let mut streams = self.streams();

@@ -5,10 +5,10 @@
 //!   node ──▶ the connection's pump: PumpWay::send: seal ──▶ UDP
 //! ```
 //!
-//! What cannot be opened costs one look-up or one tag, nothing is kept of it, and nothing is
-//! answered. Each connection has one way, so there are as many as connections at most. The thread that
-//! takes datagrams may be of a higher priority than those of the connections: no lock is held over a
-//! system call, or for longer than it takes to seal one datagram or copy the table.
+//! A datagram that cannot be opened costs one look-up or one tag check. The gate stores nothing for it and sends no
+//! answer. Each connection has one way, so there are at most as many ways as connections. The thread for datagrams may
+//! have a higher priority than the threads of the connections. So no lock is held during a system call, or for longer
+//! than it takes to encrypt one datagram or to copy the table.
 
 use super::count;
 use super::counters::{WayCounters, WayDrop};
@@ -32,11 +32,11 @@ use wire::ipc::Request;
 use wire::link::{Clear, SessionIndex};
 use wire::remote::way::{DATAGRAM_BYTES_MAX, Echo, PROBE_BYTES, Sealed, Trial};
 
-/// Longer than any datagram of a way.
+/// The size of the receive buffer: more than any datagram of a way.
 const ROOM_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
-/// Datagrams taken in a turn.
+/// Maximum number of datagrams per turn.
 const TURN: usize = 256;
-/// Attempts to find an index that is free: of 2^24 some thousands are taken.
+/// Maximum number of attempts to find a free index: some thousands of 2^24 are taken.
 const TRIES: usize = 8;
 
 /// All ways of a gate.
@@ -49,7 +49,7 @@ pub(super) struct WaySocket {
     counters: WayCounters,
 }
 
-/// One client's way.
+/// The way of one client.
 #[derive(Debug)]
 struct WayEntry {
     control: Arc<SeqStream>,
@@ -62,9 +62,9 @@ struct State {
     peer: Peer<Ends>,
     length: GateLength,
     is_raw: bool,
-    /// The client has become raw too: before it has, payloads would be no messages to it.
+    /// Whether the client has switched to raw mode too. Before this, it would not understand bare payloads as messages.
     is_client_raw: bool,
-    /// What the client has measured.
+    /// The round trip that the client has measured.
     rtt: Option<Duration>,
     losses: Losses,
 }
@@ -72,15 +72,15 @@ struct State {
 /// A client that has a way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WayClient {
-    /// The address at which it is proven that it hears; none while its datagrams go by TLS.
+    /// The address at which the client has proven that it receives; none while its datagrams go by TLS.
     pub at: Option<SocketAddr>,
-    /// The round trip that it has measured.
+    /// The round trip that the client has measured.
     pub rtt: Option<Duration>,
-    /// Of what it has sent lately the share that has not come.
+    /// The packet loss from the client to the gate, over the last reports.
     pub loss: f64,
 }
 
-/// A way as its connection's pump has it.
+/// A way as the pump of its connection uses it.
 struct PumpWay {
     ways: Arc<WaySocket>,
     entry: Arc<WayEntry>,
@@ -88,7 +88,7 @@ struct PumpWay {
 }
 
 impl WaySocket {
-    /// Takes datagrams at `at`.
+    /// Binds the socket that receives datagrams at `at`.
     pub(super) fn bind(at: SocketAddr) -> io::Result<WaySocket> {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
@@ -108,7 +108,7 @@ impl WaySocket {
         &self.counters
     }
 
-    /// The clients that have a way, `most` of them, and how many there are.
+    /// Returns at most `most` clients that have a way, and the number of all such clients.
     pub(super) fn clients(&self, most: usize) -> (Vec<WayClient>, usize) {
         let now = self.clock.now();
         let entries: Vec<_> = {
@@ -120,7 +120,7 @@ impl WaySocket {
         let (mut clients, mut all) = (Vec::new(), 0);
         for (index, entry) in entries {
             let state = entry.state();
-            // One that has changed keys is there twice.
+            // A client that has changed keys is in the table twice.
             if state.seals.indices().next() != Some(index) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl WaySocket {
         self.port
     }
 
-    /// Opens a way for a client, whose socket of the node `control` is.
+    /// Opens a way for a client; `control` is the client's socket at the node.
     pub(super) fn open(
         self: &Arc<WaySocket>,
         keys: &Keys,
@@ -169,8 +169,8 @@ impl WaySocket {
         }))
     }
 
-    /// Gives an entry an index that nobody has: no secret, but one that does not tell how many there
-    /// were. `None` where none is found.
+    /// Gives an entry a free index. The index is not secret, but it does not reveal how many there were before. Returns
+    /// `None` if no free index was found.
     fn enter(
         &self,
         make: impl Fn(SessionIndex) -> Arc<WayEntry>,
@@ -189,7 +189,7 @@ impl WaySocket {
         })
     }
 
-    /// Waits for datagrams for `span` at most, and takes them.
+    /// Waits for datagrams for at most `span`, and handles them.
     pub(super) fn serve_for(&self, span: Duration) -> io::Result<()> {
         poll(
             &mut [Polled::new(self.socket.as_fd(), true, false)],
@@ -199,11 +199,11 @@ impl WaySocket {
         Ok(())
     }
 
-    /// Takes what has come.
+    /// Handles the datagrams that have arrived.
     fn turn(&self) {
         let mut room = [0; ROOM_BYTES];
         for _ in 0..TURN {
-            // An error tells of a datagram that was sent before; the next one is still there.
+            // An error is about a datagram that was sent earlier; the next datagram is still in the queue.
             let Ok((len, from)) = Ends::recv(&self.socket, &mut room) else {
                 return;
             };
@@ -216,7 +216,7 @@ impl WaySocket {
         }
     }
 
-    /// How many datagrams the node has taken.
+    /// Handles a datagram. Returns how many datagrams the node has taken from it.
     fn take(&self, datagram: &mut [u8], from: Ends) -> Result<u64, WayDrop> {
         let clear = Clear::parse(datagram).map_err(|_| WayDrop::Malformed)?;
         let entry = self.entries().get(&clear.session).map(Arc::clone);
@@ -246,7 +246,8 @@ impl WaySocket {
         if let Some(trial) = tried.filter(|_| opened.is_newest) {
             state.length.on_trial(now, trial.longest);
         }
-        // A client that has gone over to raw mode stays there, so a trial that was overtaken says it as well.
+        // A client that has switched to raw mode stays in this mode, so a trial that was overtaken is valid for this as
+        // well.
         state.is_client_raw |= tried.is_some_and(|trial| trial.flags & Trial::RAW != 0);
         if let Some(echo) = asked {
             let rtt = Duration::from_micros(echo.rtt_us.into());
@@ -254,7 +255,7 @@ impl WaySocket {
             let came = state.seals.came();
             state.losses.tell(came.count, came.of);
         }
-        // One answer, so that nobody gets more bytes than came from there.
+        // There is only one answer, so that no address gets more bytes than came from it.
         let answer = match tried {
             _ if asked.is_some() || is_new => Some(Sealed::Answer(Echo {
                 number: asked.map_or(0, |echo| echo.number),
@@ -270,7 +271,7 @@ impl WaySocket {
             None => None,
         };
         let is_raw = state.is_raw;
-        // What does not leave is what is lost.
+        // An answer that is not sent counts as lost.
         match answer {
             Some(answer) => drop(self.put(&entry, state, &answer, from, now)),
             None => drop(state),
@@ -287,7 +288,7 @@ impl WaySocket {
         given.map(|()| count).map_err(|_| WayDrop::Full)
     }
 
-    /// Seals, and sends once the state is free again; false for what has not left.
+    /// Encrypts a datagram, and sends it after the lock on the state is released. Returns false if it was not sent.
     fn put(
         &self,
         entry: &WayEntry,
@@ -379,7 +380,7 @@ impl Beside for PumpWay {
 
 impl Drop for PumpWay {
     fn drop(&mut self) {
-        // What the client had sent before it closed is here as a rule.
+        // Datagrams that the client sent before it closed have usually arrived by now.
         self.ways.turn();
         let mut entries = self.ways.entries();
         for index in self.entry.state().seals.indices() {

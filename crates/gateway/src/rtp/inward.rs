@@ -1,4 +1,4 @@
-//! From UDP into the overlay: one way as it is, two ways merged.
+//! From UDP into the overlay: one leg unchanged, or two legs merged.
 
 use super::{Leg, Shared};
 use crate::video::line::Core;
@@ -10,13 +10,13 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use voice::pair::{LEGS, Merger};
 
-/// Datagrams after which a turn goes on with the other way.
+/// Maximum number of datagrams of one leg per turn.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// Bytes of a datagram, at most.
+/// Maximum length of a datagram.
 const DATAGRAM_BYTES_MAX: usize = 65_536;
-/// How often the node is listened to.
+/// The time between checks for messages of the node.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often it is asked whether the groups are still joined.
+/// The time between checks whether the groups are still joined.
 const JOIN_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Inward {
@@ -24,7 +24,7 @@ pub(super) struct Inward {
     poller: Poller,
     ways: Vec<(Leg, UdpSocket)>,
     next_join: Time,
-    /// Of two ways.
+    /// The merger, if there are two legs.
     merger: Option<Merger>,
     outlet: Outlet,
     target: Target,
@@ -57,7 +57,7 @@ impl Inward {
         })
     }
 
-    /// Takes what has come by one way; true if that is all.
+    /// Takes the datagrams that have arrived on one leg. Returns true if none is left.
     fn take(&mut self, now: Time, leg: usize) -> bool {
         for _ in 0..DATAGRAMS_PER_TURN {
             let Ok(len) = self.ways[leg].1.recv(&mut self.buffer) else {
@@ -76,10 +76,10 @@ impl Inward {
         false
     }
 
-    /// Joins groups anew whose interface has gone and come back.
+    /// Joins groups again whose interface has disappeared and come back.
     fn rejoin(&mut self) -> std::io::Result<()> {
         for (index, (leg, socket)) in self.ways.iter_mut().enumerate() {
-            // An interface that is away is looked for again.
+            // A missing interface is searched again at the next check.
             if let Ok(Some(other)) = leg.rejoined(socket) {
                 *socket = other;
                 self.poller.add(&*socket, index as u64, Interest::READ)?;
@@ -88,7 +88,7 @@ impl Inward {
         Ok(())
     }
 
-    /// Lets go what has waited for long enough.
+    /// Releases packets that have waited long enough.
     fn release(&mut self, now: Time) {
         let (watch, outlet, target) = (&mut self.watch, &mut self.outlet, self.target);
         if let Some(merger) = &mut self.merger {
@@ -108,8 +108,8 @@ impl Core for Inward {
         let mut ready = Vec::new();
         self.poller.wait(Some(wait), &mut ready)?;
         let now = self.shared.clock.now();
-        // Both ways, whatever the poller saw: after a pause of this thread a packet that is missing may
-        // have come since. Only what is in neither socket has not come.
+        // The turn reads both legs, whatever the poller reported. After a pause of this thread a missing packet may
+        // have arrived meanwhile. A packet counts as missing only if it is in neither socket.
         let mut is_all = true;
         for leg in 0..self.ways.len() {
             is_all &= self.take(now, leg);

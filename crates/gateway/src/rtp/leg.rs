@@ -1,4 +1,4 @@
-//! One way of a stream of UDP: a socket for a group or a host.
+//! One leg of a stream over UDP: a socket for a group or a host.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,28 +7,28 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Routers that a multicast packet may pass, unless they are told otherwise. Choice: 16, a site.
+/// The default TTL of multicast packets. Choice: 16, which is enough for a site.
 const MULTICAST_TTL: u32 = 16;
 
-/// Where one way of a stream comes from or goes to: `239.1.1.1:5004@eth1`, `239.1.1.1:5004@10.1.0.5`,
-/// `10.1.0.9:5004`, or with the one source that is wanted, `10.0.0.5@232.1.1.1:5004@eth1`.
+/// The source or destination of one leg of a stream: `239.1.1.1:5004@eth1`, `239.1.1.1:5004@10.1.0.5`, `10.1.0.9:5004`,
+/// or with the only wanted source, `10.0.0.5@232.1.1.1:5004@eth1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Of a group, the only host from which it is wanted. What comes from others is not delivered, and
-    /// routers do not bring it.
+    /// The only host whose packets to the group are wanted. Packets of other hosts are not delivered, and routers do
+    /// not forward them.
     pub source: Option<Ipv4Addr>,
-    /// The group or host. Where a stream comes from, a host is an own address.
+    /// The group or host. For an incoming stream, a host is an address of this host.
     pub address: SocketAddr,
-    /// The interface, by name or address; none for what the system chooses.
+    /// The interface, by name or address; if none, the system chooses.
     pub interface: Option<Interface>,
 }
 
 /// An interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// By one of its addresses.
+    /// An interface with one of its addresses.
     Address(Ipv4Addr),
-    /// By its name.
+    /// An interface with its name.
     Name(String),
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Leg {
                  or with its source, like 10.0.0.5@232.1.1.1:5004@eth1"
             )
         };
-        // What is in front of the address has no port.
+        // The part before the address has no port.
         let (source, rest) = match text.split_once('@') {
             Some((first, rest)) if first.parse::<Ipv4Addr>().is_ok() => (Some(first), rest),
             _ => (None, text),
@@ -85,13 +85,13 @@ impl fmt::Display for Leg {
 }
 
 impl Leg {
-    /// A socket that receives it.
+    /// Opens a socket that receives the leg.
     pub(super) fn receiver(&self) -> io::Result<UdpSocket> {
         let socket = self.socket()?;
-        // Others of this host may want the group too.
+        // Other programs of this host may want the group too.
         socket.set_reuse_address(self.address.ip().is_multicast())?;
         if self.group().is_some() {
-            // Only what was asked for, not what other programs have joined.
+            // The socket receives only the group that it joined, and not those that other programs have joined.
             socket.set_multicast_all_v4(false)?;
         }
         socket.bind(&SockAddr::from(self.address))?;
@@ -99,10 +99,10 @@ impl Leg {
         self.finish(socket)
     }
 
-    /// Another socket in the place of this one, if that has lost its group: with an interface that goes, the
-    /// kernel forgets what was joined there, and the next one of the name is another.
+    /// Opens another socket if this one has lost its group. When an interface disappears, the kernel forgets its joins,
+    /// and the next interface of this name is a new one.
     pub(super) fn rejoined(&self, socket: &UdpSocket) -> io::Result<Option<UdpSocket>> {
-        // A socket has few places for joins, and those that are lost keep theirs.
+        // A socket has few places for joins, and lost joins keep their places.
         match self.join(&SockRef::from(socket))? {
             true => self.receiver().map(Some),
             false => Ok(None),
@@ -116,7 +116,7 @@ impl Leg {
         }
     }
 
-    /// Joins the group, if there is one; false when the socket is there already.
+    /// Joins the group, if there is one. Returns false if the socket has already joined it.
     fn join(&self, socket: &Socket) -> io::Result<bool> {
         let Some(group) = self.group() else {
             return Ok(false);
@@ -128,7 +128,7 @@ impl Leg {
         };
         match joined {
             Ok(()) => Ok(true),
-            // The kernel's words for a group that was joined before, and for a source.
+            // The errors of the kernel for a group that is already joined, and for a source.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -141,7 +141,7 @@ impl Leg {
         }
     }
 
-    /// A socket that sends it.
+    /// Opens a socket that sends the leg.
     pub(super) fn sender(&self) -> io::Result<UdpSocket> {
         if self.source.is_some() {
             return Err(io::Error::new(
@@ -172,7 +172,7 @@ impl Leg {
         Ok(socket)
     }
 
-    /// The address of the interface; that of none for the system's choice.
+    /// Returns the address of the interface; 0.0.0.0 if the system chooses.
     fn interface(&self) -> io::Result<Ipv4Addr> {
         match &self.interface {
             None => Ok(Ipv4Addr::UNSPECIFIED),
@@ -228,7 +228,7 @@ mod tests {
     const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 1);
     const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 9);
 
-    /// Interface "out" with the source and a stranger, and "in" of the receiver.
+    /// Creates the interface "out" with the addresses of the source and of a stranger, and "in" of the receiver.
     fn wire(site: &Namespace, receiver: &Namespace) {
         site.veth("out", receiver, "in").unwrap();
         for address in [SOURCE, STRANGER] {
@@ -251,7 +251,8 @@ mod tests {
         sent.unwrap();
     }
 
-    /// Who has sent what comes first of the two; the source is asked last, and as often as it takes.
+    /// Sends from both hosts until a packet arrives, always from the source last. Returns the sender of the first
+    /// packet to arrive.
     fn first(site: &Namespace, socket: &UdpSocket, to: SocketAddr) -> IpAddr {
         socket.set_nonblocking(false).unwrap();
         let moment = Duration::from_millis(200);

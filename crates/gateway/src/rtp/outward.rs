@@ -1,4 +1,4 @@
-//! From the overlay to UDP: by one way or the same by two.
+//! From the overlay to UDP: by one leg, or the same packets by two.
 
 use super::{Leg, Ways};
 use crate::video::Sink;
@@ -9,10 +9,10 @@ use std::net::UdpSocket;
 use voice::rtp::{HEADER_BYTES, Header};
 use voice::ts::{RTP_PAYLOAD_TYPE, SYNC};
 
-/// How often a way that fails is opened anew.
+/// The minimum time between attempts to open a failed leg again.
 const OPEN_EVERY: Duration = Duration::from_secs(1);
 
-/// The ways out.
+/// The outgoing legs.
 pub(super) struct Senders {
     ways: Vec<(Leg, UdpSocket)>,
     next_open: Time,
@@ -49,7 +49,7 @@ impl Sink for Senders {
                 continue;
             };
             failed += 1;
-            // An interface that has gone and come back is another one to the kernel.
+            // An interface that has disappeared and come back is a new one to the kernel.
             let is_full = error.kind() == ErrorKind::WouldBlock;
             if may_open && !is_full {
                 self.next_open = now + OPEN_EVERY;
@@ -66,7 +66,7 @@ impl Sink for Senders {
     }
 }
 
-/// Puts an RTP header in front of bare transport streams (SMPTE ST 2022-2).
+/// Puts an RTP header before bare transport streams (SMPTE ST 2022-2).
 #[derive(Debug)]
 pub(super) struct Wrap {
     pub(super) ssrc: u32,
@@ -74,11 +74,11 @@ pub(super) struct Wrap {
 }
 
 impl Wrap {
-    /// Writes the packet as it goes; what is RTP already stays as it is.
+    /// Writes the packet for sending. A packet that is RTP already stays as it is.
     fn write(&mut self, now: Time, packet: &[u8], out: &mut Vec<u8>) {
         out.clear();
         if packet.first() == Some(&SYNC) {
-            // 90 000 ticks a second; wraps.
+            // The clock has 90 000 ticks per second, and wraps.
             let ticks = u128::from(now.as_nanos()) * 9 / 100_000;
             let header = Header {
                 marker: false,
@@ -125,7 +125,7 @@ mod tests {
         here.ip(&["link", "del", "out"]).unwrap();
         assert_eq!(failures(2), 1);
         wire();
-        // What finds it broken is lost, and the next one goes.
+        // The packet that finds the socket broken is lost, and the next one is sent.
         assert_eq!([failures(3), failures(3)], [1, 0]);
     }
 

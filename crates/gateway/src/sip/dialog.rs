@@ -1,5 +1,4 @@
-//! Requests and responses within a call: whose they are, where they go, and what becomes of their
-//! descriptions.
+//! Requests and responses within a call: to which call they belong, where they go, and how their descriptions change.
 
 use super::call::{Call, is_in_dialog};
 use super::hop::{Face, Hop, is_private, overlay_node};
@@ -15,14 +14,14 @@ use std::sync::Mutex;
 use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
 
 impl Proxy {
-    /// The call of a request within a dialog, and whose request it is.
+    /// Returns the call of a request within a dialog, and the side that sent it.
     pub(crate) fn call_of(
         &self,
         request: &Request,
         number: Option<u64>,
         from: &Hop,
     ) -> Result<Option<Known>, Rejection> {
-        // Choice: an end that forgets its Routes is still known by its dialog.
+        // Choice: if an end forgets its Routes, its dialog still identifies the call.
         let number = number.or_else(|| {
             let table = locked(&self.calls);
             let numbers = table.by_call_id.get(&message::call_id(request))?;
@@ -41,7 +40,7 @@ impl Proxy {
         let side = {
             let mut known = locked(&call);
             let side = known.side_of(request).ok_or_else(unknown)?;
-            // Whoever knows both tags has seen the dialog; only its neighbours may change it.
+            // A sender that knows both tags has seen the dialog, but only the call's neighbors may change it.
             if !known.is_neighbour(side, from) {
                 self.counters.forged.add();
                 return Err(Rejection::new(
@@ -55,7 +54,7 @@ impl Proxy {
         Ok(Some((call, side)))
     }
 
-    /// Where a request of a call goes, which `by` sent.
+    /// Returns the next hop for a request of a call that `by` sent.
     pub(crate) async fn hop_within(
         &self,
         request: &Request,
@@ -71,12 +70,12 @@ impl Proxy {
             let hop = self.routes.within(&first.uri).await?;
             return Ok(same_stream(hop, known));
         }
-        // Without Routes of its own it must go on to the other gateway all the same.
+        // Without Routes of its own the request must still go to the other gateway.
         if known.face == Face::Overlay {
             return Ok(known);
         }
-        // Choice: a target in a private network that its signalling does not come from is
-        // behind a translator, and reached only by the way it came.
+        // Choice: if a target is in a private network and its signalling does not come from there, the target is behind
+        // an address translator. It is reached only through the hop from which its signalling came.
         if let Host::IpAddr(ip) = request.uri.host()
             && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
         {
@@ -87,8 +86,8 @@ impl Proxy {
         Ok(same_stream(hop, known))
     }
 
-    /// Whether a request of `by` may lead there. Requests from the overlay may lead to where the call's
-    /// end at this site is, or has said that it is, and nowhere else.
+    /// Checks whether a request of `by` may lead to this URI. Requests from the overlay may lead only to where the
+    /// call's end at this site is, or has said that it is.
     fn may_lead(&self, uri: &Uri, call: &Mutex<Call>, by: Side) -> Result<(), Rejection> {
         let call = locked(call);
         if call.hops[by.index()].face == Face::Access {
@@ -111,7 +110,7 @@ impl Proxy {
         ))
     }
 
-    /// Leads the description of a request within a call.
+    /// Steers the description of a request within a call.
     pub(crate) fn steer_request(
         &self,
         call: &Mutex<Call>,
@@ -136,7 +135,7 @@ impl Proxy {
             is_trusted: &is_trusted,
         };
         let passed = match steering.open_offer() {
-            // The answer to a late offer: in the ACK, or in a PRACK.
+            // This is the answer to a late offer: in the ACK, or in a PRACK.
             Some(offerer) if offerer == side.other() => steering.answer(&source, &text, true),
             _ => steering.offer(&source, &text),
         };
@@ -149,7 +148,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Leads the description of a response to a request of `side`.
+    /// Steers the description of a response to a request of `side`.
     pub(crate) fn steer_response(&self, call: &Mutex<Call>, side: Side, response: &mut Response) {
         let status = response.status_code.code();
         let by = side.other();
@@ -179,7 +178,7 @@ impl Proxy {
             is_trusted: &is_trusted,
         };
         let is_final = (200..300).contains(&status);
-        // A repeated answer is one to the same offer; without any offer it is a late one.
+        // A repeated answer is an answer to the same offer. Without any offer, the description is a late offer.
         let passed = match steering.answer(&source, &text, is_final) {
             Err(Refused::Exchange(ExchangeError::NoOffer { .. })) => steering.offer(&source, &text),
             passed => passed,
@@ -189,12 +188,12 @@ impl Proxy {
                 self.shadow(faces, shadow, steering, &mut response.headers);
                 message::set_body(&mut response.headers, &mut response.body, passed.body);
             }
-            // It passes as it came: the ends may make more of it than we.
+            // The description passes unchanged: the ends may understand it better than the gateway.
             Err(_) => self.counters.bad_answers.add(),
         }
     }
 
-    /// Notes where the other gateway takes mirrored media, and tells it where we do.
+    /// Records where the other gateway receives mirrored media, and tells that gateway where this one does.
     fn shadow(
         &self,
         [from, to]: [Face; 2],
@@ -214,8 +213,8 @@ impl Proxy {
         (hop.face == Face::Access).then(|| hop.at.ip())
     }
 
-    /// Whether a node may announce itself for what it says it serves: its certificate names it, or
-    /// signalling came from there. [Amir06 §VI]
+    /// Returns whether a node may announce itself for this domain: its certificate names the domain, or the signalling
+    /// came from this node. [Amir06 §VI]
     fn is_trusted(&self, announce: &Announce, peer: Option<NodeAddr>) -> bool {
         let node = announce.node();
         Some(node) == peer || self.routes.domains.serves(node, announce.domain())

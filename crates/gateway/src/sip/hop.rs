@@ -1,9 +1,9 @@
-//! Where a message comes from or goes to, and what this gateway calls itself there.
+//! The source or destination of a message, and the name that this gateway uses toward it.
 //!
-//! The gateway has two faces. At the access face, UDP and TCP, are the phones, PBXs and proxies of
-//! its site. At the overlay face are the gateways of other sites; SIP crosses in datagrams to
-//! virtual port [`OVERLAY_PORT`], which look like UDP to the transactions. In messages an overlay
-//! address is written as a name, `10.7.0.1.sinew`, since as an address it would be the Internet's.
+//! The gateway has two faces. At the access face, UDP and TCP, are the phones, PBXs and proxies of its site. At the
+//! overlay face are the gateways of other sites. SIP crosses in datagrams to virtual port [`OVERLAY_PORT`], which look
+//! like UDP to the transactions. Messages contain an overlay address as a name, `10.7.0.1.sinew`, because a plain
+//! address would belong to the Internet.
 
 use crate::special::{self, Kind};
 use base::NodeAddr;
@@ -11,9 +11,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use rsipstack::sip::{Host, HostWithPort, Transport, Uri};
 use rsipstack::transport::SipConnection;
 
-/// The virtual port of SIP: that of SIP itself.
+/// The virtual port of SIP: the same as SIP's own port.
 pub const OVERLAY_PORT: u16 = 5060;
-/// What an overlay address ends in where it is written as a name.
+/// The suffix of an overlay address that is written as a name.
 pub(crate) const SUFFIX: &str = crate::socks::SUFFIX;
 /// SIP's own port (RFC 3261 §19.1.2).
 pub(crate) const SIP_PORT: u16 = 5060;
@@ -27,16 +27,17 @@ pub enum Face {
     Overlay,
 }
 
-/// A neighbour in signalling.
+/// A neighbor in signalling.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     pub(crate) face: Face,
     /// At the overlay face: the node's overlay address, and the virtual port.
     pub(crate) at: SocketAddr,
     pub(crate) transport: Transport,
-    /// The connection that it opened, for a stream.
+    /// The connection that the neighbor opened, if the transport is a stream.
     pub(crate) stream: Option<SipConnection>,
-    /// At the access face, but of another site: it is asked whether it is aware of the overlay.
+    /// Whether the neighbor is at the access face, but of another site. It is then queried whether it is aware of the
+    /// overlay.
     pub(crate) is_abroad: bool,
 }
 
@@ -62,7 +63,7 @@ impl Hop {
         }
     }
 
-    /// The node, at the overlay face.
+    /// Returns the node, if the hop is at the overlay face.
     pub(crate) fn node(&self) -> Option<NodeAddr> {
         match (self.face, self.at.ip()) {
             (Face::Overlay, IpAddr::V4(ip)) => Some(NodeAddr(ip.to_bits())),
@@ -70,13 +71,13 @@ impl Hop {
         }
     }
 
-    /// Whether both are the same host at the same face.
+    /// Returns whether both hops are the same host at the same face.
     pub(crate) fn is_host_of(&self, other: &Hop) -> bool {
         self.face == other.face && self.at.ip() == other.at.ip()
     }
 }
 
-/// The node that a name in the form `10.7.0.1.sinew` means.
+/// Returns the node of a name in the form `10.7.0.1.sinew`.
 pub(crate) fn overlay_node(host: &Host) -> Option<NodeAddr> {
     let Host::Domain(name) = host else {
         return None;
@@ -87,20 +88,20 @@ pub(crate) fn overlay_node(host: &Host) -> Option<NodeAddr> {
     node.is_node().then_some(node)
 }
 
-/// What the gateway calls itself, and what it answers to.
+/// The names and addresses of this gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub(crate) node: NodeAddr,
     /// The port of the access face.
     pub(crate) port: u16,
-    /// The address it listens at; unspecified for all.
+    /// The address at which the gateway listens; unspecified for all addresses.
     pub(crate) bound: IpAddr,
-    /// The address that others reach it by, behind a translator.
+    /// The address at which other hosts reach the gateway, behind an address translator.
     pub(crate) public: Option<IpAddr>,
 }
 
 impl Names {
-    /// The address by which `peer` reaches the access face.
+    /// Returns the address at which `peer` reaches the access face.
     pub(crate) fn own_ip(&self, peer: IpAddr) -> IpAddr {
         if let Some(public) = self.public
             && public.is_ipv4() == peer.is_ipv4()
@@ -114,7 +115,7 @@ impl Names {
         special::source_toward(peer).unwrap_or(peer)
     }
 
-    /// Host and port to say to a neighbour.
+    /// Returns the host and port of this gateway toward a neighbor.
     pub(crate) fn toward(&self, hop: &Hop) -> HostWithPort {
         match hop.face {
             Face::Overlay => overlay_host(self.node),
@@ -122,7 +123,7 @@ impl Names {
         }
     }
 
-    /// Whether the URI is this gateway.
+    /// Returns whether the URI is this gateway.
     pub(crate) fn is_own(&self, uri: &Uri) -> bool {
         if let Some(node) = overlay_node(uri.host()) {
             return node == self.node;
@@ -138,12 +139,12 @@ impl Names {
         if self.public == Some(ip) || self.bound == ip {
             return true;
         }
-        // An address of this host is the one that packets to it leave from.
+        // If an address belongs to this host, packets to it leave from this address.
         self.bound.is_unspecified() && special::source_toward(ip).is_ok_and(|own| own == ip)
     }
 }
 
-/// `10.7.0.1.sinew`, without a port: SIP's own.
+/// Returns a name such as `10.7.0.1.sinew`, without a port, which means SIP's own port.
 pub(crate) fn overlay_host(node: NodeAddr) -> HostWithPort {
     HostWithPort {
         host: Host::Domain(format!("{}{SUFFIX}", Ipv4Addr::from_bits(node.0)).into()),
@@ -151,13 +152,14 @@ pub(crate) fn overlay_host(node: NodeAddr) -> HostWithPort {
     }
 }
 
-/// Addresses of this host, its link and its site, for sure: others may share an access network.
+/// Returns whether an address is certainly of this host, its link or its site. Shared addresses do not count, because
+/// other customers may use an access network, too.
 pub(crate) fn is_of_site(ip: IpAddr) -> bool {
     let kind = special::range(ip).map(|range| range.kind);
     matches!(kind, Some(Kind::Loopback | Kind::LinkLocal | Kind::Private))
 }
 
-/// Addresses that mean something only here.
+/// Returns whether an address has a meaning only locally.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     let kind = special::range(ip).map(|range| range.kind);
     matches!(

@@ -1,9 +1,9 @@
-//! What sees every message: a bound on what one source may send and is told, and a trace.
+//! The inspection of every message: a limit on what one source may send and receive, and a trace.
 //!
-//! Whoever writes another's address into a datagram sends the answers there. So an address is told each of
-//! its first answers once, and beyond that no more than amplifies little ([`AMPLIFICATION`]), until it
-//! has shown that it hears: by a request with the tag of an answer, such as the ACK. Who controls a callee
-//! knows the tags of its answers, and can show that in another's name.
+//! An attacker who writes a foreign address into a datagram directs the answers to that address. So an address gets
+//! each of its first answers once. Beyond that, it gets only an amount with little amplification ([`AMPLIFICATION`]),
+//! until it has proven that it receives the answers. The proof is a request with the tag of an answer, such as the ACK.
+//! An attacker who controls a callee knows the tags of its answers, and can forge this proof for another address.
 
 use super::{Counters, message, places};
 use core::hash::BuildHasher;
@@ -17,47 +17,47 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Messages a second that one source may send: 400 calls set up and torn down by a PBX, at five
-/// messages each.
+/// Maximum number of messages per second from one source: 400 calls that a PBX sets up and ends, at five messages each.
 const RATE_PER_S: f64 = 2_000.0;
-/// As many at once.
+/// Maximum number of messages in a burst.
 const BURST: f64 = 2_000.0;
-/// What messages that wait to be taken up may cost in memory: some 2 kB each.
+/// Maximum memory of messages that the stack has not taken up yet: some 2 kB each.
 const WAITING_MAX: usize = 4 << 20;
-/// Of one source, so that who sends too many delays himself.
+/// The same limit for one source, so that a source that sends too much delays only itself.
 const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 8;
-/// Sources that are remembered; when there are more, all begin anew.
+/// Maximum number of sources that are remembered. If there are more, unproven sources are forgotten first.
 const SOURCES_MAX: usize = 8_192;
 
-/// Bytes of answers for each byte from an address that has proven nothing, beside its first answers: an
-/// answer is about as long as its request, so a lost one is repeated twice.
+/// Number of bytes of answers for each byte from an unproven address, beyond its first answers. An answer is about as
+/// long as its request, so a lost answer is repeated twice.
 const AMPLIFICATION: usize = 2;
-/// What it may have in store.
+/// Maximum credit of an address.
 const CREDIT_MAX: usize = 64 << 10;
-/// So many answers are told for nothing, once.
+/// Number of answers that an address gets once without credit.
 const FREE_ANSWERS: usize = 8;
-/// After these, repetitions leave so much of the credit to answers that were not told yet. Choice: those of three calls. Else
-/// the repeated answers to one call that is not acknowledged would cost the next one its own.
+/// When these are used up, repetitions must leave this amount of credit for new answers. Choice: the amount for the
+/// answers of three calls. Otherwise the repeated answers to one unacknowledged call would take the credit for the
+/// answer to the next call.
 const RESERVED: usize = 4 << 10;
-/// So many answers are known again.
+/// Number of answers that are remembered, to recognize repetitions.
 const KNOWN_ANSWERS: usize = 64;
-/// And the tags of so many, the last ones, show that they were heard.
+/// Number of tags that are remembered. A request with one of these tags proves that the address receives the answers.
 const TAGS_MAX: usize = 8;
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the gateway.
     In,
-    /// From it.
+    /// From the gateway.
     Out,
 }
 
-/// Who sees every message: which way it goes, where from or to, if that is known, and its text.
+/// Receives every message: its direction, its source or destination, if known, and its text.
 pub type Trace = Arc<dyn Fn(Direction, Option<SocketAddr>, &str) + Send + Sync>;
 
-/// Lets through what sources may send. Asked where datagrams are received, before they cost
-/// anything: the stack's queue behind that has no bound of its own.
+/// Limits the messages of each source. The check is where datagrams are received, before they cost anything, because
+/// the stack's queue behind it has no limit of its own.
 pub(crate) struct Gate {
     state: Mutex<State>,
     counters: Arc<Counters>,
@@ -67,25 +67,25 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     sources: HashMap<IpAddr, Source>,
-    /// What messages cost that were let through and are not taken up yet.
+    /// The cost of messages that passed the gate and are not taken up yet.
     waiting: usize,
 }
 
 struct Source {
     tokens: f64,
     at: Instant,
-    /// What each of its messages costs that waits, in order.
+    /// The costs of this source's waiting messages, in order.
     waiting: VecDeque<usize>,
     waiting_all: usize,
-    /// It hears what it is told.
+    /// Whether the address has proven that it receives answers.
     is_proven: bool,
-    /// Bytes that it may be told.
+    /// Number of bytes of answers that it may still get.
     credit: usize,
-    /// Answers that it was told for nothing.
+    /// Number of answers that it got without credit.
     free: usize,
-    /// The last answers that it was told, as hashes.
+    /// Hashes of the last answers that it got.
     told: VecDeque<u64>,
-    /// The tags of its last ones.
+    /// Hashes of the tags of the last answers.
     tags: VecDeque<u64>,
 }
 
@@ -106,11 +106,11 @@ impl Source {
 }
 
 impl State {
-    /// The source of this address, a new one if it is not known.
+    /// Returns the source with this address, and creates it if it is unknown.
     fn source(&mut self, at: IpAddr, now: Instant) -> &mut Source {
         if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&at) {
             let waits = |source: &Source| !source.waiting.is_empty();
-            // Those that may be invented go first.
+            // Sources whose address may be forged are forgotten first.
             self.sources
                 .retain(|_, source| waits(source) || source.is_proven);
             if self.sources.len() >= SOURCES_MAX {
@@ -134,7 +134,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message of this source goes on, which costs so much; then it waits until it is taken up.
+    /// Decides whether a message with this cost may pass. If so, it counts as waiting until it is taken up.
     fn lets(&self, from: IpAddr, cost: usize, now: Instant) -> bool {
         let mut state = self.locked();
         let is_full = state.waiting + cost > WAITING_MAX;
@@ -155,7 +155,7 @@ impl Gate {
         may
     }
 
-    /// So many bytes came from an address and go on; `tag` is the one of To.
+    /// Records that `len` bytes came from an address and passed; `tag` is the tag of To.
     fn heard(&self, from: IpAddr, len: usize, tag: Option<&str>) {
         let mut state = self.locked();
         let Some(source) = state.sources.get_mut(&from) else {
@@ -171,14 +171,14 @@ impl Gate {
         }
     }
 
-    /// Whether an address is told this.
+    /// Decides whether these bytes may be sent to an address.
     fn may_tell(&self, to: IpAddr, bytes: &[u8], now: Instant) -> bool {
-        // What is no answer, nobody has asked for in another's name.
+        // A request is not an answer, so no forged request can have caused it.
         if !bytes.starts_with(b"SIP/2.0 ") {
             return true;
         }
         let mut state = self.locked();
-        // One that was forgotten begins anew.
+        // A forgotten source begins again.
         let source = state.source(to, now);
         if source.is_proven {
             return true;
@@ -219,7 +219,7 @@ impl Gate {
         true
     }
 
-    /// Whether an address has shown that it hears what it is told.
+    /// Returns whether an address has proven that it receives what is sent to it.
     pub(crate) fn is_proven(&self, from: IpAddr) -> bool {
         let state = self.locked();
         state
@@ -228,7 +228,7 @@ impl Gate {
             .is_some_and(|source| source.is_proven)
     }
 
-    /// A message of this source was taken up, the first that waits.
+    /// Records that the stack has taken up the first waiting message of this source.
     fn taken_up(&self, from: IpAddr) {
         let mut state = self.locked();
         if let Some(source) = state.sources.get_mut(&from)
@@ -236,7 +236,7 @@ impl Gate {
         {
             source.waiting_all -= cost;
             if source.waiting.is_empty() {
-                // A burst leaves no room behind that it took.
+                // After a burst, its memory is released.
                 source.waiting = VecDeque::new();
             }
             state.waiting -= cost;
@@ -244,7 +244,7 @@ impl Gate {
     }
 }
 
-/// What a message costs while it waits.
+/// Returns the cost of a waiting message.
 fn cost(message: &SipMessage) -> usize {
     match message {
         SipMessage::Request(request) => places::cost(&request.headers, &request.body),
@@ -256,7 +256,7 @@ fn cost(message: &SipMessage) -> usize {
 pub(super) struct Gated<S> {
     pub(super) socket: S,
     pub(super) gate: Arc<Gate>,
-    /// Whoever sends can write another's address into what he sends.
+    /// Whether a sender can forge the source address.
     pub(super) is_spoofable: bool,
 }
 
@@ -265,11 +265,11 @@ impl<S: UdpSocket> UdpSocket for Gated<S> {
     async fn recv_from(&self, buffer: &mut [u8]) -> rsipstack::Result<(usize, SocketAddr)> {
         loop {
             let (len, from) = self.socket.recv_from(buffer).await?;
-            // Keep-alives are the stack's, and end there.
+            // The stack handles keep-alives itself, and they end there.
             if buffer[..len].iter().all(u8::is_ascii_whitespace) {
                 return Ok((len, from));
             }
-            // What the stack would drop is not counted as waiting.
+            // Messages that the stack would drop do not count as waiting.
             let message = SipMessage::try_from(&buffer[..len]);
             let tag = match &message {
                 Ok(SipMessage::Request(request)) => message::tags(request).1,
@@ -293,7 +293,7 @@ impl<S: UdpSocket> UdpSocket for Gated<S> {
 
     async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> rsipstack::Result<usize> {
         if self.is_spoofable && !self.gate.may_tell(to.ip(), bytes, Instant::now()) {
-            // As if it were lost.
+            // The answer counts as lost.
             return Ok(bytes.len());
         }
         self.socket.send_to(bytes, to).await
@@ -304,7 +304,7 @@ impl<S: UdpSocket> UdpSocket for Gated<S> {
     }
 }
 
-/// The gate where the stack takes messages up.
+/// The gate at the point where the stack takes up messages.
 pub(super) struct Inside(pub(super) Arc<Gate>);
 
 #[async_trait::async_trait]
@@ -316,7 +316,7 @@ impl TransportEventInspector for Inside {
         let Ok(from) = from.get_socketaddr() else {
             return Some(event);
         };
-        // A stream is read by the stack itself, and its sender is held up by TCP.
+        // The stack itself reads streams, and TCP slows their senders down.
         if connection.is_reliable() && !self.0.lets(from.ip(), cost(message), Instant::now()) {
             return None;
         }
@@ -325,11 +325,11 @@ impl TransportEventInspector for Inside {
     }
 }
 
-/// Shows every message to who wants to see them.
+/// Passes every message to the trace.
 pub(super) struct Tracer(pub(super) Trace);
 
 impl Tracer {
-    /// Shows one.
+    /// Passes one message to the trace.
     pub(super) fn show(&self, direction: Direction, at: Option<&SipAddr>, message: &SipMessage) {
         let at = at.and_then(|at| at.get_socketaddr().ok());
         (self.0)(direction, at, &message.to_string());

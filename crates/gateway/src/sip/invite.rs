@@ -1,4 +1,4 @@
-//! An INVITE on its way: the hops that are tried, what the callee answers, and the ACK.
+//! An INVITE on its path: the hops that are tried, the answers of the callee, and the ACK.
 //!
 //! ```text
 //!   caller ── server transaction ──> CANCEL, ACK ──┐
@@ -7,9 +7,9 @@
 //!                                                      └─> the next hop, when this one is silent,
 //!                                                          fails, or takes no announcements
 //! ```
-//! A gateway that is reached by the overlay answers at once with 100; one that is silent for
-//! [`SILENCE`] is left for the next: another node that serves the domain, and at last a direct
-//! session, as it would have been without the overlay. [Amir06 §VI]
+//! A gateway that is reached through the overlay answers at once with 100. If one is silent for [`SILENCE`], the next
+//! hop is tried: another node that serves the domain, and finally a direct session, as it would have been without the
+//! overlay. [Amir06 §VI]
 
 use super::Event;
 use super::call::{Call, End, is_in_dialog};
@@ -32,11 +32,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use voice::sdp::{OPTION_TAG, Sdp, Side};
 
-/// How long a hop may say nothing at all when there is another one: three transmissions of the
-/// INVITE, at 0, 0.5 and 1.5 s.
+/// How long a hop may be completely silent if there is another one: three transmissions of the INVITE, at 0, 0.5 and
+/// 1.5 s.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Takes an INVITE.
+/// Handles an INVITE.
 pub(crate) async fn take(
     proxy: Arc<Proxy>,
     mut transaction: Transaction,
@@ -85,7 +85,7 @@ struct Prepared {
     call: Option<Arc<Mutex<Call>>>,
     side: Side,
     is_first: bool,
-    /// Without our Routes, Via and Record-Routes, and with the caller's description.
+    /// The request without our Routes, Via and Record-Routes, and with the caller's description.
     request: Request,
     hops: VecDeque<Hop>,
 }
@@ -135,7 +135,7 @@ async fn prepare(proxy: &Proxy, invite: &Request, from: &Hop) -> Result<Prepared
     })
 }
 
-/// Whether the caller takes media at another node than ours.
+/// Returns whether the caller receives media at another node than this one.
 fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
     let Some(text) = message::description(invite, &invite.body) else {
         return false;
@@ -149,7 +149,7 @@ fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
     })
 }
 
-/// What the caller sends after the INVITE, received in a task of its own.
+/// Receives the requests of the caller after the INVITE, in a task of its own.
 fn requests(
     mut transaction: Transaction,
     place: InvitePlace,
@@ -182,30 +182,31 @@ fn requests(
 
 struct Driver {
     proxy: Arc<Proxy>,
-    /// As it came.
+    /// The INVITE as it was received.
     invite: Request,
     responder: TransactionEventSender,
     call: Option<Arc<Mutex<Call>>>,
     side: Side,
-    /// Whether it begins the call.
+    /// Whether the INVITE begins the call.
     is_first: bool,
     request: Request,
     hops: VecDeque<Hop>,
-    /// Where it was sent to.
+    /// The hop to which it was sent.
     hop: Option<Hop>,
-    /// As it was sent.
+    /// The request as it was sent.
     sent: Option<Request>,
-    /// Whether the hop has said anything.
+    /// Whether the hop has sent any response.
     heard: bool,
     is_cancelled: bool,
     cancel_sent: bool,
     has_given_way: bool,
     is_final: bool,
-    /// The caller's ACK of the 2xx, for repetitions of that.
+    /// The caller's ACK of the 2xx, for retransmissions of the 2xx.
     ack: Option<(Request, Hop)>,
-    /// Sent without announcements, after a hop that takes none.
+    /// Whether the INVITE is sent without announcements, because a hop does not accept them.
     is_plain: bool,
-    /// Others have more right to the memory that it takes: it has to give way, and has had the time to.
+    /// Other calls have more right to the memory of this one: `gone` means that it must give way, and `left` that the
+    /// time for this is over.
     gone: CancellationToken,
     left: CancellationToken,
 }
@@ -226,7 +227,7 @@ impl Driver {
         let (mut caller_is_there, mut callee_is_there) = (true, true);
         while caller_is_there || callee_is_there {
             tokio::select! {
-                // First, since both ends are gone soon after, and then nobody would end the call.
+                // This is first, because both ends are gone soon afterwards, and then nothing would end the call.
                 biased;
                 () = self.gone.cancelled(), if !self.is_final => self.give_way().await,
                 () = self.left.cancelled() => return,
@@ -254,7 +255,7 @@ impl Driver {
         }
     }
 
-    /// Ends the call, which rings, for others have more right to its place.
+    /// Ends the ringing call, because other calls have more right to its place.
     async fn give_way(&mut self) {
         self.proxy.counters.overload.add();
         self.is_cancelled = true;
@@ -272,7 +273,7 @@ impl Driver {
         respond(&self.responder, answer);
     }
 
-    /// The callee has answered a call that had given way: it is told that nobody is there.
+    /// Acknowledges the answer of a callee to a call that had given way, and sends a BYE with the reason.
     async fn take_back(&mut self, response: &Response) {
         let (Some(call), Some(hop)) = (self.call.clone(), self.hop.clone()) else {
             return;
@@ -303,12 +304,12 @@ impl Driver {
         }
     }
 
-    /// Whether a silent hop is left for another.
+    /// Returns whether another hop may be tried instead of a silent one.
     fn may_leave(&self) -> bool {
         !self.heard && !self.is_cancelled && !self.hops.is_empty()
     }
 
-    /// The same, until its place is wanted: a hop that has to be connected to may take seconds.
+    /// Calls [`Driver::try_next`], but stops when the place is wanted: connecting to a hop may take seconds.
     async fn try_next_while_wanted(
         &mut self,
     ) -> Option<Result<UnboundedReceiver<Response>, Rejection>> {
@@ -319,13 +320,13 @@ impl Driver {
         }
     }
 
-    /// Sends it to the next hop that can be sent to.
+    /// Sends the INVITE to the next hop that can be reached.
     async fn try_next(&mut self) -> Result<UnboundedReceiver<Response>, Rejection> {
         let mut last = Rejection::new(480, "no next hop can be reached");
         while let Some(hop) = self.hops.pop_front() {
             match self.send_to(hop).await {
                 Ok(callee) => return Ok(callee),
-                // What no other hop would take either.
+                // No other hop would accept this either.
                 Err(rejection) if rejection.status != 503 => return Err(rejection),
                 Err(rejection) => last = rejection,
             }
@@ -353,12 +354,12 @@ impl Driver {
         Ok(responses_to_invite(transaction?, self.left.clone()))
     }
 
-    /// Begins the call's media for this hop, anew if another one was tried before.
+    /// Opens the call's media for this hop, and opens it again if another hop was tried before.
     fn open_media(&self, call: &Mutex<Call>, hop: &Hop) -> Result<(), Rejection> {
         let proxy = &self.proxy;
         let reach = |own: &Hop, other: &Hop| match (own.face, other.face) {
             (Face::Overlay, _) => Reach::Beyond,
-            // A proxy of the Internet may be aware: it is asked by the announcement.
+            // A proxy of the Internet may be aware of the overlay: the announcement shows whether it is.
             (Face::Access, Face::Access) if own.is_abroad => Reach::Beyond,
             (Face::Access, _) => Reach::Local(proxy.names().own_ip(own.at.ip())),
         };
@@ -396,7 +397,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Asks to stay on the path: at the face toward the caller, and above it that toward the callee.
+    /// Adds Record-Routes, to stay on the path: for the face toward the caller, and above it for the face toward the
+    /// callee.
     fn record_route(&self, call: &Mutex<Call>, hop: &Hop, request: &mut Request) {
         let call = locked(call);
         let names = self.proxy.names();
@@ -416,7 +418,7 @@ impl Driver {
                 self.hops.clear();
                 self.cancel().await;
             }
-            // That of a refusal ends here; that of an answer goes to who answered.
+            // The ACK of a refusal ends here. The ACK of an answer goes to the callee that answered.
             Method::Ack if self.is_final => self.on_ack(request).await,
             _ => {}
         }
@@ -429,7 +431,7 @@ impl Driver {
         if self.proxy.unwrap(&mut ack).await.is_err() {
             return;
         }
-        // A late answer that cannot be led passes as it came.
+        // A late answer that cannot be steered passes unchanged.
         let _ = self.proxy.steer_request(&call, self.side, &mut ack);
         let Ok(hop) = self.proxy.hop_within(&ack, &call, self.side).await else {
             return;
@@ -439,7 +441,7 @@ impl Driver {
         }
     }
 
-    /// Tells the callee that the caller gave up, as soon as it has said anything (RFC 3261 §9.1).
+    /// Cancels the INVITE at the callee, as soon as the callee has sent any response (RFC 3261 §9.1).
     async fn cancel(&mut self) {
         if !self.heard || self.cancel_sent {
             return;
@@ -466,7 +468,7 @@ impl Driver {
         let cseq = format!("{} CANCEL", message::cseq(sent));
         cancel.headers.push(Header::CSeq(cseq.into()));
         if self.gone.is_cancelled() {
-            // Of what nobody answers the stack would keep each for half a minute.
+            // For CANCELs without an answer, the stack would keep each transaction for half a minute.
             let _ = self.proxy.send_once(cancel, hop).await;
         } else if let Ok(transaction) = self.proxy.transaction(cancel, hop).await {
             let mut answers = responses(transaction);
@@ -485,7 +487,7 @@ impl Driver {
             return None;
         }
         if self.is_final {
-            // A repetition of the answer: the ACK was lost on its way.
+            // The answer is a retransmission, because the ACK was lost.
             if let Some((ack, hop)) = &self.ack {
                 let _ = self.proxy.send_ack(ack.clone(), hop).await;
             } else if self.has_given_way && (200..300).contains(&status) {
@@ -507,7 +509,7 @@ impl Driver {
         None
     }
 
-    /// Another try, after a refusal that is the hop's and not the callee's.
+    /// Makes another attempt after a refusal that comes from the hop and not from the callee.
     async fn instead(&mut self, response: &Response) -> Option<UnboundedReceiver<Response>> {
         let status = response.status_code.code();
         if self.is_cancelled || !self.is_first {
@@ -519,7 +521,7 @@ impl Driver {
                 _ => false,
             });
         if asks_for_less && !self.is_plain {
-            // A refusal of announcements: a legacy session. [Amir06 §VI]
+            // The hop refuses announcements: the session becomes a legacy session. [Amir06 §VI]
             self.is_plain = true;
             let hop = self.hop.clone()?;
             return self.send_to(hop).await.ok();
@@ -531,7 +533,7 @@ impl Driver {
         }
     }
 
-    /// What a response means for the call.
+    /// Records the effects of a response on the call.
     fn note(&self, call: &Arc<Mutex<Call>>, response: &mut Response) {
         let status = response.status_code.code();
         if self.is_first {
@@ -539,7 +541,7 @@ impl Driver {
             locked(call).on_response(response, |uri| names.is_own(uri));
         }
         if self.is_plain {
-            // Its media goes directly.
+            // The media of this call goes directly.
         } else {
             self.proxy.steer_response(call, self.side, response);
         }
@@ -557,7 +559,7 @@ impl Driver {
         }
     }
 
-    /// Nothing could be sent.
+    /// Ends the call, because no hop could be reached.
     fn fail(self, rejection: &Rejection) {
         if self.is_first
             && let Some(call) = &self.call

@@ -1,4 +1,4 @@
-//! What a proxy changes in a message (RFC 3261 §16.6), and what it reads of it.
+//! The changes that a proxy makes to a message (RFC 3261 §16.6), and what it reads from it.
 
 use super::call::Call;
 use super::hop::Hop;
@@ -16,16 +16,16 @@ use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::make_via_branch;
 use rsipstack::transport::SipConnection;
 
-/// Hops that a request without the header may take (RFC 3261 §16.6).
+/// The default hop limit for a request without the header (RFC 3261 §16.6).
 const MAX_FORWARDS: u32 = 70;
-/// The parameter of our Record-Route that names the call.
+/// The parameter of our Record-Route that identifies the call.
 const CALL: &str = "call";
 
 /// The media type of descriptions.
 const SDP: &str = "application/sdp";
 
-/// A message as a gateway at `own` would pass it on, without sending it anywhere: for tests, which
-/// try it with anything. `None` for what is no message, or may not go on.
+/// Returns a message as a gateway at `own` would forward it, without sending it. Tests call this with arbitrary bytes.
+/// Returns `None` if the bytes are not a message, or may not be forwarded.
 pub fn passed_on(bytes: &[u8], own: &str) -> Option<Vec<u8>> {
     let own = HostWithPort::try_from(own).ok()?;
     let from = SocketAddr::from(([192, 0, 2, 200], 40_000));
@@ -51,7 +51,7 @@ pub fn passed_on(bytes: &[u8], own: &str) -> Option<Vec<u8>> {
         }
         SipMessage::Response(mut response) => {
             TransactionKey::from_response(&response, TransactionRole::Client).ok()?;
-            // What a call notes of its answer.
+            // A call also reads these parts of its answer.
             let _ = (
                 tags(&response),
                 contact(&response),
@@ -63,7 +63,7 @@ pub fn passed_on(bytes: &[u8], own: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Takes one from Max-Forwards; false when nothing is left to take.
+/// Decreases Max-Forwards by one. Returns false if it was zero.
 pub(crate) fn count_hop(request: &mut Request) -> bool {
     let left = match request.max_forwards_header() {
         Ok(header) => header.value().trim().parse().unwrap_or(MAX_FORWARDS),
@@ -78,7 +78,7 @@ pub(crate) fn count_hop(request: &mut Request) -> bool {
     true
 }
 
-/// Takes the Routes on top that `is_own`, and tells the call that one of them names.
+/// Removes the topmost Routes for which `is_own` is true, and returns the call that one of them identifies.
 pub(crate) fn pop_own_routes(
     request: &mut Request,
     is_own: impl Fn(&Uri) -> bool,
@@ -110,7 +110,7 @@ fn route_value(uri: &Uri, params: &[Param]) -> String {
     format!("<{uri}>{params}")
 }
 
-/// The call that a Record-Route of ours names.
+/// Returns the call that a Record-Route of this gateway identifies.
 pub(crate) fn call_of(uri: &Uri) -> Option<u64> {
     uri.params.iter().find_map(|param| match param {
         Param::Other(name, Some(value)) if name.value().eq_ignore_ascii_case(CALL) => {
@@ -120,20 +120,20 @@ pub(crate) fn call_of(uri: &Uri) -> Option<u64> {
     })
 }
 
-/// Puts our Via on top.
+/// Adds our Via on top.
 pub(crate) fn push_via(request: &mut Request, transport: Transport, own: &HostWithPort) {
     let value = format!("SIP/2.0/{transport} {own}{};rport", make_via_branch());
     request.headers.push_front(Header::Via(Via::new(value)));
 }
 
-/// Takes our Via off a response.
+/// Removes our Via from a response.
 pub(crate) fn pop_via(response: &mut Response) {
     let place = response
         .headers
         .iter()
         .position(|header| matches!(header, Header::Via(_)));
     let Some(place) = place else { return };
-    // Several may share a line; the first is ours.
+    // Several values may share a line; the first is ours.
     if let Header::Via(via) = &mut response.headers.0[place] {
         let first = via.first_value().map(|first| first.value().len());
         let rest = first.ok().and_then(|len| via.value().trim().get(len..));
@@ -148,7 +148,7 @@ pub(crate) fn pop_via(response: &mut Response) {
     response.headers.0.remove(place);
 }
 
-/// Puts a Record-Route on top: `own` with the call's number.
+/// Adds a Record-Route on top: `own` with the call's number.
 pub(crate) fn push_record_route(
     request: &mut Request,
     own: &HostWithPort,
@@ -170,7 +170,7 @@ pub(crate) fn push_record_route(
     request.headers.0.insert(place, header);
 }
 
-/// The description that a message carries, if it carries one and nothing else.
+/// Returns the session description of a message, if its body is nothing else.
 pub(crate) fn description<M: HeadersExt>(message: &M, body: &[u8]) -> Option<Vec<u8>> {
     let kind = message.headers().iter().find_map(|header| match header {
         Header::ContentType(kind) => Some(kind.value()),
@@ -185,15 +185,15 @@ pub(crate) fn description<M: HeadersExt>(message: &M, body: &[u8]) -> Option<Vec
     (kind.eq_ignore_ascii_case(SDP) && !is_encoded && !body.is_empty()).then(|| body.to_vec())
 }
 
-/// Where a gateway takes mirrored media: a header between gateways, which no phone sees.
+/// The address at which a gateway receives mirrored media: a header between gateways, which no phone sees.
 const SHADOW: &str = "Sinew-Shadow";
 
-/// Says where this gateway takes mirrored media.
+/// Adds the address at which this gateway receives mirrored media.
 pub(crate) fn push_shadow(headers: &mut Headers, at: SocketAddr) {
     headers.push(Header::Other(SHADOW.into(), at.to_string()));
 }
 
-/// Takes it out, and tells it.
+/// Removes the header, and returns the address.
 pub(crate) fn take_shadow(headers: &mut Headers) -> Option<SocketAddr> {
     let is_it = |header: &Header| header.name().eq_ignore_ascii_case(SHADOW);
     let at = headers.iter().find(|header| is_it(header))?.value().parse();
@@ -201,14 +201,14 @@ pub(crate) fn take_shadow(headers: &mut Headers) -> Option<SocketAddr> {
     at.ok()
 }
 
-/// Another body.
+/// Replaces the body.
 pub(crate) fn set_body(headers: &mut Headers, body: &mut Vec<u8>, new: Vec<u8>) {
     let length = u32::try_from(new.len()).unwrap_or(u32::MAX);
     headers.unique_push(Header::ContentLength(ContentLength::from(length)));
     *body = new;
 }
 
-/// Lists an option tag under Supported, once.
+/// Adds an option tag to Supported, if it is not there yet.
 pub(crate) fn add_supported(request: &mut Request, tag: &str) {
     if !request.header_contains_token("Supported", tag) {
         let header = Header::Supported(Supported::new(tag));
@@ -216,7 +216,7 @@ pub(crate) fn add_supported(request: &mut Request, tag: &str) {
     }
 }
 
-/// The option tags that a proxy must understand and that are not among `known`.
+/// Returns the option tags that a proxy must understand and that are not among `known`.
 pub(crate) fn unknown_requirements(request: &Request, known: &[&str]) -> Vec<String> {
     let tags = request.headers.iter().filter_map(|header| match header {
         Header::ProxyRequire(tags) => Some(tags.value()),
@@ -229,7 +229,7 @@ pub(crate) fn unknown_requirements(request: &Request, known: &[&str]) -> Vec<Str
         .collect()
 }
 
-/// Both tags of a dialog: From's, and To's if it is there.
+/// Returns both tags of a dialog: the tag of From, and that of To if there is one.
 pub(crate) fn tags<M: HeadersExt>(message: &M) -> (Option<String>, Option<String>) {
     let text = |tag: Option<rsipstack::sip::uri::Tag>| tag.map(|tag| tag.value().to_owned());
     let from = message.from_header().ok().and_then(|h| h.tag().ok());
@@ -237,13 +237,13 @@ pub(crate) fn tags<M: HeadersExt>(message: &M) -> (Option<String>, Option<String
     (text(from.flatten()), text(to.flatten()))
 }
 
-/// Call-ID, or nothing.
+/// Returns the Call-ID, or an empty string.
 pub(crate) fn call_id<M: HeadersExt>(message: &M) -> String {
     let header = message.call_id_header();
     header.map_or_else(|_| String::new(), |h| h.value().to_owned())
 }
 
-/// The number of CSeq.
+/// Returns the number of CSeq.
 pub(crate) fn cseq<M: HeadersExt>(message: &M) -> u32 {
     message
         .cseq_header()
@@ -251,18 +251,18 @@ pub(crate) fn cseq<M: HeadersExt>(message: &M) -> u32 {
         .unwrap_or_default()
 }
 
-/// The URI of the first Contact.
+/// Returns the URI of the first Contact.
 pub(crate) fn contact<M: HeadersExt>(message: &M) -> Option<Uri> {
     let contacts = message.typed_contact_headers().ok()?;
     contacts.into_iter().next().map(|contact| contact.uri)
 }
 
-/// The Record-Routes, topmost first.
+/// Returns the Record-Routes, topmost first.
 pub(crate) fn record_routes<M: HeadersExt>(message: &M) -> Vec<typed::RecordRoute> {
     message.typed_record_route_headers().unwrap_or_default()
 }
 
-/// The URI in From or To, for people.
+/// Returns the URI in From or To, for people.
 pub(crate) fn party(uri: Result<Uri, rsipstack::sip::Error>) -> String {
     uri.map_or_else(
         |_| String::new(),
@@ -274,12 +274,12 @@ pub(crate) fn party(uri: Result<Uri, rsipstack::sip::Error>) -> String {
     )
 }
 
-/// A Route header of a URI.
+/// Returns a Route header for a URI.
 pub(crate) fn route_header(uri: impl Display) -> Header {
     Header::Route(Route::new(format!("<{uri}>")))
 }
 
-/// The transport that a URI asks for.
+/// Returns the transport that a URI requests.
 pub(crate) fn transport_of(uri: &Uri) -> Transport {
     let asked = uri.params.iter().find_map(|param| match param {
         Param::Transport(transport) => Some(*transport),

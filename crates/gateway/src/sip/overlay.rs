@@ -1,4 +1,4 @@
-//! SIP's transport over the overlay: datagrams, which to the transactions are UDP.
+//! The transport of SIP over the overlay: datagrams, which look like UDP to the transactions.
 
 use super::hop::OVERLAY_PORT;
 use base::{NodeAddr, VirtualPort};
@@ -9,10 +9,10 @@ use rsipstack::platform::net::UdpSocket;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::unix::AsyncFd;
 
-/// How often a node that went away is looked for.
+/// The time between attempts to reach a lost node again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// A datagram socket of the node, bound to [`OVERLAY_PORT`]; anew, when the node was restarted.
+/// A datagram socket of the node, bound to [`OVERLAY_PORT`]; it is bound again when the node was restarted.
 pub(crate) struct OverlaySocket {
     node: Node,
     address: NodeAddr,
@@ -20,7 +20,7 @@ pub(crate) struct OverlaySocket {
 }
 
 impl OverlaySocket {
-    /// Binds it. Within a runtime.
+    /// Binds the socket. This must run within a runtime.
     pub(crate) fn bind(node: &Node) -> Result<Self, Error> {
         let socket = bind(node)?;
         Ok(OverlaySocket {
@@ -48,7 +48,8 @@ impl OverlaySocket {
     }
 }
 
-/// Over reliable links: what is lost between gateways is not repeated by the phones only.
+/// Binds the socket for reliable links, so that losses between gateways are repaired not only by the retransmissions of
+/// the phones.
 #[expect(
     deprecated,
     reason = "its successor is unsafe to call; a socket owns its descriptor, and keeps it"
@@ -81,7 +82,7 @@ impl UdpSocket for OverlaySocket {
             match ready.get_inner().recv_from(buffer) {
                 Ok((len, from, _)) => return Ok((len, address(from))),
                 Err(Error::WouldBlock) => ready.clear_ready(),
-                // What could not be sent; its transaction finds out by itself.
+                // A datagram could not be sent; its transaction notices this by itself.
                 Err(Error::Refused { .. }) => {}
                 Err(_) => self.bind_again().await,
             }

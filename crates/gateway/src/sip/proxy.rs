@@ -1,8 +1,8 @@
-//! The proxy: every request that comes, and what becomes of it.
+//! The proxy: it handles every request.
 //!
-//! A stateful proxy (RFC 3261 §16) that stays on the path of the calls it steers (Record-Route, one
-//! entry for each face), and is out of the way of everything else. Transactions are the SIP stack's;
-//! each has a task of its own, for they cannot be waited for in two places.
+//! A stateful proxy (RFC 3261 §16). For the calls that it steers, it stays on the path (Record-Route, one entry for
+//! each face); for everything else it does not. Transactions are those of the SIP stack. Each transaction has a task of
+//! its own, because it cannot be awaited in two places.
 
 use super::call::{Call, End, is_in_dialog};
 use super::calls::Table;
@@ -29,10 +29,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use voice::sdp::{OPTION_TAG, Side};
 
-/// A call, and which of its ends something came from.
+/// A call, and the end from which a message came.
 pub(crate) type Known = (Arc<Mutex<Call>>, Side);
 
-/// A status of ours, and why.
+/// A status code of this gateway, and the reason.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     pub(crate) status: u16,
@@ -52,31 +52,31 @@ impl From<Nowhere> for Rejection {
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct Proxy {
     pub(crate) endpoint: EndpointInnerRef,
     pub(crate) routes: Routes,
     pub(crate) plane: Plane,
     pub(crate) own: Own,
-    /// Where mirrored media is taken, if it is.
+    /// The address at which mirrored media is received, if enabled.
     pub(crate) shadow_at: Option<SocketAddr>,
-    /// Who may use the access face; `None` is hosts of the site.
+    /// The hosts that may use the access face; `None` means hosts of the site.
     pub(crate) allowed: Option<Allowed>,
-    /// The listener of UDP for each family, and the overlay's.
+    /// The UDP listener of each address family, and the listener of the overlay.
     pub(crate) udp: Vec<SipConnection>,
     pub(crate) overlay: SipConnection,
     pub(crate) calls: Mutex<Table>,
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) places: Places,
-    /// What is known of those who send datagrams.
+    /// The state of the senders of datagrams.
     pub(crate) gate: Arc<Gate>,
-    /// Makes the tags of our own answers.
+    /// Makes the tags of this gateway's own answers.
     pub(crate) tags: RandomState,
     pub(crate) trace: Option<Tracer>,
 }
 
-/// A call, to be looked at for a moment.
+/// Locks a call for a short time.
 pub(crate) fn locked<T>(call: &Mutex<T>) -> MutexGuard<'_, T> {
     call.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,7 +86,7 @@ impl Proxy {
         &self.routes.names
     }
 
-    /// Takes what came, in a task of its own.
+    /// Handles a new transaction in a task of its own.
     pub(crate) fn take(self: &Arc<Self>, transaction: Transaction) {
         let Some(from) = self.hop_of(&transaction) else {
             return;
@@ -110,14 +110,14 @@ impl Proxy {
         }
     }
 
-    /// Whether a host may be invented: what it writes as its address has not been proven, and it is no neighbour of the
-    /// call that it speaks of.
+    /// Returns whether a host may be invented: it has not proven its source address, and it is not a neighbor of the
+    /// call to which the INVITE refers.
     fn is_stranger(&self, from: &Hop, invite: &Request) -> bool {
         let is_written = from.face == Face::Access && from.stream.is_none();
         is_written && !self.gate.is_proven(from.at.ip()) && !self.is_of_call(from, invite)
     }
 
-    /// Whether an INVITE changes a call that was answered, and comes from where that call's requests come.
+    /// Returns whether an INVITE changes an answered call, and comes from where this call's requests come.
     fn is_of_call(&self, from: &Hop, invite: &Request) -> bool {
         let call_id = message::call_id(invite);
         let table = locked(&self.calls);
@@ -130,7 +130,7 @@ impl Proxy {
         })
     }
 
-    /// A request for which there is no place.
+    /// Refuses a request for which there is no place.
     fn turn_away(self: &Arc<Self>, transaction: Transaction) {
         self.counters.overload.add();
         let (proxy, rejection) = (
@@ -140,7 +140,7 @@ impl Proxy {
         tokio::spawn(async move { proxy.reject(transaction, &rejection).await });
     }
 
-    /// The neighbour that a request came from.
+    /// Returns the neighbor from which a request came.
     fn hop_of(&self, transaction: &Transaction) -> Option<Hop> {
         let connection = transaction.connection.as_ref()?;
         let at = connection.get_remote_addr()?.get_socketaddr().ok()?;
@@ -155,9 +155,9 @@ impl Proxy {
         Some(hop)
     }
 
-    /// What is asked of every request, before anything is done for it.
+    /// Checks every request before anything is done for it.
     pub(crate) fn admit(&self, request: &Request, from: &Hop) -> Result<(), Rejection> {
-        // A call that we let in may also be spoken of from elsewhere: `call_of` has its own checks.
+        // Requests of a call that this gateway let in may also come from other hosts: `call_of` has its own checks.
         if !is_in_dialog(request) {
             self.admit_host(from)?;
         }
@@ -168,7 +168,7 @@ impl Proxy {
         }
     }
 
-    /// Whether the host may ask for anything.
+    /// Checks whether the host may make requests.
     fn admit_host(&self, from: &Hop) -> Result<(), Rejection> {
         let ip = from.at.ip();
         let may = match (from.face, &self.allowed) {
@@ -183,7 +183,7 @@ impl Proxy {
         Err(Rejection::new(403, "this address may not use the gateway"))
     }
 
-    /// Takes our Routes off and counts the hop. Tells the call that the Routes name.
+    /// Removes our Routes and counts the hop. Returns the call that the Routes identify.
     pub(crate) async fn unwrap(&self, request: &mut Request) -> Result<Option<u64>, Rejection> {
         if !message::count_hop(request) {
             self.counters.too_many_hops.add();
@@ -191,7 +191,7 @@ impl Proxy {
         }
         let bad = |error| Rejection::new(400, error);
         let routes = request.typed_route_headers().map_err(bad)?;
-        // Phones write their outbound proxy as they were told it: by name.
+        // Phones write their outbound proxy as it was configured: by name.
         let named = match routes.first() {
             Some(route) if self.routes.is_own_name(&route.uri).await => Some(route.uri.clone()),
             _ => None,
@@ -201,7 +201,8 @@ impl Proxy {
         message::pop_own_routes(request, is_own).map_err(bad)
     }
 
-    /// A request that is no INVITE: to its next hop, and the responses back. It goes when its place does.
+    /// Forwards a request other than INVITE to its next hop, and the responses back. The task ends when its place is
+    /// taken away.
     async fn forward(self: &Arc<Self>, mut transaction: Transaction, from: Hop, place: Place) {
         let sent = {
             let sending = self.pass_on(transaction.original.clone(), &from);
@@ -209,7 +210,7 @@ impl Proxy {
             loop {
                 tokio::select! {
                     sent = &mut sending => break sent,
-                    // A repetition: what to say to it is not known yet.
+                    // This is a retransmission of the request, and the answer is not known yet.
                     Some(_) = transaction.tu_receiver.recv() => {}
                     () = place.gone() => return,
                 }
@@ -221,7 +222,7 @@ impl Proxy {
         }
     }
 
-    /// The responses back, and the last one again for each repetition of the request.
+    /// Passes the responses back, and repeats the last one for each retransmission of the request.
     async fn answers(
         &self,
         mut transaction: Transaction,
@@ -305,7 +306,7 @@ impl Proxy {
         Err(last)
     }
 
-    /// A request to the gateway itself: only whether it is there can be asked.
+    /// Answers a request to the gateway itself: only OPTIONS is supported.
     fn for_us(&self, request: &Request) -> Rejection {
         match request.method {
             Method::Options => Rejection::new(200, "OK"),
@@ -323,7 +324,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its value.
+    /// Returns the value.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Where a request goes next.
+//! Finds the next hop of a request.
 //!
 //! ```text
 //!   Route, or Request-URI
@@ -8,9 +8,10 @@
 //!     10.7.0.2.sinew                         ──> that node's gateway
 //!     an address                             ──> it
 //! ```
-//! From the overlay only this site is reached: a gateway is no relay for others' sites. And within a
-//! call only what the site's end of it has named, or the operator: a member of the network is no host
-//! of this site. Nobody but the operator leads to this host, to its link or to no host at all.
+//! From the overlay only this site is reached: a gateway is not a relay to the sites of others. Within a call, requests
+//! from the overlay reach only what the call's end at this site has named, or the operator has named: a member of the
+//! network is not a host of this site. Only the operator can permit destinations on this host, on its link or with
+//! another special address.
 
 use super::hop::{Face, Hop, Names, overlay_node};
 use super::message;
@@ -23,14 +24,14 @@ use core::pin::Pin;
 use rsipstack::sip::{Host, Transport, Uri};
 use std::sync::Arc;
 
-/// A domain's SIP servers by DNS, in the order to try them.
+/// Finds a domain's SIP servers by DNS, in the order in which they are tried.
 pub type Lookup = Arc<
     dyn Fn(String, Option<u16>, Transport) -> Pin<Box<dyn Future<Output = Vec<SocketAddr>> + Send>>
         + Send
         + Sync,
 >;
 
-/// A domain and the server for it: `example.org=10.1.0.5:5060`, with `;transport=tcp` for TCP.
+/// A domain and its server: `example.org=10.1.0.5:5060`, with `;transport=tcp` for TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// The domain, in lower case.
@@ -40,7 +41,7 @@ pub struct Server {
     transport: Transport,
 }
 
-/// Why text is no [`Server`].
+/// The text is not a [`Server`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not DOMAIN=HOST[:PORT][;transport=tcp], like example.org=10.1.0.5:5060")]
 pub struct BadServer(String);
@@ -64,7 +65,7 @@ impl core::str::FromStr for Server {
     }
 }
 
-/// Why a request goes nowhere.
+/// The reason why a request has no next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Nowhere {
     #[error("no proxy is known for this domain: name one by --local or --direct, or in DNS")]
@@ -87,19 +88,20 @@ impl Nowhere {
     }
 }
 
-/// What is known of places.
+/// The data from which next hops are found.
 pub(crate) struct Routes {
     pub(crate) names: Names,
     pub(crate) local: Vec<Server>,
     pub(crate) direct: Vec<Server>,
-    /// What may be reached although its address is special, and from the overlay within a call.
+    /// Destinations that are permitted although their address is special. Within a call, requests from the overlay may
+    /// lead to them as well.
     pub(crate) reach: Allowed,
     pub(crate) domains: Arc<dyn Domains>,
     pub(crate) lookup: Lookup,
 }
 
 impl Routes {
-    /// Where a request outside of a dialog goes, in the order to try.
+    /// Returns the next hops for a request outside a dialog, in the order in which they are tried.
     pub(crate) async fn initial(&self, from: Face, uri: &Uri) -> Result<Vec<Hop>, Nowhere> {
         let host = uri.host();
         let hops = match (host, overlay_node(host)) {
@@ -118,7 +120,7 @@ impl Routes {
         }
     }
 
-    /// Where a request within a dialog goes: to the host of its topmost Route, or its target.
+    /// Returns the next hop for a request within a dialog: the host of its topmost Route, or its target.
     pub(crate) async fn within(&self, uri: &Uri) -> Result<Hop, Nowhere> {
         let host = uri.host();
         let hops = match (host, overlay_node(host)) {
@@ -136,7 +138,7 @@ impl Routes {
         }
     }
 
-    /// Whether the operator has named the host of a URI as one of this site.
+    /// Returns whether the operator has named the host of a URI as one of this site.
     pub(crate) fn is_of_site(&self, uri: &Uri) -> bool {
         match uri.host() {
             Host::Domain(domain) => Self::of(&self.local, &domain.0).is_some(),
@@ -151,7 +153,7 @@ impl Routes {
         }
     }
 
-    /// Whether the URI is this gateway by a name of the Internet's.
+    /// Returns whether the URI is this gateway under a name of the Internet.
     pub(crate) async fn is_own_name(&self, uri: &Uri) -> bool {
         let Host::Domain(name) = uri.host() else {
             return false;
@@ -183,8 +185,8 @@ impl Routes {
             .collect();
         let direct = match Self::of(&self.direct, domain) {
             Some(server) => self.server(server).await,
-            // Choice: names are asked for only when no node serves the domain, so that a slow
-            // server of names does not delay a call.
+            // Choice: names are resolved only if no node serves the domain, so that a slow name server does not delay a
+            // call.
             None if hops.is_empty() => self.resolve(domain, uri).await?,
             None => Vec::new(),
         };
@@ -195,7 +197,7 @@ impl Routes {
         Ok(hops)
     }
 
-    /// The entry with the longest domain that `domain` is, or is below.
+    /// Returns the entry with the longest domain that equals `domain` or contains it.
     fn of<'s>(servers: &'s [Server], domain: &str) -> Option<&'s Server> {
         let domain = domain.trim_end_matches('.').to_ascii_lowercase();
         let is_in = |server: &&Server| {
@@ -217,7 +219,7 @@ impl Routes {
             .collect()
     }
 
-    /// What a name means that the operator has not given a server.
+    /// Resolves a name for which the operator has not given a server.
     async fn resolve(&self, domain: &str, uri: &Uri) -> Result<Vec<Hop>, Nowhere> {
         let found = self.look_up(domain, uri).await;
         let was_found = !found.is_empty();
@@ -248,15 +250,15 @@ impl Routes {
         }
     }
 
-    /// Whether a host may be sent to that others have named.
+    /// Returns whether requests may go to a host that somebody other than the operator has named.
     fn may_reach(&self, at: SocketAddr) -> bool {
         let Some(range) = special::range(at.ip()) else {
             return true;
         };
         match range.kind {
-            // Phones are there.
+            // Phones have such addresses.
             Kind::Private | Kind::Shared => true,
-            // A gateway on loopback serves programs of its own host only, who reach it anyway.
+            // A gateway on loopback serves only programs of its own host, which reach these addresses anyway.
             Kind::Loopback if self.names.bound.is_loopback() => true,
             _ => self.reach.admits(at.ip(), at.port()),
         }
@@ -273,7 +275,7 @@ impl Routes {
     }
 }
 
-/// The address that a URI says.
+/// Returns the address in a URI.
 pub(crate) fn at(ip: IpAddr, uri: &Uri) -> SocketAddr {
     let given = uri.host_with_port.port.map(u16::from);
     SocketAddr::new(ip, port(given, message::transport_of(uri)))

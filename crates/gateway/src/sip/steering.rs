@@ -1,4 +1,4 @@
-//! One call's descriptions, as they pass, and the media that follows them.
+//! The session descriptions of one call, as they pass, and the media that follows them.
 //!
 //! ```text
 //!   offer of a phone     ──> announced: node and virtual ports; the phone's own address stays,
@@ -9,10 +9,10 @@
 //!   announced answer     ──> led to the UDP ports      ┘ announcement is that of a legacy session:
 //!                                                        it passes as it came, media goes directly
 //! ```
-//! A side is *local*, a phone or proxy of the site whose media is UDP, or *beyond*, where media is
-//! carried by the overlay or not by us at all. Between two local sides, and between two beyond,
-//! nothing is steered. An aware local end announces itself; its announcement passes, and its media
-//! does not come by here.
+//! A side is *local* or *beyond*. A local side is a phone or proxy of the site whose media is UDP. Media of a side
+//! beyond is carried by the overlay, or not by this gateway at all. Between two local sides, and between two sides
+//! beyond, nothing is steered. A local end that is aware of the overlay announces itself; its announcement passes, and
+//! its media does not go through this gateway.
 
 use crate::media::{self, Plane, Report};
 use base::{NodeAddr, VirtualPort};
@@ -25,16 +25,16 @@ use voice::sdp::{
     Section, Side, Steer, Treatment,
 };
 
-/// How media reaches a side of a call.
+/// The way in which media reaches a side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// By UDP, at the address that is said to it.
+    /// By UDP, at the address that the side is given.
     Local(IpAddr),
-    /// By the overlay, if it announces itself.
+    /// By the overlay, if the side announces itself.
     Beyond,
 }
 
-/// Why a description is refused.
+/// The reason why a description is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("the session description cannot be read: {0}")]
@@ -50,7 +50,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// SIP's status for it.
+    /// Returns the SIP status code for this reason.
     pub(crate) fn status(&self) -> u16 {
         match self {
             Refused::Sdp(_) | Refused::Rewrite(_) => 488,
@@ -62,7 +62,7 @@ impl Refused {
     }
 }
 
-/// The gateway's own part in announcements.
+/// The gateway's own part of announcements.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub(crate) node: NodeAddr,
@@ -71,20 +71,20 @@ pub(crate) struct Own {
     pub(crate) media_from_lan: bool,
 }
 
-/// Where a description came from.
+/// The source of a description.
 pub(crate) struct Source<'a> {
     pub(crate) side: Side,
-    /// The address of its signalling, if that was UDP or TCP.
+    /// The address of its signalling, if the transport is UDP or TCP.
     pub(crate) via: Option<IpAddr>,
-    /// Whether an announcement may be believed: its node serves what it says it serves.
+    /// Returns whether an announcement is trusted: its node serves the domain that it claims.
     pub(crate) is_trusted: &'a dyn Fn(&Announce) -> bool,
 }
 
-/// A description on its way on.
+/// A description that is passed on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) body: Vec<u8>,
-    /// Whether something of it is announced.
+    /// Whether any of its streams is announced.
     pub(crate) is_announced: bool,
 }
 
@@ -97,14 +97,14 @@ pub(crate) struct Steering {
     reach: [Reach; 2],
     exchange: Exchange,
     streams: BTreeMap<u8, [LocalPorts; 2]>,
-    /// What an offer said that is not answered yet.
+    /// The remote ends of an offer that is not answered yet.
     pending: Vec<(StreamId, Side, Remote)>,
-    /// A refusal of the last offer leaves what was.
+    /// Whether an offer was answered before: then a refusal of the last offer leaves the media as it was.
     is_answered: bool,
 }
 
 impl Steering {
-    /// Of a new call, if one of its sides is local and the other beyond.
+    /// Opens the media of a new call, if one of its sides is local and the other beyond.
     pub(crate) fn open(
         plane: &Plane,
         own: Own,
@@ -130,7 +130,7 @@ impl Steering {
         self.id
     }
 
-    /// Whether media of this call is carried by the overlay.
+    /// Returns whether the overlay carries media of this call.
     pub(crate) fn is_carried(&self) -> bool {
         !self.streams.is_empty()
     }
@@ -151,13 +151,13 @@ impl Steering {
         if passed.is_err() {
             self.withdraw();
         } else if !self.is_answered {
-            // Media may come before the answer.
+            // Media may arrive before the answer.
             self.signal_pending()?;
         }
         passed
     }
 
-    /// Passes an answer on to the side that offered. `is_final` when it settles the exchange.
+    /// Passes an answer on to the side that offered. `is_final` means that the answer completes the exchange.
     pub(crate) fn answer(
         &mut self,
         from: &Source<'_>,
@@ -177,7 +177,7 @@ impl Steering {
         Ok(passed)
     }
 
-    /// The exchange holds: media should flow, or is on hold.
+    /// Completes the exchange: from now on, media should flow, or is on hold.
     pub(crate) fn settle(&mut self) {
         self.is_answered = true;
         let flows = self
@@ -185,29 +185,30 @@ impl Steering {
             .streams()
             .iter()
             .any(|stream| Side::BOTH.into_iter().any(|side| stream.flows(side)));
-        // The call may have ended by itself; its end is told elsewhere.
+        // The call may have ended by itself; its end is reported elsewhere.
         let _ = self.plane.answered(self.id, flows && self.is_carried());
     }
 
-    /// The last offer was refused.
+    /// Withdraws the last offer, because it was refused.
     pub(crate) fn withdraw(&mut self) {
         self.pending.clear();
         self.exchange.withdraw();
     }
 
-    /// The other gateway takes mirrored media there, if this call is one of those to mirror.
+    /// Sets the address at which the other gateway receives mirrored media, if this call is one of those that are
+    /// mirrored.
     pub(crate) fn mirror(&self, at: SocketAddr) {
         for media in self.streams.keys() {
             self.plane.signal_shadow(self.stream_id(*media), at);
         }
     }
 
-    /// The dialog is alive.
+    /// Records that the dialog is alive.
     pub(crate) fn on_dialog(&self) {
         let _ = self.plane.on_dialog(self.id);
     }
 
-    /// Ends the call's media, and tells what it was.
+    /// Ends the call's media, and returns its report.
     pub(crate) fn close(&mut self) -> Option<Report> {
         self.streams.clear();
         self.plane.close(self.id)
@@ -236,10 +237,10 @@ impl Steering {
         let announce = section.announce.clone().ok().flatten();
         let to = from.side.other();
         match (self.reach[from.side.index()], announce) {
-            // An aware end: it is where it says.
+            // The end is aware of the overlay: its media is where its announcement says.
             (Reach::Local(_), Some(_)) => Ok(MediaEdit::Keep),
             (Reach::Local(_), None) => {
-                // Choice: a host name in c= is not looked up; its media goes directly.
+                // Choice: a host name in c= is not resolved; its media goes directly.
                 let Some(remote) = self.remote(from, section, false) else {
                     return Ok(MediaEdit::Keep);
                 };
@@ -256,7 +257,7 @@ impl Steering {
         }
     }
 
-    /// Where an end of this site takes media, and sends it from.
+    /// Returns where an end of this site receives media, and from where it sends.
     fn remote(&self, from: &Source<'_>, section: &Section<'_>, is_muxed: bool) -> Option<Remote> {
         let remote = Remote::of(&End::of(section), is_muxed, section.is_dtls(), from.via);
         remote.map(|remote| remote.or_from_lan(self.own.media_from_lan))
@@ -285,7 +286,8 @@ impl Steering {
                 let edit = self.led(to, ports[to.index()], None);
                 (Some(Remote::announced(&announce)), edit)
             }
-            // Rejected; or an aware end, or none that is aware: media goes without us.
+            // The stream is rejected, the end is aware of the overlay, or no end is aware: media does not go through
+            // this gateway.
             _ => (None, MediaEdit::Keep),
         };
         let Some(remote) = remote else {
@@ -303,7 +305,7 @@ impl Steering {
         Ok(edit)
     }
 
-    /// Our ports for a stream, on both sides.
+    /// Returns the ports of this gateway for a stream, for both sides.
     fn stream(&mut self, media: u8) -> Result<[LocalPorts; 2], Refused> {
         if let Some(ports) = self.streams.get(&media) {
             return Ok(*ports);
@@ -366,7 +368,7 @@ impl Steering {
             .any(|edit| matches!(edit, MediaEdit::Announce(_)));
         let mut rewrite = Rewrite::steer(edits);
         if self.reach[to.index()] == Reach::Beyond {
-            // It may have to do with the addresses that the maker gave.
+            // These parts may refer to the addresses of the original description.
             rewrite.ice = Treatment::Keep;
             rewrite.bundle = Treatment::Keep;
         }

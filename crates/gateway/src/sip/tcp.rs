@@ -1,5 +1,5 @@
-//! Who comes by TCP. Choice: accepted here and then handed to the SIP stack, whose own listener is
-//! bound only later, and takes whoever comes.
+//! Accepts TCP connections. Choice: connections are accepted here and then passed to the SIP stack, because the stack's
+//! own listener is bound only later, and accepts all hosts.
 
 use super::Counters;
 use core::net::SocketAddr;
@@ -15,22 +15,22 @@ use std::sync::{Arc, Weak};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Connections at once. The stack has 128 KiB for each: 64 MiB.
+/// Maximum number of connections. The stack uses 128 KiB for each: 64 MiB.
 const CONNECTIONS_MAX: usize = 512;
-/// Of one host.
+/// Maximum number of connections of one host.
 const PER_HOST_MAX: usize = CONNECTIONS_MAX / 4;
-/// A phone keeps its connection open with something every two minutes (RFC 5626 §4.4.1), a PBX as
-/// often as it likes.
+/// The time after which an idle connection is closed. A phone keeps its connection alive with some message every two
+/// minutes (RFC 5626 §4.4.1), and a PBX as often as it likes.
 const IDLE: Duration = Duration::from_secs(600);
-/// After an error of the kernel: it is short of descriptors.
+/// The pause after an error of the kernel, which lacks descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound listener.
+/// Binds the listener.
 pub(super) async fn bind(at: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(at).await
 }
 
-/// Takes connections for ever.
+/// Accepts connections forever.
 pub(super) async fn serve(
     listener: TcpListener,
     at: SocketAddr,
@@ -56,7 +56,7 @@ pub(super) async fn serve(
             counters.overload.add();
             continue;
         }
-        // Signalling is short and wanted at once.
+        // Signalling messages are short and urgent.
         let _ = stream.set_nodelay(true);
         let open = Arc::new(());
         let token = stopped.child_token();

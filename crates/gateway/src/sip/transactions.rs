@@ -15,13 +15,13 @@ use rsipstack::transport::{SipAddr, SipConnection};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-/// How long a TCP connection to a neighbour may take.
+/// The time within which a TCP connection to a neighbor must be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Seconds after which to try again what was refused for want of room.
+/// Number of seconds after which a request that was refused for lack of room may be repeated.
 const RETRY_AFTER_S: u32 = 5;
 
 impl Proxy {
-    /// The connection to a neighbour.
+    /// Returns the connection to a neighbor.
     pub(crate) async fn connection(&self, hop: &Hop) -> Result<SipConnection, Rejection> {
         if hop.face == Face::Overlay {
             return Ok(self.overlay.clone());
@@ -50,7 +50,7 @@ impl Proxy {
         }
     }
 
-    /// Sends a request in a transaction of its own; its responses, until it is over.
+    /// Sends a request in a transaction of its own. Returns its responses, until the transaction is over.
     pub(crate) async fn send(
         &self,
         mut request: Request,
@@ -61,7 +61,7 @@ impl Proxy {
         Ok((request, responses(transaction)))
     }
 
-    /// The same, for a request that has its Via.
+    /// Sends a request that already has its Via, in a transaction of its own.
     pub(crate) async fn transaction(
         &self,
         request: Request,
@@ -85,7 +85,7 @@ impl Proxy {
         self.send_once(ack, hop).await
     }
 
-    /// Sends a request that has its Via, once.
+    /// Sends a request that already has its Via, once.
     pub(crate) async fn send_once(&self, request: Request, hop: &Hop) -> Result<(), Rejection> {
         let connection = self.connection(hop).await?;
         let to = address(hop);
@@ -93,23 +93,23 @@ impl Proxy {
         sent.map_err(|error| Rejection::new(503, error))
     }
 
-    /// Answers with a status of ours, and keeps nothing: whoever repeats the request asks again, and is
-    /// told the same (RFC 3261 §8.2.7).
+    /// Answers with a status code of this gateway, and keeps no state. A retransmission of the request gets the same
+    /// answer (RFC 3261 §8.2.7).
     pub(crate) async fn reject(&self, transaction: Transaction, rejection: &Rejection) {
         let response = self.refusal(&transaction.original, rejection);
         self.answer(&transaction, response).await;
     }
 
-    /// Answers past the transaction, which neither repeats nor keeps what it does not know.
+    /// Sends an answer without the transaction, so that the transaction neither repeats it nor keeps it.
     pub(crate) async fn answer(&self, transaction: &Transaction, response: Response) {
         if let Some(connection) = &transaction.connection {
             let to = transaction.destination.as_ref();
-            // It is as if it were lost: the request comes again.
+            // A failure counts as a lost answer: the request comes again.
             let _ = self.tell(connection, response.into(), to).await;
         }
     }
 
-    /// An answer of ours, the same for the same request.
+    /// Returns an answer of this gateway; the same request always gets the same answer.
     pub(crate) fn refusal(&self, request: &Request, rejection: &Rejection) -> Response {
         let status = StatusCode::from(rejection.status);
         let mut response = self.endpoint.make_response(request, status, None);
@@ -142,7 +142,7 @@ impl Proxy {
         response
     }
 
-    /// Sends what no transaction of the stack does.
+    /// Sends a message that belongs to no transaction of the stack.
     async fn tell(
         &self,
         connection: &SipConnection,
@@ -156,7 +156,7 @@ impl Proxy {
     }
 }
 
-/// A hop as the SIP stack writes it.
+/// Returns a hop in the form that the SIP stack uses.
 pub(crate) fn address(hop: &Hop) -> SipAddr {
     SipAddr {
         r#type: Some(hop.transport),
@@ -164,7 +164,8 @@ pub(crate) fn address(hop: &Hop) -> SipAddr {
     }
 }
 
-/// The responses of a client transaction, received in a task of its own until it is over, or nobody waits for them.
+/// Receives the responses of a client transaction in a task of its own, until the transaction is over or the receiver
+/// is dropped.
 pub(crate) fn responses(transaction: Transaction) -> UnboundedReceiver<Response> {
     let (sender, receiver) = unbounded_channel();
     let waits = sender.clone();
@@ -172,7 +173,8 @@ pub(crate) fn responses(transaction: Transaction) -> UnboundedReceiver<Response>
     receiver
 }
 
-/// The same for an INVITE, which has to end as it should, also when nobody waits for it; unless its place is wanted.
+/// Receives the responses to an INVITE. The transaction must end in order even if the receiver is dropped, unless its
+/// place is wanted.
 pub(crate) fn responses_to_invite(
     transaction: Transaction,
     left: CancellationToken,
@@ -197,7 +199,8 @@ fn receive(
                     None => break,
                 },
                 () = &mut ends => {
-                    // Nobody is to answer in its name any more: the stack keeps an ACK for that otherwise.
+                    // No late response may be acknowledged for this transaction any more: the stack would keep an ACK
+                    // for this purpose.
                     let (endpoint, key) = (transaction.endpoint_inner.clone(), transaction.key.clone());
                     drop(transaction);
                     endpoint.finished_transactions.remove(&key);
@@ -208,7 +211,7 @@ fn receive(
     });
 }
 
-/// Has a server transaction answer.
+/// Lets a server transaction send a response.
 pub(crate) fn respond(responder: &TransactionEventSender, response: Response) {
     // A transaction that is over has answered already.
     let _ = responder.send(TransactionEvent::Respond(response));

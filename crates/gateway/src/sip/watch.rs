@@ -1,8 +1,8 @@
-//! Whether the gateways at the other sides of calls are still there.
+//! Checks whether the gateways at the other sides of calls are still there.
 //!
-//! They are asked, by OPTIONS over the overlay, while there are calls with them; one that is silent
-//! too long is lost, and so are its calls: their ends here are told, and what they took is free.
-//! A node that dies is found out so, and so is a gateway that dies beside a node that lives.
+//! While there are calls with a gateway, it gets OPTIONS over the overlay. If it is silent for too long, it counts as
+//! lost, and so do its calls: the ends at this site get a BYE, and the resources of the calls are released. This
+//! detects a node that fails, and also a gateway that fails while its node works.
 
 use super::call::End;
 use super::hop::{Hop, overlay_host};
@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
-/// How often a gateway is asked.
+/// The time between two queries of a gateway.
 const INTERVAL: Duration = Duration::from_millis(1500);
-/// How long it may be silent: four questions, each repeated by its transaction. An overlay finds
-/// another way within a second; a BYE has to be said within ten.
+/// How long a gateway may be silent: four queries, each repeated by its transaction. An overlay finds another path
+/// within a second, and a BYE must be sent within ten.
 const SILENCE: Duration = Duration::from_secs(7);
 
 type Heard = Arc<Mutex<BTreeMap<NodeAddr, Instant>>>;
 
-/// Watches for ever.
+/// Runs forever.
 pub(super) async fn run(proxy: Arc<Proxy>) {
     let heard = Heard::default();
     let mut ticks = tokio::time::interval(INTERVAL);
@@ -36,7 +36,7 @@ pub(super) async fn run(proxy: Arc<Proxy>) {
         let calls = proxy.peers();
         let lost: Vec<NodeAddr> = {
             let mut heard = locked(&heard);
-            // A host that slept has heard nobody.
+            // A host that slept has received no answers.
             heard.retain(|node, _| calls.contains_key(node) && !was_away);
             for node in calls.keys() {
                 heard.entry(*node).or_insert(now);
@@ -86,7 +86,7 @@ async fn ask(proxy: &Proxy, node: NodeAddr, heard: &Heard) {
     let heard = heard.clone();
     tokio::spawn(async move {
         while let Some(answer) = answers.recv().await {
-            // 408 is what the transaction says for nobody.
+            // 408 is the transaction's own response for a missing answer.
             if answer.status_code.code() != 408
                 && let Some(at) = locked(&heard).get_mut(&node)
             {

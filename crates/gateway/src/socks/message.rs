@@ -1,4 +1,4 @@
-//! What a SOCKS client says, and what it is told. [RFC 1928, RFC 1929]
+//! The messages of a SOCKS client and the answers to it. [RFC 1928, RFC 1929]
 //!
 //! ```text
 //!   greeting   05 n method..          ──▶      chosen      05 method
@@ -7,64 +7,64 @@
 //!   datagram   00 00 fragment address payload  (over UDP, both ways)
 //! ```
 //!
-//! Bytes come as they come, so each reader tells how many it has taken, or that it needs more.
+//! The bytes of a message may arrive in parts, so each parser returns how many bytes it used, or that it needs more.
 
 use wire::Malformed;
 use wire::bytes::{Reader, Writer};
 use wire::exit::{ADDRESS_BYTES_MAX, Address, Code};
 
-/// The version.
+/// The version of SOCKS.
 const VERSION: u8 = 5;
-/// The version of the exchange about users.
+/// The version of the exchange of user and password.
 const USER_VERSION: u8 = 1;
-/// The longest thing that a client says before bytes are carried: a name and a word of 255 each.
+/// Maximum length of a message of a client before bytes are carried: a name and a password of 255 bytes each.
 pub const SAID_BYTES_MAX: usize = 3 + 2 * 255;
-/// The longest reply.
+/// Maximum length of a reply.
 pub const REPLY_BYTES_MAX: usize = 3 + ADDRESS_BYTES_MAX;
-/// The most that stands before the payload of a datagram.
+/// Maximum length of the header before a datagram's payload.
 pub const UDP_HEADER_BYTES_MAX: usize = 3 + ADDRESS_BYTES_MAX;
 
-/// How a client may show who it is.
+/// The method by which a client authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// It need not.
+    /// No authentication.
     None,
-    /// By user and password.
+    /// User and password.
     User,
 }
 
-/// What a client asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A connection.
+    /// Opens a connection.
     Connect,
-    /// A connection from outside: not offered.
+    /// Accepts a connection from outside: not supported.
     Bind,
-    /// Datagrams.
+    /// Carries datagrams.
     UdpAssociate,
 }
 
-/// A client that does not speak SOCKS 5.
+/// The client does not speak SOCKS 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
-    /// Another version.
+    /// The version is not 5.
     #[error("version {0} where SOCKS 5 is spoken")]
     Version(u8),
-    /// A command that nobody knows.
+    /// The command is unknown.
     #[error("the unknown command {0}")]
     Command(u8),
-    /// A reserved byte that is not zero.
+    /// A reserved byte is not zero.
     #[error("a reserved byte that is not zero")]
     Reserved,
-    /// A field that contradicts the rest.
+    /// A field contradicts the others.
     #[error("{0}")]
     Malformed(#[from] Malformed),
 }
 
-/// What was read, and of how many bytes; `None` when more are needed.
+/// The parsed value and its number of bytes; `None` if more bytes are needed.
 pub type Read<T> = Result<Option<(T, usize)>, Nonsense>;
 
-/// A reader's outcome as [`Read`].
+/// Converts the result of a parser to [`Read`].
 fn read<'a, T>(
     bytes: &'a [u8],
     parse: impl FnOnce(&mut Reader<'a>) -> Result<T, Nonsense>,
@@ -84,7 +84,7 @@ fn version(r: &mut Reader<'_>, expected: u8) -> Result<(), Nonsense> {
     }
 }
 
-/// The methods that a greeting offers, as their numbers.
+/// Parses a greeting, and returns the numbers of the methods that it offers.
 pub fn greeting(bytes: &[u8]) -> Read<&[u8]> {
     read(bytes, |r| {
         version(r, VERSION)?;
@@ -93,12 +93,12 @@ pub fn greeting(bytes: &[u8]) -> Read<&[u8]> {
     })
 }
 
-/// The answer to a greeting; without a method the client is to go.
+/// Returns the answer to a greeting; without a method the client must leave.
 pub fn chosen(method: Option<Method>) -> [u8; 2] {
     [VERSION, method.map_or(0xff, Method::to_byte)]
 }
 
-/// User and password.
+/// Parses user and password.
 pub fn user(bytes: &[u8]) -> Read<(&[u8], &[u8])> {
     read(bytes, |r| {
         version(r, USER_VERSION)?;
@@ -109,12 +109,12 @@ pub fn user(bytes: &[u8]) -> Read<(&[u8], &[u8])> {
     })
 }
 
-/// The answer to user and password.
+/// Returns the answer to user and password.
 pub fn verdict(good: bool) -> [u8; 2] {
     [USER_VERSION, u8::from(!good)]
 }
 
-/// A request.
+/// Parses a request.
 pub fn request(bytes: &[u8]) -> Read<(Command, Address<'_>)> {
     read(bytes, |r| {
         version(r, VERSION)?;
@@ -131,7 +131,7 @@ pub fn request(bytes: &[u8]) -> Read<(Command, Address<'_>)> {
     })
 }
 
-/// The reply to a request: its bytes and how many they are.
+/// Returns the reply to a request, and its length.
 pub fn reply(code: Code, bound: &Address<'_>) -> ([u8; REPLY_BYTES_MAX], usize) {
     let mut bytes = [0; REPLY_BYTES_MAX];
     let mut w = Writer::new(&mut bytes);
@@ -139,12 +139,13 @@ pub fn reply(code: Code, bound: &Address<'_>) -> ([u8; REPLY_BYTES_MAX], usize) 
         .put(&[VERSION, code.to_byte(), 0])
         .and_then(|()| bound.write(&mut w));
     let len = w.len();
-    // An address that is too long is none of ours; what was written is cut by the client's timeout.
+    // An address of this server is never too long; if one were, the client would run into its timeout.
     debug_assert!(written.is_ok());
     (bytes, len)
 }
 
-/// The address in a datagram, and the payload. Fragments are not put together: `None`.
+/// Parses a datagram, and returns its address and payload. Fragments are not reassembled: the result is `None` for
+/// them.
 pub fn datagram(bytes: &[u8]) -> Result<Option<(Address<'_>, &[u8])>, Nonsense> {
     let mut r = Reader::new(bytes);
     if r.u16()? != 0 {
@@ -157,7 +158,7 @@ pub fn datagram(bytes: &[u8]) -> Result<Option<(Address<'_>, &[u8])>, Nonsense> 
     Ok(Some((address, r.rest())))
 }
 
-/// What stands before a datagram's payload: its bytes and how many they are.
+/// Returns the header before a datagram's payload, and its length.
 pub fn datagram_header(from: &Address<'_>) -> ([u8; UDP_HEADER_BYTES_MAX], usize) {
     let (mut bytes, len) = reply(Code::Granted, from);
     bytes[..3].fill(0);
@@ -165,7 +166,7 @@ pub fn datagram_header(from: &Address<'_>) -> ([u8; UDP_HEADER_BYTES_MAX], usize
 }
 
 impl Method {
-    /// Its number.
+    /// Returns the number of the method.
     pub fn to_byte(self) -> u8 {
         match self {
             Method::None => 0,
@@ -181,7 +182,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use wire::exit::Host;
 
-    /// A reader takes all of `bytes`, whatever follows, and nothing less.
+    /// Checks that a parser uses all of `bytes`, whatever follows, and accepts no shorter prefix.
     fn exact<T: PartialEq + core::fmt::Debug>(
         bytes: &[u8],
         read: impl Fn(&[u8]) -> Option<(T, usize)>,

@@ -1,4 +1,4 @@
-//! One SOCKS client: what it says, and what becomes of it.
+//! One SOCKS client: its requests and how they are served.
 
 use super::message::{self, Command, Method, SAID_BYTES_MAX};
 use super::{EXIT_TIMEOUT, NEGOTIATION_TIMEOUT, Refusal, SUFFIX, Shared, Turned, count, udp};
@@ -13,30 +13,30 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Instant;
 use wire::exit::{ANSWER_BYTES, ASK_BYTES_MAX, Address, Code, Host, STREAM_PORT, parse_answer};
 
-/// How long a client that was told no may take to read it.
+/// How long a client that was refused may take to read the answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(super) struct Session<'a> {
     shared: &'a Shared,
-    /// Gone once it is carried.
+    /// The connection; none after it is passed to the pump.
     tcp: Option<TcpStream>,
     from: SocketAddr,
     until: Instant,
-    /// What has come and is not understood yet.
+    /// Bytes that were received and are not parsed yet.
     said: Vec<u8>,
     asked: Option<String>,
 }
 
-/// Where a target lies.
+/// The path to a target.
 pub(super) enum Way {
-    /// At a node of the overlay.
+    /// The target is at a node of the overlay.
     Node(Target),
-    /// Beyond, by way of this exit.
+    /// The target is outside the overlay, and reached through this exit.
     Exit(NodeAddr),
 }
 
 impl Shared {
-    /// The way to a host and port.
+    /// Returns the path to a host and port.
     pub(super) fn way(&self, to: &Address<'_>) -> Result<Way, Refusal> {
         let settings = &self.settings;
         match settings.nodes.node(&to.host) {
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-/// True for a name that can be nothing but a node's.
+/// Returns whether a name can only be that of a node.
 fn is_overlay_name(host: &Host<'_>) -> bool {
     let Host::Name(name) = host else {
         return false;
@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What it has asked for, for people.
+    /// Returns what the client has requested, for people.
     pub(super) fn asked(&self) -> String {
         self.asked.clone().unwrap_or_else(|| "?".to_owned())
     }
@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         self.greet()?;
         let (command, text, bytes) = self.hear(|said| {
             Ok(message::request(said)?.map(|((command, to), used)| {
-                // The address, written as an exit wants it.
+                // The address in the form for an exit.
                 let mut ask = [0; ASK_BYTES_MAX];
                 let len = to.emit_ask(&mut ask).unwrap_or(0);
                 ((command, to.to_string(), ask[..len].to_vec()), used)
@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
             Way::Node(target) => settings.node.connect(target, settings.streams)?,
             Way::Exit(exit) => {
                 let exit = Target::new(exit, STREAM_PORT);
-                // The exit answers for itself, so the question goes with the opening.
+                // The exit answers by itself, so the request goes together with the opening of the stream.
                 let options = client::Options {
                     early: true,
                     ..settings.streams
@@ -150,16 +150,16 @@ impl<'a> Session<'a> {
                 }
             }
         };
-        // From here on an end is one of the target's.
+        // From now on, an end of the stream comes from the target.
         let guarded = self.tcp.as_ref().map(|tcp| tcp::abort_on_close(tcp, true));
         guarded.transpose().map_err(Refusal::Exit)?;
         self.answer(Code::Granted, None);
         let Some(tcp) = self.tcp.take() else {
             return Ok(());
         };
-        // What the client has sent without waiting for the answer.
+        // Bytes that the client has sent without waiting for the answer.
         let early = (&stream).write_all(&self.said);
-        // Nothing limits how long a connection may be silent.
+        // A connection may be silent for any time.
         let unlimited = tcp.set_read_timeout(None).and(tcp.set_write_timeout(None));
         if let Err(error) = early.and(unlimited) {
             tcp::abort(&tcp);
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Reads until `parse` has understood something.
+    /// Reads until `parse` returns a value.
     fn hear<T>(
         &mut self,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Turned>,
@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
             let mut buffer = [0; SAID_BYTES_MAX];
             match tcp.read(&mut buffer) {
                 Ok(0) => return Err(Turned::Late),
-                // Nothing that is understood is longer than what is read at once.
+                // No valid message is longer than this buffer.
                 Ok(len) => self.said.extend_from_slice(&buffer[..len]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(Turned::Late),
@@ -243,14 +243,14 @@ impl<'a> Session<'a> {
         told.map_err(|_| Turned::Late)
     }
 
-    /// Answers a request. Whoever has gone in the meantime is noticed later.
+    /// Answers a request. If the client has gone, this is noticed later.
     fn answer(&self, code: Code, bound: Option<SocketAddr>) {
         let bound = bound.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (bytes, len) = message::reply(code, &Address::from(bound));
         let _ = self.say(&bytes[..len]);
     }
 
-    /// Lets the client read what it was told: closing with unread bytes would take it back.
+    /// Lets the client read the answer: closing with unread bytes would discard it.
     fn say_goodbye(&self) {
         let Some(mut tcp) = self.tcp.as_ref() else {
             return;
@@ -269,7 +269,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Asks an exit to connect, and waits for its answer.
+/// Requests a connection from an exit, and waits for its answer.
 fn ask_exit(mut stream: &Stream, ask: &[u8]) -> io::Result<Code> {
     stream.write_all(ask)?;
     stream.set_read_timeout(Some(EXIT_TIMEOUT))?;
@@ -285,7 +285,7 @@ fn ask_exit(mut stream: &Stream, ask: &[u8]) -> io::Result<Code> {
     parse_answer(answer).map_err(io::Error::other)
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in a time that does not reveal where the two differ.
 fn same(given: &[u8], wanted: &str) -> bool {
     let wanted = wanted.as_bytes();
     let differ = given

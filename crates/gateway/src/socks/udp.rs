@@ -3,8 +3,8 @@
 //! ```text
 //!   client ── UDP: address, payload ──▶ Association ── overlay socket ──▶ node, or exit
 //! ```
-//! It lives as long as the TCP connection that asked for it. Datagrams are taken from the host of
-//! that connection only, and from one port of it: the first that is seen.
+//! An association lives as long as the TCP connection that requested it. Datagrams are accepted only from the host of
+//! that connection, and only from one of its ports: the first that sends.
 
 use super::session::Way;
 use super::{Refusal, Shared, count, message};
@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use wire::bytes::{Reader, Writer};
 use wire::exit::{ADDRESS_BYTES_MAX, Address, Code, DATAGRAM_PORT, Host};
 
-/// Datagrams carried in one direction before the other has its turn.
+/// Maximum number of datagrams in one direction before the other direction is served.
 const PER_TURN: usize = 32;
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 
@@ -28,7 +28,7 @@ pub(super) struct Association<'a> {
     local: SocketAddr,
     overlay: DatagramSocket,
     from: SocketAddr,
-    /// The client's socket, once it has sent something.
+    /// The client's address, after it has sent something.
     client: Option<SocketAddr>,
 }
 
@@ -55,12 +55,12 @@ impl<'a> Association<'a> {
         })
     }
 
-    /// Where the client is to send to.
+    /// Returns the address to which the client must send.
     pub(super) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Carries until the connection ends.
+    /// Carries datagrams until the connection ends.
     pub(super) fn carry(mut self, mut tcp: &TcpStream) {
         let mut buffer = vec![0; ADDRESS_BYTES_MAX + DATAGRAM_BYTES_MAX];
         if tcp.set_nonblocking(true).is_err() || keep_alive(tcp).is_err() {
@@ -127,13 +127,13 @@ impl<'a> Association<'a> {
         sent.ok()
     }
 
-    /// An error when the node has gone.
+    /// Carries datagrams to the client. Returns an error if the node was lost.
     fn inward(&self, buffer: &mut [u8]) -> Result<(), client::Error> {
         for _ in 0..PER_TURN {
             let (len, from, _) = match self.overlay.recv_from_how(buffer, How::default()) {
                 Ok(received) => received,
                 Err(client::Error::WouldBlock) => return Ok(()),
-                // About one that was sent.
+                // The error is about a datagram that was sent.
                 Err(client::Error::Refused { .. }) => continue,
                 Err(error) => return Err(error),
             };
@@ -144,7 +144,7 @@ impl<'a> Association<'a> {
         Ok(())
     }
 
-    /// Hands a datagram to the client.
+    /// Sends a datagram to the client.
     fn give(&self, from: Target, bytes: &[u8]) -> Option<()> {
         let client = self.client?;
         let beyond = self.shared.settings.exit == Some(from.node) && from.port.0 == DATAGRAM_PORT;

@@ -1,4 +1,4 @@
-//! One that is called again and again until it answers.
+//! A connection that is attempted again and again until the peer answers.
 
 use crate::video::backoff::Backoff;
 use base::{Duration, Time};
@@ -7,9 +7,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-/// Someone to call.
+/// A peer to which the gateway connects.
 pub(super) struct Caller {
-    /// Host and port.
+    /// Host and port of the peer.
     pub(super) to: String,
     options: Options,
     backoff: Backoff,
@@ -18,22 +18,22 @@ pub(super) struct Caller {
 
 enum State {
     Waiting(Time),
-    /// A thread asks for the address.
+    /// A thread resolves the address.
     Resolving(Receiver<Result<SocketAddr, String>>),
     Calling(Socket, SocketAddr),
-    /// Somebody else has the connection.
+    /// The connection was passed on.
     Connected,
 }
 
-/// What has become of a call.
+/// The result of a step.
 pub(super) enum Step {
-    /// Nothing new.
+    /// Nothing has changed.
     Nothing,
-    /// It has begun: the socket is to be waited for.
+    /// The attempt has begun: the socket must be watched.
     Begun,
-    /// It was answered.
+    /// The peer has answered.
     Answered(Socket, SocketAddr),
-    /// It has failed.
+    /// The attempt has failed. Contains the reason and the time until the next attempt.
     Failed(String, Duration),
 }
 
@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// The call that is not answered yet.
+    /// Returns the socket of an attempt that is not answered yet.
     pub(super) fn calling(&self) -> Option<&Socket> {
         match &self.state {
             State::Calling(socket, _) => Some(socket),
@@ -55,14 +55,14 @@ impl Caller {
         }
     }
 
-    /// The connection is over that began then.
+    /// Records that the connection that began at `since` has ended. Returns the time until the next attempt.
     pub(super) fn on_end(&mut self, now: Time, since: Time) -> Duration {
         let wait = self.backoff.fail(now, Some(since));
         self.state = State::Waiting(now + wait);
         wait
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Continues as far as possible without waiting.
     pub(super) fn step(&mut self, now: Time) -> Step {
         match core::mem::replace(&mut self.state, State::Connected) {
             State::Waiting(until) if until <= now => {
@@ -109,16 +109,16 @@ impl Caller {
     }
 }
 
-/// Asks the system for an address, on a thread of its own, because that may take long.
+/// Resolves an address on a thread of its own, because this may take long.
 fn resolve(host: String) -> Receiver<Result<SocketAddr, String>> {
     let (answer, receiver) = channel();
     let ask = move || {
         let found = host.to_socket_addrs().map_err(|error| error.to_string());
         let first = found.and_then(|mut all| all.next().ok_or_else(|| "no address".to_owned()));
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let _ = answer.send(first);
     };
-    // Without a thread the answer is that nobody answers.
+    // Without a thread, the receiver sees a closed channel, which counts as a failure.
     let _ = thread::Builder::new().name("resolve".into()).spawn(ask);
     receiver
 }

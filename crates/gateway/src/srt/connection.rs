@@ -1,4 +1,4 @@
-//! A connection, as both threads use it.
+//! A connection, which both threads use.
 
 use super::routes::Route;
 use super::{Direction, report};
@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Of a receiver's latency what is left to SRT itself, for its own repair: three round trips, and so much at
-/// least.
+/// The minimum part of a receiver's latency that is left to SRT itself for retransmissions. The part is three round
+/// trips, but at least this time.
 const OWN_SHARE_LEAST_US: i64 = 20_000;
-/// By how much libsrt's estimate of the sender's clock may be late.
+/// The maximum delay of libsrt's estimate of the sender's clock.
 const DRIFT: Duration = Duration::from_millis(20);
 
 /// An SRT connection and its stream.
@@ -24,17 +24,17 @@ pub(super) struct Connection {
     /// The stream of the overlay, in words.
     pub(super) stream: String,
     pub(super) since: Time,
-    /// The same by libsrt's clock: no packet may be older.
+    /// The same time by libsrt's clock: no packet may have an older time.
     since_us: i64,
-    /// How far behind a packet may be said to be.
+    /// The maximum delay that a packet's source time may state.
     steady_us: AtomicI64,
     pub(super) watch: Mutex<Watch>,
     stats: Mutex<Stats>,
-    /// Handed over, and their bytes.
+    /// Number of packets that were sent, and of their bytes.
     sent: AtomicU64,
     sent_bytes: AtomicU64,
     dropped: AtomicU64,
-    /// It was told that this receiver sends.
+    /// Whether it was reported that this receiver sends.
     pub(super) is_unwanted: AtomicBool,
 }
 
@@ -67,22 +67,22 @@ impl Connection {
         this
     }
 
-    /// Hands a packet over that is so much later than the fastest. The receiver plays it as if it had not been:
-    /// within its latency delays of the overlay vanish there, and cost no more latency.
+    /// Sends a packet that is later than the fastest one by `behind`. The receiver plays the packet as if it had not
+    /// been late: within the receiver's latency, delays of the overlay vanish and cost no additional latency.
     pub(super) fn send(&self, packet: &[u8], behind: Duration) {
         let behind_us = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX);
         let behind_us = behind_us.min(self.steady_us.load(Ordering::Relaxed));
         let source_time = (srt::now_us() - behind_us).max(self.since_us);
         let (counter, bytes) = match self.socket.send(packet, source_time) {
             Ok(()) => (&self.sent, packet.len() as u64),
-            // Later is of no use. That it is broken is told where connections are waited for.
+            // A later attempt would be useless. A broken connection is noticed by the poll of connections.
             Err(_) => (&self.dropped, 0),
         };
         counter.fetch_add(1, Ordering::Relaxed);
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Reads what libsrt counts, and follows the round trip.
+    /// Reads the counters of libsrt, and updates the share for retransmissions from the round trip.
     pub(super) fn look(&self) {
         let Some(stats) = self.socket.stats() else {
             return;
@@ -94,7 +94,7 @@ impl Connection {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
 
-    /// For how long after its end there may be something to receive.
+    /// Returns for how long packets may still be received after the end of the connection.
     pub(super) fn rest(&self) -> Duration {
         let stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         match self.route.direction {

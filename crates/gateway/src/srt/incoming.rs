@@ -1,5 +1,5 @@
-//! The thread of the connections: takes callers, calls, puts what encoders send into the overlay, and ends
-//! what is over.
+//! The thread of the connections: it accepts callers, connects to peers, sends packets of encoders into the overlay,
+//! and ends connections that are over.
 
 use super::caller::{Caller, Step};
 use super::connection::Connection;
@@ -13,11 +13,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// Messages after which a turn goes on with the next connection. Choice: 32 of 1316 bytes are 7 ms of 50 Mbit/s.
+/// Maximum number of messages from one connection per turn. Choice: 32 of 1316 bytes are 7 ms of 50 Mbit/s.
 const MESSAGES_PER_TURN: usize = 32;
-/// How long libsrt is waited for: it cannot be woken, and calls, the node and the end are looked for between.
+/// How long the thread waits for libsrt. This wait cannot be interrupted, so callers, the node and the end are checked
+/// in between.
 const WAIT: core::time::Duration = core::time::Duration::from_millis(20);
-/// How often statistics are read.
+/// The time between reads of the statistics.
 const STATS_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Incoming {
@@ -32,9 +33,9 @@ pub(super) struct Incoming {
 
 struct Held {
     connection: Arc<Connection>,
-    /// Whose call it was.
+    /// The caller that opened the connection, if any.
     caller: Option<usize>,
-    /// It is over, and the time of what it has sent last comes until then.
+    /// When the last packets are due; set if the connection is over.
     over_at: Option<Time>,
 }
 
@@ -109,12 +110,12 @@ impl Incoming {
         }
     }
 
-    /// Takes all callers that have shaken hands.
+    /// Accepts all callers that have completed the handshake.
     fn accept(&mut self, now: Time, listener: usize) {
         while let Ok((socket, peer)) = self.listeners[listener].accept() {
             self.shared.shaken.fetch_add(1, Ordering::Relaxed);
             let id = socket.stream_id();
-            // Between the handshake and now another one may have been quicker.
+            // Another caller may have been faster since the handshake.
             match self.shared.admit(&id) {
                 Ok(route) => self.connect(now, socket, peer, id, route, None),
                 Err(why) => self.refuse(peer, id, why),
@@ -160,14 +161,14 @@ impl Incoming {
         });
     }
 
-    /// Takes what a connection has sent. One that is over is not waited for any more.
+    /// Handles an event of a connection: takes what it has sent. A connection that is over is no longer watched.
     fn serve(&mut self, now: Time, event: Ready) {
         let is_meant = |held: &Held| held.connection.socket.id() == event.id;
         let Some(place) = self.connections.iter().position(is_meant) else {
             return;
         };
         let connection = self.connections[place].connection.clone();
-        // Its first message ends what is left of the one before: two encoders never mix.
+        // The first message ends what is left of the previous connection, so that two encoders never mix.
         if event.readable && connection.socket.is_connected() {
             self.end_drained(now, &connection);
         }
@@ -177,7 +178,7 @@ impl Incoming {
         }
     }
 
-    /// Puts messages into the overlay, true if there may be more; an error when the connection is over.
+    /// Sends messages into the overlay. Returns true if there may be more, and an error if the connection is over.
     fn take(&mut self, now: Time, connection: &Connection) -> Result<bool, Error> {
         let mut buffer = [0; PAYLOAD_BYTES_MAX];
         for _ in 0..MESSAGES_PER_TURN {
@@ -206,8 +207,8 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Finds what is over and was not told: libsrt does not tell it of a connection that was over before it was
-    /// waited for.
+    /// Finds connections that are over without an event: libsrt reports none if a connection was over before it was
+    /// watched.
     fn sweep(&mut self, now: Time) {
         let is_over =
             |held: &&Held| held.over_at.is_none() && !held.connection.socket.is_connected();
@@ -218,10 +219,10 @@ impl Incoming {
         }
     }
 
-    /// A connection is over: its place is free for another one. Its end has come ahead of what it has sent last,
-    /// which libsrt holds back for the latency and hands out even now, while there is the socket.
+    /// Handles the end of a connection: its place becomes free for another one. The end arrives before the connection's
+    /// last packets. libsrt holds these back for the latency, and still delivers them while the socket exists.
     fn leave(&mut self, now: Time, connection: &Arc<Connection>) {
-        // One for each stream may still be drained.
+        // At most one connection of each stream may still be drained.
         self.end_drained(now, connection);
         let mut all = self.connections.iter_mut();
         let Some(held) = all.find(|held| Arc::ptr_eq(&held.connection, connection)) else {
@@ -236,7 +237,7 @@ impl Incoming {
         }
     }
 
-    /// Ends what is still drained of the stream that another connection has now.
+    /// Ends connections that are still being drained, if another connection has their stream now.
     fn end_drained(&mut self, now: Time, by: &Arc<Connection>) {
         for place in (0..self.connections.len()).rev() {
             let held = &self.connections[place];
@@ -253,7 +254,7 @@ impl Incoming {
         self.tell(Event::Disconnected(Box::new(connection.report(now))));
     }
 
-    /// Takes what connections that are over have sent last, as its time comes, and ends them.
+    /// Receives the last packets of connections that are over, when they are due, and then ends these connections.
     fn drain(&mut self, now: Time) {
         for place in (0..self.connections.len()).rev() {
             let held = &self.connections[place];
@@ -268,7 +269,7 @@ impl Incoming {
         }
     }
 
-    /// Goes on with calls.
+    /// Continues attempts to connect.
     fn call(&mut self, now: Time) {
         for index in 0..self.callers.len() {
             let step = self.callers[index].step(now);

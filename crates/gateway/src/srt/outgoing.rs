@@ -1,4 +1,4 @@
-//! The thread that takes streams out of the overlay and hands them to the connections that receive them.
+//! The thread that receives streams from the overlay and sends them to the connections of receivers.
 
 use super::Shared;
 use super::report::Event;
@@ -11,11 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Messages after which a turn goes on with the next stream: each brings up to 64 packets.
+/// Maximum number of messages of one stream per turn: each contains up to 64 packets.
 const MESSAGES_PER_TURN: usize = 8;
-/// How often it is looked for a node that is away.
+/// The time between checks for a lost node.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Streams have the numbers before.
+/// The tokens of streams are lower.
 const TOKEN_WAKE: u64 = ROUTES_MAX as u64;
 
 pub(super) struct Outgoing {
@@ -67,13 +67,13 @@ impl Outgoing {
         for index in 0..self.inlets.len() {
             if self.inlets[index].look(now) {
                 (self.shared.tell)(Event::NodeBack);
-                // What cannot be waited for now is looked for again.
+                // If this stream cannot be watched now, the next check tries again.
                 let _ = self.wait_for(index);
             }
         }
     }
 
-    /// Hands over what has come of a stream.
+    /// Sends the packets of a stream that have arrived.
     fn serve(&mut self, index: usize) {
         for _ in 0..MESSAGES_PER_TURN {
             let now = self.shared.clock.now();

@@ -1,4 +1,4 @@
-//! What the gateway tells of itself: plain values, for logs, status and people.
+//! The reports of a gateway: plain values for logs, the status page and people.
 
 use super::Direction;
 use crate::video::Seen;
@@ -7,55 +7,55 @@ use core::fmt;
 use core::net::SocketAddr;
 use net::srt::{Refusal, Stats};
 
-/// Something that happened.
+/// An event of the gateway.
 #[derive(Debug)]
 pub enum Event {
-    /// A connection is there.
+    /// A connection was established.
     Connected {
         /// The other end.
         peer: SocketAddr,
-        /// What it asked for, or was asked for.
+        /// The stream id that the peer requested, or that was requested from it.
         stream_id: String,
-        /// Which way it goes.
+        /// The direction of the stream.
         direction: Direction,
         /// The stream of the overlay.
         stream: String,
     },
-    /// It is over.
+    /// A connection is over.
     Disconnected(Box<Connection>),
     /// A caller was not let in.
     Refused {
-        /// Who.
+        /// The caller.
         peer: SocketAddr,
-        /// What it asked for.
+        /// The stream id that it requested.
         stream_id: String,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// A call has failed, and is tried again.
+    /// An attempt to connect has failed, and will be repeated.
     CallFailed {
-        /// Who was called.
+        /// The peer.
         to: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// How long it is waited.
+        /// The time until the next attempt.
         again_in: Duration,
     },
-    /// A receiver sends, which is dropped.
+    /// A receiver sends packets, which are dropped.
     Unwanted {
-        /// Who.
+        /// The receiver.
         peer: SocketAddr,
     },
-    /// The node has gone, or refuses.
+    /// The node was lost, or refuses.
     NodeAway(client::Error),
-    /// It is back.
+    /// The node is connected again.
     NodeBack,
-    /// Something else that an operator should know.
+    /// Another condition that an operator should know.
     Warning(String),
 }
 
 impl Event {
-    /// A word for it, for programs.
+    /// Returns a word for programs.
     pub fn label(&self) -> &'static str {
         match self {
             Event::Connected { .. } => "connected",
@@ -70,7 +70,7 @@ impl Event {
     }
 }
 
-/// Why a caller is refused, in words.
+/// Returns why a caller is refused, in words.
 pub fn why(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::BadRequest => "its stream id is malformed",
@@ -129,60 +129,61 @@ impl fmt::Display for Event {
     }
 }
 
-/// A connection so far.
+/// The state of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// The other end.
     pub peer: SocketAddr,
-    /// What it asked for, or was asked for.
+    /// The stream id that the peer requested, or that was requested from it.
     pub stream_id: String,
-    /// Which way it goes.
+    /// The direction of the stream.
     pub direction: Direction,
     /// The stream of the overlay.
     pub stream: String,
-    /// For how long it has been there.
+    /// The age of the connection.
     pub age: Duration,
-    /// What libsrt counts.
+    /// The counters of libsrt.
     pub stats: Stats,
-    /// What came by it, or was to go by it; TR 101 290 of what came.
+    /// The packets that were received from the peer, or were to be sent to it, with the TR 101 290 counters of received
+    /// packets.
     pub seen: Seen,
-    /// Packets that were to go and did not: libsrt had no room, or they were too long.
+    /// Packets that were to be sent but were not: libsrt had no room, or they were too long.
     pub dropped: u64,
 }
 
-/// A stream that comes out of the overlay.
+/// A stream out of the overlay.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Where it is.
+    /// The place of the stream.
     pub place: String,
-    /// What came.
+    /// The packets that were received.
     pub seen: Seen,
-    /// How many receive it.
+    /// Number of receivers.
     pub receivers: usize,
 }
 
-/// Packets and callers that came to nothing.
+/// Packets that were dropped, and callers that were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     /// Packets that the node did not take.
     pub node: u64,
-    /// Packets of receivers.
+    /// Packets that receivers sent.
     pub unwanted: u64,
-    /// Callers that asked for nothing that is here, or for too much.
+    /// Callers that requested an unknown stream, or exceeded a limit.
     pub refused: u64,
-    /// Callers that were let in and have not shaken hands: a wrong passphrase, or none at all.
+    /// Callers that were let in but did not complete the handshake: with a wrong passphrase, or without one.
     pub handshake: u64,
 }
 
-/// The gateway so far.
+/// The state of the gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The connections, the oldest first.
     pub connections: Vec<Connection>,
-    /// What comes out of the overlay.
+    /// The streams out of the overlay.
     pub streams: Vec<Stream>,
-    /// Connections since the start.
+    /// Number of connections since the start.
     pub connected: u64,
-    /// What came to nothing.
+    /// Drops and refusals.
     pub drops: Drops,
 }

@@ -1,4 +1,4 @@
-//! Which stream a caller of a listener is for: by the id that it says, and whether it sends or receives.
+//! Finds the stream for a caller of a listener, by the stream id and by whether the caller sends or receives.
 //!
 //! ```text
 //!   studio                          the stream of that name
@@ -12,46 +12,46 @@ use net::srt::Refusal;
 
 use crate::video::Place;
 
-/// Streams of one gateway, each way.
+/// Maximum number of streams of one gateway in each direction.
 pub const ROUTES_MAX: usize = 64;
 
-/// A stream that goes into the overlay.
+/// A stream into the overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// What callers call it; none for any.
+    /// The name by which callers request the stream; none for any name.
     pub name: Option<String>,
-    /// Where it goes.
+    /// The destination of the stream.
     pub target: Target,
 }
 
-/// A stream that comes out of it.
+/// A stream out of the overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// What callers call it; none for any.
+    /// The name by which callers request the stream; none for any name.
     pub name: Option<String>,
-    /// Where it is.
+    /// The place of the stream.
     pub place: Place,
 }
 
-/// The streams that there are.
+/// The streams of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// Into the overlay.
+    /// Streams into the overlay.
     pub inputs: Vec<Input>,
-    /// Out of it.
+    /// Streams out of the overlay.
     pub outputs: Vec<Output>,
 }
 
-/// One of them.
+/// One of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Which way.
+    /// The direction of the stream.
     pub direction: Direction,
-    /// Which of those that go this way.
+    /// The index among the streams of this direction.
     pub index: usize,
 }
 
-/// What a stream id says.
+/// The content of a stream id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Asked<'a> {
     name: &'a str,
@@ -74,7 +74,7 @@ impl<'a> Asked<'a> {
                 ("m", "publish") => asked.direction = Some(Direction::In),
                 ("m", "request") => asked.direction = Some(Direction::Out),
                 ("m", _) => return Err(Refusal::BadMode),
-                // Who the user is, and what there is besides, is nothing to this gateway.
+                // This gateway ignores the user and other keys.
                 _ => {}
             }
         }
@@ -83,7 +83,7 @@ impl<'a> Asked<'a> {
 }
 
 impl Routes {
-    /// The stream that a caller means.
+    /// Returns the stream that a caller requests.
     pub fn find(&self, id: &str) -> Result<Route, Refusal> {
         let asked = Asked::parse(id)?;
         let input = || self.named(asked.name, Direction::In);
@@ -91,7 +91,7 @@ impl Routes {
         let found = match asked.direction {
             Some(Direction::In) => input(),
             Some(Direction::Out) => output(),
-            // A request is what the specification takes for granted.
+            // The specification assumes a request if there is no mode.
             None => output().or_else(input),
         };
         if let Some(route) = found {
@@ -103,7 +103,7 @@ impl Routes {
         }
     }
 
-    /// The only stream, if there is one only.
+    /// Returns the only stream, if there is exactly one.
     pub fn only(&self) -> Option<Route> {
         let direction = match (&self.inputs[..], &self.outputs[..]) {
             ([_], []) => Direction::In,

@@ -1,15 +1,15 @@
-//! How long a connection that failed is left alone.
+//! The waiting time before a failed connection is tried again.
 
 use base::{Duration, Time};
 
-/// After the first failure. Choice: a quarter of a second, so that a restarted encoder is soon back.
+/// The time after the first failure. Choice: a quarter of a second, so that a restarted encoder is soon back.
 const FIRST: Duration = Duration::from_millis(250);
-/// At most. Choice: eight seconds, so that a dead peer costs seven packets a minute.
+/// The maximum time. Choice: eight seconds, so that a dead peer costs seven packets a minute.
 const LAST: Duration = Duration::from_secs(8);
-/// A connection that has lasted so long was a good one.
+/// The duration after which a connection counts as good.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 
-/// Twice as long after each failure.
+/// The waiting time, which doubles after each failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     next: Duration,
@@ -22,7 +22,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// A try has failed, or a connection has ended that began at `since`: how long to wait.
+    /// Records that an attempt has failed, or that a connection that began at `since` has ended. Returns how long to
+    /// wait.
     pub fn fail(&mut self, now: Time, since: Option<Time>) -> Duration {
         if since.is_some_and(|since| now.since(since) >= GOOD_AFTER) {
             self.next = FIRST;

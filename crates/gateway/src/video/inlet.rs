@@ -1,4 +1,4 @@
-//! A stream that comes out of the overlay. A join that the node refuses is asked for again, as a bridge does.
+//! A stream out of the overlay. If the node refuses a join, the join is repeated, as in a bridge.
 
 use super::NODE_AGAIN;
 use crate::multicast::members::{Change, Members};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use wire::ipc::ErrorCode;
 
-/// Where a stream is to be had.
+/// The place from which a stream is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A multicast group, and a port there.
     Group(NodeAddr, u16),
-    /// A port of the own node, to which others send.
+    /// A port of this node, to which other nodes send.
     Port(u16),
 }
 
@@ -27,18 +27,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// What was sent.
+    /// The payload.
     pub payload: &'a [u8],
-    /// It was lost on some hop of its way and recovered there.
+    /// Whether the packet was lost on some hop of its path and recovered there.
     pub recovered: bool,
-    /// How much longer it was under way than the fastest of the last seconds.
+    /// How much longer the packet took than the fastest packets of the last seconds.
     pub behind: Duration,
 }
 
-/// Takes a stream out of the overlay. A node that goes is looked for until it is back.
+/// Receives a stream from the overlay. If the node is lost, this tries to reconnect until it is back.
 pub struct Inlet {
     node: Node,
     place: Place,
@@ -46,15 +46,15 @@ pub struct Inlet {
     socket: Option<RangeSocket>,
     batch: Batch,
     next_try: Time,
-    /// Its group, if it is to have one, against what the node was told.
+    /// The group, if there is one, and whether the node was told to join it.
     members: Members,
-    /// What the node has said of a join last, since packets came.
+    /// The node's last refusal of a join since packets were received.
     refused: Option<String>,
     fastest: Fastest,
 }
 
 impl Inlet {
-    /// Asks the node for a stream.
+    /// Requests a stream from the node.
     pub fn open(node: Node, place: Place, options: Options) -> Result<Inlet, Error> {
         let socket = Inlet::connect(&node, place, options)?;
         let mut members = Members::new(Time::ZERO);
@@ -86,7 +86,7 @@ impl Inlet {
         Ok(socket)
     }
 
-    /// Tells the node what it is to know: to join, when it is time.
+    /// Sends the joins that are due to the node.
     fn say(&mut self, now: Time) -> Result<(), Error> {
         let (Some(socket), Place::Group(_, port)) = (&self.socket, self.place) else {
             return Ok(());
@@ -104,7 +104,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Heeds what the node has told: a refusal that is news.
+    /// Handles the reports of the node. Returns an error for a new refusal.
     fn hear(&mut self, now: Time) -> Result<(), Error> {
         while let Some(told) = self.socket.as_ref().and_then(RangeSocket::take_told) {
             match told {
@@ -123,23 +123,23 @@ impl Inlet {
         Ok(())
     }
 
-    /// Where the stream is.
+    /// Returns the place of the stream.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// Ready when packets wait; `None` while the node is away.
+    /// Returns a descriptor that is ready when packets are waiting; `None` while the node is unreachable.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether [`Inlet::look`] has something to do after a while, though nothing comes.
+    /// Returns whether [`Inlet::look`] will have work after a while even if nothing arrives.
     pub fn has_to_look(&self) -> bool {
         self.socket.is_none() || self.members.refused() > 0
     }
 
-    /// Joins anew what the node has refused, and looks for one that is away, each if it is time; true when the
-    /// node is back.
+    /// Repeats joins that the node has refused, and tries to reconnect to a lost node, each when it is due. Returns
+    /// true when the node is back.
     pub fn look(&mut self, now: Time) -> bool {
         let is_back = self.socket.is_none() && now >= self.next_try;
         if is_back {
@@ -147,13 +147,13 @@ impl Inlet {
             self.socket = Inlet::connect(&self.node, self.place, self.options).ok();
             self.members.on_node();
         }
-        // That the node is gone is heard when something is received.
+        // A lost node is noticed at the next receive.
         let _ = self.say(now);
         is_back && self.socket.is_some()
     }
 
-    /// Gives the packets that came together to `each`; false when there are none. After an error that is not a
-    /// refusal the node is away.
+    /// Passes the packets that arrived together to `each`. Returns false if there are none. After an error other than a
+    /// refusal the node is unreachable.
     pub fn receive(&mut self, now: Time, mut each: impl FnMut(Packet<'_>)) -> Result<bool, Error> {
         let Some(socket) = &self.socket else {
             return Ok(false);
@@ -182,12 +182,12 @@ impl Inlet {
     }
 }
 
-/// What is left of the deadline of a packet that nothing has delayed, as the last seconds have shown: a quarter of all
-/// had as much left, or more. The most that was left would not do: what is left is reckoned with half a round trip for
-/// each link, and while the round trip of one is taken for too short, as after a change, all packets seem early.
+/// The remaining deadline of a packet without delays, according to the last seconds: a quarter of all packets had this
+/// much left, or more. The maximum would not do. The remaining time is calculated with half a round trip for each link.
+/// While the round trip of a link is estimated too short, for example after a change, all packets seem early.
 #[derive(Debug, Default)]
 struct Fastest {
-    /// How many packets had so many milliseconds left, in the window before, and in this one.
+    /// Numbers of packets by their remaining milliseconds, in the previous window and in the current one.
     counts: [BTreeMap<u64, u64>; 2],
     ends: Time,
     usual: Duration,
@@ -195,14 +195,14 @@ struct Fastest {
 }
 
 impl Fastest {
-    /// Choice: long enough to hold packets that nothing delayed, and short enough to follow a new path.
+    /// Choice: long enough to contain packets without delays, and short enough to follow a new path.
     const WINDOW: Duration = Duration::from_secs(10);
-    /// One of so many packets is as fast as the one that counts.
+    /// One of this number of packets is at least as fast as the reference packet.
     const ONE_OF: u64 = 4;
-    /// How often it is looked for.
+    /// The time between calculations of the reference.
     const EVERY: Duration = Duration::from_millis(100);
 
-    /// How much less is left than of a packet that nothing has delayed.
+    /// Returns how much less is left than for a packet without delays.
     fn note(&mut self, now: Time, left: Duration) -> Duration {
         if now >= self.ends {
             let is_recent = now.since(self.ends) < Fastest::WINDOW;
@@ -218,7 +218,7 @@ impl Fastest {
         self.usual.saturating_sub(left)
     }
 
-    /// A quarter of the packets had so many milliseconds left, or more.
+    /// Returns the remaining time, in milliseconds, that a quarter of the packets reached or exceeded.
     fn of_a_quarter(&self) -> u64 {
         let all = self.counts.iter().flat_map(BTreeMap::values).sum::<u64>();
         let quarter = all.div_ceil(Fastest::ONE_OF);
@@ -245,22 +245,22 @@ mod tests {
         let mut fastest = Fastest::default();
         assert_eq!(fastest.note(at(1), ms(400)), ms(0));
         assert_eq!(fastest.note(at(2), ms(330)), ms(70));
-        // The fastest of the window before still counts, and that before it no more.
+        // The fastest packet of the previous window still counts, but none from earlier windows.
         assert_eq!(fastest.note(at(12), ms(330)), ms(70));
         assert_eq!(fastest.note(at(23), ms(330)), ms(0));
-        // Packets that seem too early for a while are not what counts.
+        // Packets that seem too early for a while do not set the reference.
         let mut fastest = Fastest::default();
         let early = (0..400u64).map(|n| (Duration::from_millis(2 * n), ms(440)));
         let usual =
             (400..5_000u64).map(|n| (Duration::from_millis(2 * n), ms(400 - n % 4 / 3 * 60)));
         for (after, left) in early.chain(usual) {
             let behind = fastest.note(at(100) + after, left);
-            // Once they are less than a quarter; of the usual ones a quarter is repaired.
+            // This is so once the early packets are less than a quarter; a quarter of the usual packets is repaired.
             if after >= ms(4_000) {
                 assert_eq!(behind, ms(400).saturating_sub(left), "{after}");
             }
         }
-        // After silence all is new.
+        // After a silence, the counts begin again.
         assert_eq!(fastest.note(at(200), ms(300)), ms(0));
     }
 }

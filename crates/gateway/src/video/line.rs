@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Something that happened.
+/// An event of the gateway.
 #[derive(Debug)]
 pub enum Event {
-    /// The node has gone, or refuses.
+    /// The node was lost, or refuses.
     NodeAway(client::Error),
-    /// It is back.
+    /// The node is connected again.
     NodeBack,
-    /// The other side of a connection is there.
+    /// The other end of a connection has connected.
     Connected,
-    /// It has gone.
+    /// The other end has disconnected.
     Disconnected,
     /// The gateway ends.
     Failed(io::Error),
 }
 
 impl Event {
-    /// A word for it, for programs.
+    /// Returns a word for programs.
     pub fn label(&self) -> &'static str {
         match self {
             Event::NodeAway(_) => "node_away",
@@ -52,21 +52,21 @@ impl fmt::Display for Event {
     }
 }
 
-/// The gateway so far.
+/// The state of the gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Report<M> {
-    /// The stream, as it enters the overlay or leaves it.
+    /// The stream where it enters or leaves the overlay.
     pub seen: Seen,
-    /// Packets that the node, or the network, did not take.
+    /// Number of packets that the node, or the network, did not take.
     pub dropped: u64,
-    /// What the protocol counts.
+    /// The counters of the protocol.
     pub more: M,
 }
 
-/// Who is told what happens; called on the gateway's thread. It should not wait.
+/// Receives the events; called on the gateway's thread. It should not wait.
 pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
-/// A running gateway; it ends when [`Service::stop`] is called, or this is dropped.
+/// A running gateway; it ends when [`Service::stop`] is called, or when this value is dropped.
 pub struct Service<M: Clone + Default> {
     shared: Arc<Shared<M>>,
     thread: Option<JoinHandle<()>>,
@@ -79,14 +79,14 @@ pub(crate) struct Shared<M> {
     report: Mutex<Report<M>>,
 }
 
-/// What a gateway's thread does, again and again.
+/// The work of a gateway's thread, which calls it in a loop.
 pub(crate) trait Core {
-    /// Waits for something, not for long, and serves it.
+    /// Waits a short time for work, and does it.
     fn turn(&mut self) -> io::Result<()>;
 }
 
 impl<M: Clone + Default + Send + 'static> Service<M> {
-    /// Starts the thread of what `core` makes.
+    /// Starts a thread for the result of `core`.
     pub(crate) fn begin<E: From<io::Error>>(
         name: &str,
         tell: Tell,
@@ -110,17 +110,17 @@ impl<M: Clone + Default + Send + 'static> Service<M> {
 }
 
 impl<M: Clone + Default> Service<M> {
-    /// The gateway as it is.
+    /// Returns the current state of the gateway.
     #[must_use]
     pub fn report(&self) -> Report<M> {
         self.shared.report().clone()
     }
 
-    /// Ends the gateway, and tells how it was.
+    /// Ends the gateway, and returns its last report.
     pub fn stop(&mut self) -> Report<M> {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic there was told on standard error.
+            // A panic of the thread was reported on standard error.
             let _ = thread.join();
         }
         self.report()
@@ -138,7 +138,7 @@ impl<M> Shared<M> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what was heard of the node, if anything.
+    /// Reports what was learned about the node, if anything.
     pub(crate) fn tell_node(&self, heard: Result<bool, client::Error>) {
         match heard {
             Ok(false) => {}

@@ -1,11 +1,11 @@
-//! Streams that go into the overlay.
+//! Streams into the overlay.
 
 use super::NODE_AGAIN;
 use base::Time;
 use client::{Batch, Error, Node, Options, RangeSocket, Sending, Target};
 
-/// Sends into the overlay, several packets in a message. A node that goes is looked for until it is back;
-/// meanwhile packets are dropped, because later they are of no use.
+/// Sends into the overlay, several packets in a message. If the node is lost, this tries to reconnect until it is back.
+/// Meanwhile packets are dropped, because they would be useless later.
 pub struct Outlet {
     node: Node,
     options: Options,
@@ -37,7 +37,7 @@ impl Outlet {
         Ok(socket)
     }
 
-    /// Packets that the node did not take.
+    /// Returns the number of packets that the node did not take.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -58,7 +58,7 @@ impl Outlet {
         }
     }
 
-    /// Sends them.
+    /// Sends the added packets.
     pub fn flush(&mut self) {
         let count = self.sending.len() as u64;
         let sent = match &self.socket {
@@ -67,13 +67,13 @@ impl Outlet {
         };
         self.sending.clear();
         if sent.is_err() {
-            // That the node is gone is heard when it is looked for.
+            // A lost node is noticed at the next check.
             self.dropped += count;
         }
     }
 
-    /// Hears what the node says, and looks for one that is away: an error when it has gone or refuses, true when
-    /// it is back.
+    /// Handles messages of the node, and tries to reconnect to a lost node. Returns an error when the node was lost or
+    /// refuses, and true when it is back.
     pub fn look(&mut self, now: Time) -> Result<bool, Error> {
         let Some(socket) = &self.socket else {
             if now < self.next_try {
@@ -84,7 +84,7 @@ impl Outlet {
             return Ok(self.socket.is_some());
         };
         loop {
-            // What is sent to its port is not wanted.
+            // Datagrams to this socket's port are ignored.
             match socket.recv_batch(&mut self.said) {
                 Ok(()) => {}
                 Err(Error::WouldBlock) => return Ok(false),

@@ -1,4 +1,4 @@
-//! A stream that leaves the overlay by one thread, to whatever takes it.
+//! A stream out of the overlay, which one thread passes to a [`Sink`].
 
 use super::line::{Core, Event, Shared};
 use super::{Inlet, Watch};
@@ -8,24 +8,24 @@ use net::epoll::{Interest, Poller};
 use std::io;
 use std::sync::Arc;
 
-/// Messages of the node in a turn: each brings up to 64 packets.
+/// Maximum number of messages of the node per turn: each contains up to 64 packets.
 const MESSAGES_PER_TURN: usize = 8;
-/// How often the end is looked for, and a node that is away.
+/// The time between checks for the end and for a lost node.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What takes the packets of a stream.
+/// Takes the packets of a stream.
 pub(crate) trait Sink {
-    /// What the protocol counts.
+    /// The counters of the protocol.
     type Counts;
 
-    /// Sends a packet on; how often that failed.
+    /// Sends a packet on. Returns how many sends failed.
     fn send(&mut self, now: Time, payload: &[u8]) -> u64;
 
-    /// What has happened, and what was counted so far.
+    /// Reports events, and returns the counters.
     fn look(&mut self, tell: &dyn Fn(Event)) -> Self::Counts;
 }
 
-/// Takes a stream out of the overlay and gives it to a [`Sink`].
+/// Receives a stream from the overlay and passes it to a [`Sink`].
 pub(crate) struct Outward<S: Sink> {
     shared: Arc<Shared<S::Counts>>,
     poller: Poller,
@@ -60,7 +60,7 @@ impl<S: Sink> Outward<S> {
         }
     }
 
-    /// Passes on what came together; false when there is nothing.
+    /// Passes on the packets that arrived together. Returns false if there are none.
     fn pass(&mut self, now: Time) -> Result<bool, Error> {
         let Outward {
             inlet,

@@ -1,18 +1,18 @@
-//! What is counted of a stream, whatever the protocol.
+//! The counters of a stream, for any protocol.
 
 use base::Time;
 use voice::ts::{Counts, Monitor};
 
-/// What was seen of a stream.
+/// The counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of them.
+    /// Number of their bytes.
     pub bytes: u64,
-    /// Packets that were lost on some hop of the overlay and recovered there.
+    /// Number of packets that were lost on some hop of the overlay and recovered there.
     pub recovered: u64,
-    /// What TR 101 290 counts.
+    /// The counters of TR 101 290.
     pub ts: Counts,
 }
 
@@ -24,7 +24,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A packet passes.
+    /// Counts a packet.
     pub fn on_packet(&mut self, now: Time, payload: &[u8], recovered: bool) {
         self.seen.packets += 1;
         self.seen.bytes += payload.len() as u64;
@@ -32,7 +32,7 @@ impl Watch {
         self.monitor.on_datagram(now, payload);
     }
 
-    /// What was seen so far.
+    /// Returns the counters.
     pub fn seen(&self) -> Seen {
         Seen {
             ts: *self.monitor.counts(),

@@ -1,5 +1,5 @@
-//! A network of two nodes as their clients see it, without the nodes: what a client sends to the
-//! other one comes out there, unless the test loses it.
+//! A network of two nodes as their clients see it, without the nodes: a packet that a client sends to the other node
+//! arrives there, unless the test drops it.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,20 +28,20 @@ pub const NODES: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 /// Virtual ports of every plane.
 pub const VIRTUAL: RangeInclusive<u16> = 20_000..=29_999;
 pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(100);
-/// What every packet is told to have left of it: 15 ms were used.
+/// The remaining time that every packet reports: 15 ms were used.
 const LEFT: Duration = Duration::from_millis(85);
 
-/// What becomes of a packet on its way.
+/// The fate of a packet on its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Passes,
     Lost,
     Recovered,
-    /// There is no room for its flow, and the sender is told.
+    /// There is no room for the packet's flow, and the sender is informed.
     Refused,
 }
 
-/// By the payload.
+/// Chooses the fate by the payload.
 pub type Fates = fn(&[u8]) -> Fate;
 
 /// Two nodes on a thread.
@@ -60,10 +60,10 @@ struct Serving {
 }
 
 struct Client {
-    /// The node that it is a client of.
+    /// The node of which it is a client.
     node: usize,
     stream: SeqStream,
-    /// Its virtual ports: one, or a range for a plane.
+    /// The virtual ports of the client: one, or a range for a plane.
     ports: RangeInclusive<u16>,
 }
 
@@ -98,7 +98,7 @@ impl Network {
         Node::at(&self.paths[index])
     }
 
-    /// Closes all connections, as nodes do that are restarted.
+    /// Closes all connections, as a restart of the nodes does.
     pub fn hang_up(&self) {
         self.hang_up.store(true, Ordering::Release);
         self.waker.wake();
@@ -156,7 +156,7 @@ impl Serving {
 
     fn hear(&mut self, client: usize, poller: &Poller) {
         let mut bytes = vec![0; 70_000];
-        // Those that were hung up on are still reported once.
+        // Closed clients are still reported once.
         let Some(Client { node, stream, .. }) = self.clients.get(client) else {
             return;
         };
@@ -206,7 +206,7 @@ impl Serving {
             let mut bytes = [0; 64];
             let len = reply.emit(&mut bytes).unwrap();
             let stream = &self.clients[client].stream;
-            // Who has gone meanwhile needs no answer.
+            // A client that has gone needs no answer.
             let _ = stream.send_parts(&[IoSlice::new(&bytes[..len])]);
         }
     }
@@ -224,14 +224,14 @@ impl Serving {
         };
         let node = NODES.iter().position(|addr| *addr == to.node);
         let has = |client: &&Client| Some(client.node) == node && client.ports.contains(&to.port.0);
-        // The latest: those that were closed are among them.
+        // The search takes the latest client, because closed ones are still in the list.
         let Some(client) = self.clients.iter().rev().find(has) else {
             return;
         };
         if fate == Fate::Lost || fate == Fate::Refused {
             return;
         }
-        // A full buffer loses it, as nodes do.
+        // A full buffer loses the packet, as in a node.
         let _ = match client.ports.len() {
             1 => client
                 .stream
@@ -245,14 +245,14 @@ impl Serving {
     }
 }
 
-/// A plane, and what it tells.
+/// A plane and its events.
 pub struct Gateway {
     pub plane: Plane,
     pub events: Mutex<Receiver<Event>>,
 }
 
 impl Gateway {
-    /// One at a node of the network, with so many UDP ports.
+    /// Starts a gateway at a node of the network, with this number of UDP ports.
     pub fn start(network: &Network, node: usize, ports: u16) -> Gateway {
         Gateway::with(network, node, ports, |_| {})
     }
@@ -283,13 +283,13 @@ impl Gateway {
         }
     }
 
-    /// The next event; a test waits for one that must come.
+    /// Returns the next event; a test calls this for an event that must come.
     pub fn event(&self) -> Event {
         let patience = core::time::Duration::from_secs(20);
         self.events.lock().unwrap().recv_timeout(patience).unwrap()
     }
 
-    /// Waits until `done` gives something.
+    /// Waits until `done` returns a value.
     pub fn until<T>(&self, done: impl Fn(&Plane) -> Option<T>) -> T {
         let start = std::time::Instant::now();
         loop {
@@ -302,8 +302,8 @@ impl Gateway {
     }
 }
 
-/// A range of UDP ports that are free now, below those that the system gives to who asks for any, so
-/// that it stays free.
+/// Returns a range of UDP ports that are free now. They are below the range from which the system assigns ports, so
+/// that they stay free.
 pub fn free_ports(count: u16) -> RangeInclusive<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = 10_000 + (std::process::id() % 1_000) as u16 * 16;
@@ -317,7 +317,7 @@ pub fn free_ports(count: u16) -> RangeInclusive<u16> {
     }
 }
 
-/// A phone's socket, or anybody's.
+/// Opens a socket of a phone, or of any other host.
 pub fn phone() -> UdpSocket {
     let phone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let patience = core::time::Duration::from_secs(20);
@@ -325,7 +325,7 @@ pub fn phone() -> UdpSocket {
     phone
 }
 
-/// A gateway's port.
+/// Returns the address of a gateway's port.
 pub fn at(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }

@@ -1,4 +1,4 @@
-//! Ends of calls, as far as a script needs them: messages as text, one socket each.
+//! Ends of calls, as far as a test needs them: messages as text, one socket each.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// For what must come. Only a failure waits so long.
+/// How long a test waits for something that must come. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An end: a socket for SIP and one for RTP.
@@ -19,11 +19,11 @@ pub struct Ua {
     pub sip: UdpSocket,
     pub rtp: UdpSocket,
     pub tag: &'static str,
-    /// Repetitions are answered as the first was, and not told.
+    /// Messages that were received; [`Ua::recv`] ignores their retransmissions.
     seen: Vec<String>,
 }
 
-/// A message.
+/// A SIP message.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub text: String,
@@ -57,7 +57,7 @@ impl Ua {
         self.sip.send_to(text.as_bytes(), to).unwrap();
     }
 
-    /// The next message that is no repetition, and no 100.
+    /// Returns the next message that is neither a retransmission nor a 100.
     pub fn recv(&mut self) -> Message {
         let mut bytes = [0; 9_000];
         loop {
@@ -71,7 +71,7 @@ impl Ua {
         }
     }
 
-    /// The next one that begins so; others in between are let pass.
+    /// Returns the next message that begins with `start`, and ignores others before it.
     pub fn until(&mut self, start: &str) -> Message {
         loop {
             let message = self.recv();
@@ -81,12 +81,12 @@ impl Ua {
         }
     }
 
-    /// A description of audio at this end's RTP socket.
+    /// Returns a description of audio at this end's RTP socket.
     pub fn sdp(&self, more: &str) -> String {
         sdp(self.rtp.local_addr().unwrap(), more)
     }
 
-    /// An answer to a request; with a tag of this end, and its Contact.
+    /// Answers a request, with a tag of this end and its Contact.
     pub fn respond(&self, request: &Message, status: &str, body: &str) {
         let mut head = vec![format!("SIP/2.0 {status}")];
         for name in ["Via", "Record-Route", "From"] {
@@ -104,7 +104,7 @@ impl Ua {
         self.send(request.from, &with_body(&head, body));
     }
 
-    /// Rings whoever calls, and answers nothing else, until a message begins so.
+    /// Answers every INVITE with ringing, and nothing else, until a message begins with `end`.
     pub fn rings_until(&self, end: &str) {
         let mut bytes = [0; 65_536];
         while let Ok((len, from)) = self.sip.recv_from(&mut bytes) {
@@ -117,7 +117,7 @@ impl Ua {
         }
     }
 
-    /// An INVITE outside of any dialog.
+    /// Returns an INVITE outside any dialog.
     pub fn invite(&self, to: &str, more: &[&str], body: &str) -> String {
         let at = self.address();
         let mut head = vec![
@@ -135,7 +135,7 @@ impl Ua {
 }
 
 impl Message {
-    /// The whole lines of a header.
+    /// Returns the complete lines of a header.
     pub fn lines(&self, name: &str) -> Vec<String> {
         let head = self.text.split("\r\n\r\n").next().unwrap();
         let is_it = |line: &&str| {
@@ -148,7 +148,7 @@ impl Message {
             .collect()
     }
 
-    /// The values of a header, also of several in a line.
+    /// Returns the values of a header, also if one line has several.
     pub fn values(&self, name: &str) -> Vec<String> {
         let lines = self.lines(name);
         let values = lines.iter().map(|line| line.split_once(':').unwrap().1);
@@ -168,7 +168,7 @@ impl Message {
         self.text.split_once("\r\n\r\n").unwrap().1
     }
 
-    /// Where audio is to be sent.
+    /// Returns the address to which audio is to be sent.
     pub fn media(&self) -> SocketAddr {
         let line = |start: &str| {
             let found = self.body().lines().find_map(|l| l.strip_prefix(start));
@@ -180,7 +180,7 @@ impl Message {
     }
 }
 
-/// A dialog as one of its ends sees it, for requests within.
+/// A dialog as seen by one of its ends, for requests within it.
 pub struct Dialog {
     uri: String,
     routes: Vec<String>,
@@ -192,7 +192,7 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// The caller's, by the answer.
+    /// Returns the caller's dialog, from the answer.
     pub fn of_caller(answer: &Message) -> Dialog {
         let mut routes = answer.values("Record-Route");
         routes.reverse();
@@ -207,7 +207,7 @@ impl Dialog {
         }
     }
 
-    /// The callee's, by the INVITE and his tag.
+    /// Returns the callee's dialog, from the INVITE and the callee's tag.
     pub fn of_callee(invite: &Message, tag: &str) -> Dialog {
         Dialog {
             uri: uri(&invite.one("Contact")),
@@ -220,7 +220,7 @@ impl Dialog {
         }
     }
 
-    /// A request; ACK has the number of the last one.
+    /// Returns a request. An ACK has the number of the last request.
     pub fn request(&mut self, ua: &Ua, method: &str, body: &str) -> String {
         if method != "ACK" {
             self.cseq += 1;
@@ -258,7 +258,7 @@ fn branch() -> String {
     format!("z9hG4bK{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A description of audio at an address.
+/// Returns a description of audio at an address.
 pub fn sdp(at: SocketAddr, more: &str) -> String {
     let (ip, port) = (at.ip(), at.port());
     format!(

@@ -95,7 +95,7 @@ impl Bound {
         bound
     }
 
-    /// The largest share that can be delivered from `node` with `slack` microseconds to spare.
+    /// Returns the largest share that can be delivered from `node` with `slack` microseconds to spare.
     pub(super) fn at(&self, node: NodeIndex, slack: u64) -> f64 {
         let entries = &self.entries[node.place()];
         // Slack beyond the last entry does not occur on the way from the source.
@@ -208,7 +208,7 @@ mod tests {
     use crate::metric::{LinkCost, Parameters};
     use base::{NodeAddr, Rng};
 
-    /// Every link that can be in time.
+    /// Returns a function that accepts every link that can be in time.
     fn all<'a>(
         topology: &'a Topology,
         ground: &'a Ground,

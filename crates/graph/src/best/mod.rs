@@ -142,7 +142,7 @@ impl Question {
     }
 }
 
-/// What every algorithm here needs to know about a topology: the ends and the least delays.
+/// The data that every algorithm here needs about a topology: the ends and the least delays.
 struct Ground {
     src: NodeIndex,
     dst: NodeIndex,
@@ -171,7 +171,7 @@ impl Ground {
         })
     }
 
-    /// The latest moment at which a packet can be at `node` and still arrive in time, if any.
+    /// Returns the latest moment at which a packet can be at `node` and still arrive in time, if any.
     fn latest(&self, node: NodeIndex) -> Option<u64> {
         self.deadline.checked_sub(self.to_dst[node.place()]?)
     }

@@ -31,7 +31,7 @@ impl Direction {
     }
 }
 
-/// The least delay between `root` and each node, in microseconds.
+/// Returns the least delay between `root` and each node, in microseconds.
 pub(super) fn least_delays(
     topology: &Topology,
     root: NodeIndex,

@@ -11,12 +11,12 @@ use crate::topology::{Edge, NodeIndex, Topology};
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Atoms of a label's distribution. One with more is coarsened to an upper bound of itself: eight
-/// recoveries on one path are told apart, and 256 atoms are 4 kB.
+/// Maximum number of atoms in a label's distribution. A distribution with more is coarsened to an upper bound: eight
+/// recoveries on one path are distinguished, and 256 atoms are 4 kB.
 const MOST_ATOMS: usize = 256;
 
-/// Labels of one search: 16 384 of at most 4 kB are 64 MB. On 100 nodes and 200 links some hundred
-/// are made.
+/// Maximum number of labels in one search: 16 384 of at most 4 kB are 64 MB. On 100 nodes and 200 links, a search makes
+/// some hundred labels.
 const MOST_LABELS: usize = 16_384;
 
 /// Returns the path that delivers the most packets in time, with a proof of how good it is: no path delivers more than

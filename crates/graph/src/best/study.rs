@@ -52,7 +52,7 @@ impl Routing {
     /// Returns the path that this way of routing chooses, and what it delivers in time. The upper bound covers this
     /// path alone, except for the best route.
     ///
-    /// The greedy optimiser may find no path where there is one; it then delivers nothing.
+    /// The greedy optimiser may find no path although one exists; it then delivers nothing.
     pub fn route(self, topology: &Topology, question: &Question) -> Result<Route, NoAnswer> {
         match self {
             Routing::Metric(metric) => {

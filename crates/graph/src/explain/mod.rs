@@ -268,7 +268,7 @@ impl Route {
         }
     }
 
-    /// The nodes of the path, source and destination included.
+    /// Returns the nodes of the path, source and destination included.
     pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> {
         let first = self.legs.first().map(|leg| leg.from);
         first.into_iter().chain(self.legs.iter().map(|leg| leg.to))

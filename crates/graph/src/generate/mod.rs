@@ -99,7 +99,7 @@ pub enum BadShape {
 }
 
 impl Network {
-    /// The overlay address of the node `index`: 10.0.0.1 and upwards.
+    /// Returns the overlay address of the node `index`: 10.0.0.1 and upwards.
     pub fn addr(index: usize) -> NodeAddr {
         NodeAddr(0x0a00_0001 + index as u32)
     }

@@ -31,7 +31,7 @@ use wire::scribe::{ADDRESSES_MAX, Addresses, BeatFlags, Enter, Hops, Message};
 pub(super) struct Entering {
     via: NodeAddr,
     wait: Duration,
-    /// The node closest to the own id has answered.
+    /// The node closest to this node's id has answered.
     found: bool,
     /// The nodes to which the overlay has found a path meanwhile.
     met: BTreeSet<NodeAddr>,
@@ -65,7 +65,7 @@ impl Scribe {
         self.ask_way(via, true, out);
     }
 
-    /// Asks for the nodes next to the own id, from another node's point of view.
+    /// Asks for the nodes next to this node's id, from another node's point of view.
     pub(super) fn ask_way(&mut self, via: NodeAddr, another_way: bool, out: &mut impl Outlet) {
         self.nonce = (self.rng.next_u64() as u32) | 1;
         let enter = Enter {

@@ -239,7 +239,7 @@ fn both_dial_but_only_one_way_is_open_for_inits() {
     }
 }
 
-/// A network that loses 40 %, repeats 10 % and delays by 5 to 80 ms.
+/// Returns the behavior of a network that loses 40 %, repeats 10 % and delays by 5 to 80 ms.
 fn bad_network() -> Fate {
     Box::new(|rng: &mut Rng, _, _| {
         let copies = usize::from(!rng.chance(0.4)) + usize::from(rng.chance(0.1));

@@ -201,7 +201,7 @@ impl Bound {
         Ok(word)
     }
 
-    /// The ranges.
+    /// Returns the ranges.
     pub fn ranges(&self) -> &[GroupRange] {
         &self.0
     }

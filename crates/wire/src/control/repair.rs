@@ -30,9 +30,10 @@
 //! can be expressed. Each packet has an age if there are up to eight packets. If there are more, every second one from
 //! the newest down has an age, or every third one, and so on, so that there are at most eight ages.
 //!
-//! Of each packet, the overlay header and the payload are used as they were sent, with three bytes in place of the lane
-//! sequence number: the sum of all other bytes modulo 256, and the length as a u16. It is padded with zeros to the
-//! longest packet. The coefficient of a number in GF(256) (modulo x^8 + x^4 + x^3 + x^2 + 1) follows from the seed:
+//! The combination uses the overlay header and the payload of each packet as they were sent, with three bytes in place
+//! of the lane sequence number: the sum of all other bytes modulo 256, and the length as a u16. Shorter packets are
+//! padded with zeros to the longest packet. The coefficient of a number in GF(256) (modulo x^8 + x^4 + x^3 + x^2 + 1)
+//! follows from the seed:
 //!
 //! ```text
 //! x = number * 0x9e3779b1 xor seed * 0x85ebca6b            modulo 2^32

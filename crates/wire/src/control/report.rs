@@ -30,7 +30,7 @@ use base::NodeAddr;
 /// The maximum number of receivers in one report: 12 + 32 · 16 = 524 bytes.
 pub const RECEPTIONS_MAX: usize = 32;
 
-/// What one node has received of a source's packets to a group.
+/// The number of a source's packets to a group that one node has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
     /// The node.

@@ -97,7 +97,7 @@ fn of_pattern(pattern: Pattern<'_>) -> Option<[u8; MARK_BYTES]> {
         Pattern::Ending(end) => mark(Sort::Ending, end.as_bytes()),
         Pattern::Name(name) => mark(Sort::Name, name.as_bytes()),
         Pattern::Tag(tag) => mark(Sort::Tag, tag.as_bytes()),
-        // Nobody can write this in a rule any more.
+        // A rule can no longer contain such a pattern.
         Pattern::Beginning(_) => return None,
     })
 }

@@ -93,7 +93,7 @@ pub struct Answer {
     pub result: u16,
     /// How long the router has known its mappings.
     pub epoch_s: u32,
-    /// What was requested; `None` if the result is not 0.
+    /// The result of the request; `None` if the result code is not 0.
     pub given: Option<Given>,
 }
 

@@ -184,7 +184,7 @@ pub struct Open<'a> {
     pub route: Hop<'a>,
 }
 
-/// What a sink has from an earlier attempt.
+/// The state of a sink from an earlier attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Have {
     /// Number of keys that were sent before.
@@ -256,7 +256,7 @@ pub struct Carried {
     pub rtt_us: u32,
 }
 
-/// What a sink has at the end.
+/// The state of a sink at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Number of bytes of content that arrived.
@@ -292,7 +292,7 @@ pub enum Message<'a> {
     },
     /// Keys of entries that a sink has, or of the pieces of a file for which the source asked.
     Kept(NodeAddr, Keys<'a>),
-    /// What a sink already has: all keys have been sent.
+    /// The state of a sink: all keys have been sent.
     Have(NodeAddr, Have),
     /// Everything before this offset of the stream is written.
     Ack(NodeAddr, u64),
@@ -326,7 +326,7 @@ pub enum Message<'a> {
     Gone(NodeAddr, &'a [u8]),
     /// A message of an unknown, optional kind. It is skipped, and not passed on.
     Unknown {
-        /// Its kind: one of those that [`super::OPTIONAL`] marks.
+        /// The kind: one of those that [`super::OPTIONAL`] marks.
         kind: u8,
         /// Its body.
         body: &'a [u8],

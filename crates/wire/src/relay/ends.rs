@@ -18,7 +18,7 @@
 //! The order is in [`super::Ordered`]. The node at which the transfer begins verifies the keys and certificates of the
 //! ends.
 //!
-//! What an end signs:
+//! An end signs:
 //! ```text
 //!   transfer 16 | node at which it begins 4 | its key 32 | this end's key 32
 //! ```

@@ -1,4 +1,4 @@
-//! The messages between neighbours.
+//! The messages between neighbors.
 
 use super::{A, B, C, GROUP, open, written};
 use base::VirtualPort;

@@ -1,4 +1,4 @@
-//! What hosts of the network say by IGMP and MLD, and what follows from it.
+//! The messages of hosts by IGMP and MLD, and their effects.
 
 use super::{Bridge, Outlet, is_of};
 use crate::multicast::channel::carrier;
@@ -13,14 +13,14 @@ use base::{NodeAddr, Time};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
 
-/// Members of one family of addresses, and what the bridge itself wants of the network.
+/// The members of one address family, and what the bridge itself requests from the network.
 #[derive(Debug)]
 pub(super) struct Side<A> {
     pub(super) querier: Querier<A>,
     host: Host<A>,
 }
 
-/// The addresses from which the bridge speaks.
+/// The addresses from which the bridge sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) mac: Mac,
@@ -28,7 +28,7 @@ pub(super) struct Own {
     pub(super) v6: Ipv6Addr,
 }
 
-/// A family of which the bridge has an address.
+/// An address family in which the bridge has an address.
 pub(super) trait Spoken: Address {
     fn of(own: &Own) -> Self;
 }
@@ -67,7 +67,7 @@ impl<A: Spoken> Side<A> {
         }
     }
 
-    /// Whether somebody here wants what a source sends to a group.
+    /// Checks whether a member on this network wants the packets of a source to a group.
     pub(super) fn admits(&self, now: Time, group: A, source: A) -> Result<(), Drop> {
         let members = self.querier.group(group).ok_or(Drop::NoMember)?;
         let is_wanted = members.wants(now, source);
@@ -93,7 +93,7 @@ impl<A: Spoken> Side<A> {
         self.host.leave_all(from, effects.frame, send);
     }
 
-    /// What `from` says. Who asks in this bridge's place, if that is news.
+    /// Handles a message of `from`. If another router has begun to query instead of this bridge, returns a notice.
     fn on_message<O: Outlet>(
         &mut self,
         now: Time,
@@ -122,7 +122,7 @@ impl Bridge {
         let IpAddr::V4(source) = ip.source else {
             return Err(Drop::Malformed);
         };
-        // From beyond this network it would have been counted down. [RFC 3376 §4]
+        // A message from beyond this network would have a lower TTL. [RFC 3376 §4]
         if ip.ttl != 1 {
             return Err(Drop::IgmpTtl);
         }
@@ -157,7 +157,7 @@ impl Bridge {
             return Err(Drop::Malformed);
         };
         let message = mld::parse(ip, packet)?;
-        // Who has no address yet may report, and not ask. [RFC 3810 §5.1.14, §5.2.13]
+        // A host without an address may report, but not query. [RFC 3810 §5.1.14, §5.2.13]
         let is_query = matches!(message, Message::Query(_));
         if !source.is_unicast_link_local() && (is_query || !source.is_unspecified()) {
             let host = source.into();
@@ -179,7 +179,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// A group is joined on the network, of these sources only if there are any.
+    /// Joins a group on the network; only for these sources, if there are any.
     pub(super) fn want(&mut self, now: Time, group: IpAddr, sources: &[IpAddr]) {
         match group {
             IpAddr::V4(group) => {
@@ -201,7 +201,7 @@ impl Bridge {
         }
     }
 
-    /// Whether who reports is of this network, or has no address yet. [RFC 3376 §9.2]
+    /// Checks that the reporter is of this network, or has no address yet. [RFC 3376 §9.2]
     fn check_reporter(&mut self, host: Ipv4Addr, out: &mut impl Outlet) -> Result<(), Drop> {
         let network = self.port.and_then(|port| port.address);
         let is_here = network.is_none_or(|(own, bits)| is_of(host, own, bits));
@@ -235,7 +235,7 @@ impl Bridge {
     }
 }
 
-/// What follows from what hosts say.
+/// Carries out the effects of what hosts report.
 pub(super) struct Effects<'b, O> {
     own: Own,
     rules: &'b Rules,
@@ -248,7 +248,7 @@ pub(super) struct Effects<'b, O> {
 }
 
 impl<O: Outlet> Effects<'_, O> {
-    /// Something that the overlay's group carries is wanted, or is not any more.
+    /// Records that one more use of the overlay group has begun, or that one has ended.
     fn want(&mut self, by: NodeAddr, is_wanted: bool) {
         let uses = self.carriers.entry(by).or_insert(0);
         let before = *uses;
@@ -279,7 +279,7 @@ impl<A: Spoken, O: Outlet> igmp::Outlet<A> for Effects<'_, O> {
     }
 
     fn member(&mut self, group: A, is_wanted: bool) {
-        // Of the others each channel is joined.
+        // For source-specific groups, each channel is joined instead.
         if !is_source_specific(group) {
             self.want(carrier(group, A::UNSPECIFIED), is_wanted);
         }

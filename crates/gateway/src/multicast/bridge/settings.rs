@@ -1,4 +1,4 @@
-//! What a bridge is told, and what it tells.
+//! The settings and the outputs of a bridge.
 
 use crate::multicast::drops::Drops;
 use crate::multicast::flood::Limit;
@@ -10,33 +10,33 @@ use crate::multicast::rules::Rules;
 use base::NodeAddr;
 use core::net::{IpAddr, Ipv4Addr};
 
-/// What a bridge is to do.
+/// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// This gateway's node.
+    /// The node of this gateway.
     pub node: NodeAddr,
     /// Groups that may cross.
     pub rules: Rules,
-    /// How often members are asked for.
+    /// The timers for queries of members.
     pub timing: Timing,
-    /// Ask for members, and tell switches that a router is here.
+    /// Whether the bridge queries members, and announces to switches that a router is here.
     pub asks: bool,
-    /// Groups that are joined on the network whatever members say: of these sources, or all.
+    /// Groups that the bridge joins on the network, independently of members; only for these sources, if there are any.
     pub wants: Vec<(IpAddr, Vec<IpAddr>)>,
-    /// Drop packets with TTL 1.
+    /// Whether packets with TTL 1 are dropped.
     pub router_ttl: bool,
-    /// Groups that one host may be the first to join.
+    /// Maximum number of groups that one host may be the first to join.
     pub host_groups: usize,
-    /// What one source may send.
+    /// The limit on what one source may send.
     pub limit: Limit,
-    /// The place among bridges of one network, lower first.
+    /// The priority among bridges of one network; lower is better.
     pub priority: u8,
-    /// For moments and names that shall differ between bridges.
+    /// The seed of random times and names, which should differ between bridges.
     pub seed: u64,
 }
 
 impl Settings {
-    /// What most need.
+    /// Returns the usual settings.
     #[must_use]
     pub fn new(node: NodeAddr, seed: u64) -> Settings {
         Settings {
@@ -54,56 +54,56 @@ impl Settings {
     }
 }
 
-/// The interface that the bridge is at, as it is now.
+/// The current state of the bridge's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its address of IPv4 and the bits of its network.
+    /// The IPv4 address of the interface, and the prefix length of its network.
     pub address: Option<(Ipv4Addr, u8)>,
-    /// Longest packet that it takes.
+    /// Maximum length of a packet that the interface takes.
     pub mtu: usize,
-    /// Programs of this host are behind it, and the kernel drops what comes from sources that it
-    /// would not answer here.
+    /// Programs of this host are behind the interface, and the kernel drops packets from sources that it would not
+    /// reach through it.
     pub filters_path: bool,
 }
 
-/// Where a bridge puts what it wants done.
+/// Receives the outputs of a bridge.
 pub trait Outlet {
     /// Sends a frame onto the network.
     fn transmit(&mut self, frame: &[u8]);
-    /// Members of this network want the group, or do not any more.
+    /// Reports that members of this network want the group, or no longer want it.
     fn member(&mut self, group: NodeAddr, is_wanted: bool);
-    /// Something that the operator should know.
+    /// Reports a condition that the operator should know.
     fn notice(&mut self, notice: Notice);
-    /// What this bridge does among those of its network has changed.
+    /// Reports that the role of this bridge has changed.
     fn role(&mut self, role: Role, forwarder: Option<Rank>);
 }
 
-/// What was done with the packets of a group.
+/// Counters of the packets of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets that went to the overlay.
     pub captured: u64,
     /// Packets that were put onto the network.
     pub injected: u64,
-    /// What did not cross.
+    /// Numbers of packets that did not cross.
     pub drops: Drops,
 }
 
-/// What crossed so far.
+/// The counters of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that went to the overlay.
     pub captured: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub captured_bytes: u64,
     /// Packets that were put onto the network.
     pub injected: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub injected_bytes: u64,
-    /// Packets that were cut in parts for the network.
+    /// Packets that were fragmented for the network.
     pub fragmented: u64,
-    /// IGMP and MLD messages heard, right ones.
+    /// Valid IGMP and MLD messages that were received.
     pub igmp: u64,
-    /// What did not cross.
+    /// Numbers of frames and packets that did not cross.
     pub drops: Drops,
 }

@@ -46,7 +46,7 @@ fn node(group: Ipv4Addr) -> NodeAddr {
     NodeAddr(group.to_bits())
 }
 
-/// A packet with right checksum of its header.
+/// Returns a packet with a correct header checksum.
 fn packet(source: Ipv4Addr, group: Ipv4Addr, ttl: u8, id: u16, bytes: usize) -> Vec<u8> {
     let mut packet = vec![0x45, 0xb8];
     packet.extend((bytes as u16).to_be_bytes());
@@ -89,7 +89,7 @@ impl One {
         one
     }
 
-    /// One that carries already.
+    /// Creates a bridge that already carries.
     fn carrying(change: impl FnOnce(&mut Settings)) -> One {
         let mut one = One::new(change);
         one.wait(HOLD);
@@ -107,14 +107,14 @@ impl One {
         self.now = end;
     }
 
-    /// What goes to the overlay.
+    /// Passes a frame to the bridge. Returns what goes to the overlay.
     fn capture(&mut self, frame: &[u8]) -> Option<(NodeAddr, Vec<u8>)> {
         let mut frame = frame.to_vec();
         let sent = self.bridge.on_frame(self.now, &mut frame, &mut self.out);
         sent.map(|(group, packet)| (group, packet.to_vec()))
     }
 
-    /// What comes onto the network.
+    /// Passes a packet of the overlay to the bridge. Returns the frames for the network.
     fn inject(&mut self, group: Ipv4Addr, packet: &[u8]) -> Vec<Vec<u8>> {
         let source = packet.get(12..16).and_then(|s| s.first_chunk::<4>());
         let by = carrier(group, Ipv4Addr::from(source.copied().unwrap_or_default()));
@@ -135,7 +135,7 @@ impl One {
         assert_eq!(self.capture(&frame), None);
     }
 
-    /// What was said of members since the last call.
+    /// Returns the joins and leaves since the last call.
     fn members(&mut self) -> Vec<(NodeAddr, bool)> {
         core::mem::take(&mut self.out.members)
     }
@@ -268,7 +268,7 @@ fn igmp_must_be_of_this_network_and_right() {
     assert_eq!(one.out.members, []);
     one.capture(&join);
     assert_eq!(one.out.members, [(node(GROUP), true)]);
-    // Who has no address yet may join.
+    // A host without an address may join.
     emit::report_old(
         &mut join,
         Speaker {
@@ -300,7 +300,7 @@ fn packets_come_to_members_only_and_from_the_sources_they_want() {
     one.wait(Duration::from_millis(400));
     assert_eq!(one.inject(GROUP, &came).len(), 0);
     assert_eq!(one.out.members.last(), Some(&(node(GROUP), false)));
-    // Of each group it is known what became of its packets.
+    // Each group has counters of what happened to its packets.
     assert!(
         one.capture(&frame(HOST_MAC, &packet(HOST, GROUP, 8, 1, 100)))
             .is_some()
@@ -385,10 +385,10 @@ fn what_comes_back_under_another_address_is_known() {
     one.join(RecordKind::ToExclude, GROUP, &[]);
     let came = packet(FAR, GROUP, 7, 0, 1_000);
     assert_eq!(one.inject(GROUP, &came).len(), 1);
-    // A router has put it back, with another TTL.
+    // A router has put the packet back, with another TTL.
     let back = frame(HOST_MAC, &packet(FAR, GROUP, 6, 0, 1_000));
     assert_eq!(one.capture(&back), None);
-    // And what was heard here comes back from the overlay.
+    // A packet that was heard here comes back from the overlay.
     let own = packet(HOST, GROUP, 8, 1, 1_000);
     assert!(one.capture(&frame(HOST_MAC, &own)).is_some());
     assert_eq!(
@@ -443,7 +443,7 @@ fn joins_follow_who_carries_and_the_interface() {
     );
     assert_eq!(one.inject(GROUP, &packet(FAR, GROUP, 8, 0, 100)).len(), 0);
     assert_eq!(one.dropped(), [(Drop::Standby, 2)]);
-    // The members are known all the while.
+    // The bridge knows the members all the time.
     one.wait(HOLD);
     assert_eq!(one.bridge.role(), Role::Forwarding);
     assert_eq!(one.out.members[2..], [(node(GROUP), true)]);
@@ -503,7 +503,7 @@ fn it_asks_at_once_says_hello_and_that_a_router_is_here() {
     );
 }
 
-/// Two bridges at one network, whose overlay brings what one has sent to both.
+/// Two bridges of one network; the overlay delivers what one bridge sends to both.
 #[test]
 fn two_bridges_of_one_network_do_not_loop() {
     let mut rng = Rng::new(3);
@@ -531,7 +531,7 @@ fn two_bridges_of_one_network_do_not_loop() {
             .filter(|one| one.bridge.role() == Role::Forwarding)
             .count();
         if carries == 1 {
-            // One from a host here, one from elsewhere.
+            // One packet is from a host here, and one from elsewhere.
             sent += 1;
             wire.push((9, frame(HOST_MAC, &packet(HOST, GROUP, 8, turn, 200))));
             let far = packet(FAR, GROUP, 7, turn, 200);
@@ -539,7 +539,7 @@ fn two_bridges_of_one_network_do_not_loop() {
                 wire.extend(one.inject(GROUP, &far).into_iter().map(|frame| (n, frame)));
             }
         }
-        // All hear what is on the wire, until it is quiet.
+        // All bridges hear what is on the wire, until it is quiet.
         let mut heard = 0;
         while let Some((by, frame)) = wire.pop() {
             heard += 1;
@@ -599,10 +599,10 @@ fn of_a_source_specific_group_each_source_crosses_by_itself_and_to_who_wants_it(
     let (wanted, unwanted) = (carrier(SSM, FAR), carrier(SSM, other));
     one.join(RecordKind::Allow, SSM, &[FAR]);
     assert_eq!(one.members(), [(wanted, true)]);
-    // What is sent here goes where its own channel is wanted.
+    // Packets that are sent here go to the overlay group of their own channel.
     let sent = one.capture(&frame(HOST_MAC, &packet(HOST, SSM, 7, 0, 100)));
     assert_eq!(sent.unwrap().0, carrier(SSM, HOST));
-    // One channel does not come by another one's group.
+    // A packet of one channel is not accepted from the group of another.
     let put = &mut |_: &[u8], _: &[u8]| panic!("forged");
     let forged = packet(FAR, SSM, 7, 1, 100);
     one.bridge
@@ -610,7 +610,7 @@ fn of_a_source_specific_group_each_source_crosses_by_itself_and_to_who_wants_it(
     assert_eq!(one.dropped(), [(Drop::Forged, 1)]);
     one.join(RecordKind::Allow, SSM, &[other]);
     assert_eq!(one.members(), [(unwanted, true)]);
-    // A bridge that stands by is a member of nothing, and of all again when it carries.
+    // A bridge on standby is a member of no group. It joins all of them again when it carries.
     let better = Hello {
         rank: Rank {
             priority: 0,
@@ -633,7 +633,7 @@ fn of_a_source_specific_group_each_source_crosses_by_itself_and_to_who_wants_it(
     assert_eq!(one.capture(&cut_off.frame([2, 0, 0, 0, 0, 1])), None);
     assert_eq!(one.bridge.role(), Role::Forwarding, "at once");
     assert_eq!(one.members().len(), 2);
-    // The other one leads to nobody: it is the one that stands by.
+    // The other bridge reaches nobody, so that one is on standby.
     one.bridge.set_reach(one.now, false, &mut one.out);
     assert!(one.bridge.is_cut_off());
 }
@@ -692,7 +692,8 @@ fn ipv6_crosses_whole_but_for_one_hop_both_ways() {
     let mut one_less = original.clone();
     one_less[7] = 7;
     assert_eq!(sent, one_less);
-    // Members only, and it is no more than the interface takes: nobody cuts IPv6 on its way.
+    // IPv6 packets reach only members, and only if the interface takes their length: nothing fragments IPv6 on the
+    // path.
     let came = packet_v6(FAR_V6, GROUP_V6, 6, 1_500);
     assert_eq!(one.inject_v6(&came).len(), 0);
     one.join_v6(RecordKind::ToExclude, GROUP_V6, &[]);
@@ -748,7 +749,7 @@ fn what_may_not_cross_of_ipv6_is_dropped_by_its_reason() {
         assert_eq!(now, before + 1, "{reason:?}");
     }
     assert_eq!(one.members(), []);
-    // Where no group of IPv6 may cross nobody is asked for any.
+    // If no group of IPv6 may cross, the bridge does not query for IPv6.
     let mut only_v4 = One::new(|settings| settings.rules = "239.0.0.0/8".parse().unwrap());
     only_v4.wait(Duration::from_secs(60));
     let is_v6 = |frame: &Vec<u8>| frame[12..14] == TYPE_IPV6.to_be_bytes();

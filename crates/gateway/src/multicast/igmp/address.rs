@@ -1,4 +1,4 @@
-//! The two families of addresses, and how each says what hosts want.
+//! The two address families, and how each one reports what hosts want.
 
 use super::emit::Speaker;
 use super::message::RecordKind;
@@ -7,26 +7,26 @@ use base::Duration;
 use core::fmt::{Debug, Display};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address of a group or of a host, of one of both families.
+/// An address of a group or of a host, of one of the two families.
 pub trait Address: Copy + Ord + Debug + Display + Into<IpAddr> + 'static {
-    /// How many it has in a message.
+    /// Length of an address in a message, in bytes.
     const BYTES: usize;
-    /// Nobody's.
+    /// The address that means none.
     const UNSPECIFIED: Self;
 
-    /// Reads one of so many bytes; what is missing is zero.
+    /// Reads an address; missing bytes count as zero.
     fn read(bytes: &[u8]) -> Self;
     /// Writes a query as a whole frame.
     fn query(frame: &mut Vec<u8>, from: Speaker<Self>, query: &Query<'_, Self>);
-    /// Writes a report with the records that have room; how many those were.
+    /// Writes a report with as many records as fit. Returns the number of records.
     fn report<'a>(
         frame: &mut Vec<u8>,
         from: Speaker<Self>,
         records: impl Iterator<Item = (RecordKind, Self, &'a [Self])>,
     ) -> usize;
-    /// Writes a report of an older version, to the group itself.
+    /// Writes a report of an older version, which is sent to the group itself.
     fn report_old(frame: &mut Vec<u8>, from: Speaker<Self>, version: u8, group: Self);
-    /// Writes that a router is here.
+    /// Writes the announcement that a router is here.
     fn router_here(frame: &mut Vec<u8>, from: Speaker<Self>, interval: Duration);
 }
 

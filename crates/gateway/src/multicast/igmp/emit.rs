@@ -1,10 +1,10 @@
-//! Writing IGMP messages, as whole frames.
+//! Writes IGMP messages as whole frames.
 //!
 //! ```text
 //!   | Ethernet (14) | IPv4 with router alert (24): TTL 1, precedence 6 | IGMP |
 //! ```
-//! Every message carries the router alert option, by which routers look at what they would only
-//! pass on. [RFC 2113, RFC 3376 §4]
+//! Every message carries the router alert option. It makes routers examine packets that they would otherwise only
+//! forward. [RFC 2113, RFC 3376 §4]
 
 use super::message::RecordKind;
 use super::{ALL_HOSTS, ALL_ROUTERS, ALL_SNOOPERS, ALL_V3_ROUTERS, Query};
@@ -13,29 +13,29 @@ use crate::multicast::packet::{checksum, group_mac};
 use base::Duration;
 use core::net::Ipv4Addr;
 
-/// Bytes of the IP header with its option.
+/// Length of the IP header with its option, in bytes.
 const HEADER_BYTES: usize = 24;
 /// The router alert option.
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
-/// Precedence of what controls a network.
+/// The precedence for network control.
 const TOS: u8 = 0xc0;
-/// Bytes of frames that are shorter are filled up.
+/// Shorter frames are padded to this length.
 const FRAME_BYTES_MIN: usize = 60;
-/// Sources that one query has room for: 1500 bytes less 24 of IP and 12 of IGMP, by 4.
+/// Maximum number of sources in a query: 1500 bytes minus 24 of IP and 12 of IGMP, divided by 4.
 pub const QUERY_SOURCES_MAX: usize = (1_500 - HEADER_BYTES - 12) / 4;
-/// Records that one report has room for, if they name no sources.
+/// Maximum number of records in a report, if they name no sources.
 pub const REPORT_RECORDS_MAX: usize = (1_500 - HEADER_BYTES - 8) / 8;
 
-/// Who speaks.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speaker<A = Ipv4Addr> {
     /// The Ethernet address.
     pub mac: Mac,
-    /// The address; all zero when there is none.
+    /// The address; all zero if the sender has none.
     pub address: A,
 }
 
-/// A query of version 3: of all groups, of one, or of some sources of one.
+/// Writes a query of version 3: for all groups, for one group, or for some sources of one group.
 pub fn query(frame: &mut Vec<u8>, from: Speaker, query: &Query<'_>) {
     let to = query.group.unwrap_or(ALL_HOSTS);
     message(frame, from, to, |frame| {
@@ -44,7 +44,7 @@ pub fn query(frame: &mut Vec<u8>, from: Speaker, query: &Query<'_>) {
         frame.extend([0x11, code(tenths), 0, 0]);
         let group = query.group.unwrap_or(Ipv4Addr::UNSPECIFIED);
         frame.extend(group.octets());
-        // Robustness beyond 7 is told as 0. [RFC 3376 §4.1.6]
+        // A robustness beyond 7 is sent as 0. [RFC 3376 §4.1.6]
         let robustness = Some(query.robustness).filter(|&n| n <= 7).unwrap_or(0);
         frame.push(u8::from(query.suppress) << 3 | robustness);
         frame.push(code(query.interval.as_millis() / 1_000));
@@ -55,7 +55,7 @@ pub fn query(frame: &mut Vec<u8>, from: Speaker, query: &Query<'_>) {
     });
 }
 
-/// A report of version 3 with the records that have room; how many those were.
+/// Writes a report of version 3 with as many records as fit. Returns the number of records.
 pub fn report<'a>(
     frame: &mut Vec<u8>,
     from: Speaker,
@@ -81,25 +81,25 @@ pub fn report<'a>(
     count
 }
 
-/// A report of version 1 or 2, to the group itself.
+/// Writes a report of version 1 or 2, which is sent to the group itself.
 pub fn report_old(frame: &mut Vec<u8>, from: Speaker, version: u8, group: Ipv4Addr) {
     let kind = if version == 1 { 0x12 } else { 0x16 };
     message(frame, from, group, |frame| short(frame, kind, 0, group));
 }
 
-/// A leave of version 2.
+/// Writes a leave of version 2.
 pub fn leave(frame: &mut Vec<u8>, from: Speaker, group: Ipv4Addr) {
     message(frame, from, ALL_ROUTERS, |frame| {
         short(frame, 0x17, 0, group);
     });
 }
 
-/// Tells switches that look on that a multicast router is here, so that they pass every group on
-/// even when another querier is heard. [RFC 4286 §3.2]
+/// Writes the announcement to snooping switches that a multicast router is here. With it, the switches forward every
+/// group to this port even if another querier is heard. [RFC 4286 §3.2]
 pub fn router_here(frame: &mut Vec<u8>, from: Speaker, interval: Duration) {
     message(frame, from, ALL_SNOOPERS, |frame| {
         let seconds = (interval.as_millis() / 1_000).clamp(4, 180) as u8;
-        // The query interval and the robustness, which it need not tell.
+        // The query interval and the robustness are optional.
         short(frame, 0x30, seconds, Ipv4Addr::UNSPECIFIED);
     });
 }
@@ -126,7 +126,7 @@ fn message(frame: &mut Vec<u8>, from: Speaker, to: Ipv4Addr, body: impl FnOnce(&
         kind: TYPE_IPV4,
     };
     frame.extend(ethernet.emit());
-    // IHL 6; length and checksum follow; no id, may not be fragmented, TTL 1.
+    // IHL 6; length and checksum follow; the packet has no id, may not be fragmented, and has TTL 1.
     frame.extend([0x46, TOS, 0, 0, 0, 0, 0x40, 0, 1, PROTOCOL_IGMP, 0, 0]);
     frame.extend(from.address.octets());
     frame.extend(to.octets());
@@ -141,13 +141,13 @@ fn message(frame: &mut Vec<u8>, from: Speaker, to: Ipv4Addr, body: impl FnOnce(&
     fill_up(frame);
 }
 
-/// Fills a frame that is shorter than Ethernet's shortest.
+/// Pads a frame to the minimum length of Ethernet.
 pub(in crate::multicast) fn fill_up(frame: &mut Vec<u8>) {
     frame.resize(frame.len().max(FRAME_BYTES_MIN), 0);
 }
 
-/// The code of a number: itself up to 127, then four bits of mantissa and three of exponent; the
-/// greatest that is not above it. [RFC 3376 §4.1.1]
+/// Returns the code of a number. Up to 127 the code is the number. Beyond, it has four bits of mantissa and three of
+/// exponent, and stands for the greatest such number that is not above the value. [RFC 3376 §4.1.1]
 pub(in crate::multicast) fn code(value: u64) -> u8 {
     if value < 128 {
         return value as u8;
@@ -171,7 +171,7 @@ mod tests {
     };
     const GROUP: Ipv4Addr = Ipv4Addr::new(232, 1, 2, 3);
 
-    /// The message of a frame that is right in all its checksums.
+    /// Returns the message of a frame, after a check of all its checksums.
     fn body(frame: &[u8]) -> (Ethernet, Ip, &[u8]) {
         let ethernet = Ethernet::parse(frame).unwrap();
         let packet = &frame[ETHERNET_BYTES..];

@@ -1,11 +1,11 @@
-//! What the hosts of a network want of one group, as a router keeps it. [RFC 3376 §6.2, §6.4]
+//! The state of one group that a router keeps: what the hosts of a network want from the group. [RFC 3376 §6.2, §6.4]
 //!
 //! ```text
 //!   INCLUDE (A)      only the sources of A, each while its timer runs
 //!   EXCLUDE (X, Y)   all but those of Y; X is asked for too, and will be all that is left when the
 //!                    group's timer ends, because nobody excludes any more
 //! ```
-//! One sorted list holds A, or X and Y together: the timers of Y stand at zero.
+//! One sorted list contains A, or X and Y together: the timers of Y are zero.
 
 use super::message::RecordKind;
 use super::{Address, Timing};
@@ -13,64 +13,65 @@ use crate::multicast::packet::Mac;
 use base::Time;
 use core::net::Ipv4Addr;
 
-/// Sources of one group: more than a host can join by default (`igmp_max_msf` of Linux is 10), for
-/// a dozen hosts that want different ones.
+/// Maximum number of sources of one group: enough for a dozen hosts that want different sources. A host can join fewer
+/// by default (`igmp_max_msf` of Linux is 10).
 pub const SOURCES_PER_GROUP_MAX: usize = 128;
-/// Sources of one group that one host may be the first to name: three times what a host joins by default.
+/// Maximum number of sources of one group that one host may be the first to name: three times what a host joins by
+/// default.
 pub const SOURCES_PER_HOST_MAX: usize = 32;
 
-/// One group's members.
+/// The members of one group.
 #[derive(Clone, Debug)]
 pub struct Group<A = Ipv4Addr> {
     is_exclude: bool,
-    /// When nobody excludes any more, in EXCLUDE.
+    /// In EXCLUDE mode: when the last excluding member expires.
     expires: Time,
-    /// By address.
+    /// The sources, sorted by address.
     sources: Vec<Source<A>>,
-    /// Hosts of these versions are there until then. [RFC 3376 §7.3.2]
+    /// Hosts of version 1 or 2 are assumed to be present until these times. [RFC 3376 §7.3.2]
     pub(super) v1_until: Time,
     pub(super) v2_until: Time,
-    /// Queries of the whole group that are still to be sent.
+    /// Number of queries of the whole group that are still to be sent.
     queries_left: u8,
     next_query: Time,
-    /// Something was heard of it beside joins: answers to queries, leaves.
+    /// Whether members sent anything other than joins: answers to queries, or leaves.
     pub(super) is_confirmed: bool,
-    /// When the table looks here again.
+    /// When the table handles this group next.
     pub(super) due: Time,
-    /// The host that was the first to join it.
+    /// The host that was the first to join the group.
     pub(super) owner: Mac,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Source<A> {
     address: A,
-    /// [`Time::ZERO`] for one of Y.
+    /// When the timer ends; [`Time::ZERO`] for a source of Y.
     expires: Time,
-    /// Queries of it that are still to be sent.
+    /// Number of queries of the source that are still to be sent.
     queries_left: u8,
-    /// The host that was the first to name it.
+    /// The host that was the first to name the source.
     owner: Mac,
 }
 
-/// How many sources had no room.
+/// Numbers of sources that had no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Refused {
-    /// The group, or the table, has as many as it may.
+    /// The group or the table has its maximum number of sources.
     pub(super) of_all: u64,
-    /// The host has.
+    /// The host has its maximum number of sources.
     pub(super) of_host: u64,
 }
 
-/// What a change of a group needs to know.
+/// The context of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
     pub(super) now: Time,
     pub(super) timing: &'a Timing,
-    /// This router asks; others leave the timers to who does.
+    /// Whether this router queries. Other routers leave the timers to the querier.
     pub(super) is_querier: bool,
-    /// Who makes it.
+    /// The host that makes the change.
     pub(super) host: Mac,
-    /// How many more sources the table takes.
+    /// Number of further sources for which the table has room.
     pub(super) room: usize,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Due<'a, A> {
 }
 
 impl<A: Address> Group<A> {
-    /// Nobody wants it: INCLUDE of nothing. `owner` is about to join.
+    /// Creates a group that no host wants: INCLUDE of nothing. `owner` is about to join.
     pub(super) fn of(owner: Mac) -> Group<A> {
         Group {
             owner,
@@ -98,13 +99,13 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// Whether anybody wants anything of it.
+    /// Returns whether any member wants anything of the group.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.is_exclude || !self.sources.is_empty()
     }
 
-    /// Whether a packet of `source` is for anybody.
+    /// Returns whether any member wants packets of `source`.
     #[must_use]
     pub fn wants(&self, now: Time, source: A) -> bool {
         let found = self.find(source).ok().map(|at| self.sources[at].expires);
@@ -114,20 +115,20 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// Whether only some sources are wanted, and which.
+    /// Returns the wanted sources; `None` if members want all sources except for some.
     #[must_use]
     pub fn included(&self) -> Option<impl Iterator<Item = A> + '_> {
         let addresses = self.sources.iter().map(|source| source.address);
         (!self.is_exclude).then_some(addresses)
     }
 
-    /// How many sources are kept.
+    /// Returns how many sources the group has.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// What happens when time passes. To be called before anything else at a moment.
+    /// Applies the timers that have ended. At any moment, this must be called first.
     pub(super) fn settle(&mut self, now: Time) {
         if self.is_exclude && self.expires <= now {
             self.is_exclude = false;
@@ -144,7 +145,7 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// The next moment at which something happens.
+    /// Returns when the next timer ends.
     pub(super) fn next(&self) -> Time {
         let timers = self.sources.iter().map(|source| source.expires);
         let running = timers.filter(|&expires| expires > Time::ZERO).min();
@@ -156,8 +157,8 @@ impl<A: Address> Group<A> {
         own.min(running.unwrap_or(Time::FAR)).min(self.next_query)
     }
 
-    /// What a host says of the group, with its sources sorted and each once. Tells how many of them
-    /// had no room. The tables of RFC 3376 §6.4.1 and §6.4.2, row by row.
+    /// Applies what a host reports about the group. The sources are sorted and unique. Returns how many of them had no
+    /// room. The code follows the tables of RFC 3376 §6.4.1 and §6.4.2, row by row.
     pub(super) fn apply(&mut self, kind: RecordKind, named: &[A], terms: Terms<'_>) -> Refused {
         use RecordKind::{Allow, Block, IsExclude, IsInclude, ToExclude, ToInclude};
         let fresh = terms.now + terms.timing.membership();
@@ -166,7 +167,7 @@ impl<A: Address> Group<A> {
         match kind {
             IsInclude | Allow | ToInclude => {
                 if kind == ToInclude {
-                    // Q(G,A-B), or Q(G,X-A) and Q(G).
+                    // These are Q(G,A-B), or Q(G,X-A) and Q(G).
                     self.ask(terms, |source| !is_named(source));
                     if self.is_exclude {
                         self.ask_all(terms);
@@ -187,7 +188,7 @@ impl<A: Address> Group<A> {
             IsExclude | ToExclude => {
                 self.sources.retain(is_named);
                 let added = match (self.is_exclude, kind) {
-                    // B-A goes to Y at once.
+                    // The sources B-A go to Y at once.
                     (false, _) => Time::ZERO,
                     (true, IsExclude) => fresh,
                     (true, _) => self.expires,
@@ -204,8 +205,8 @@ impl<A: Address> Group<A> {
         refused
     }
 
-    /// Another router asked, and who answers will be heard: as long as last members may take.
-    /// [RFC 3376 §6.6.1]
+    /// Reduces timers, because another router sent a query and this router will hear the answers: the remaining time is
+    /// at most the time for last members. [RFC 3376 §6.6.1]
     pub(super) fn on_asked(&mut self, named: &[A], now: Time, timing: &Timing) {
         let soon = now + timing.last_member();
         if named.is_empty() {
@@ -219,8 +220,8 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// The queries that are due now, given to `send` one by one: of the group, then of its sources.
-    /// [RFC 3376 §6.6.3]
+    /// Passes the queries that are due now to `send` one by one: first for the group, then for its sources. [RFC 3376
+    /// §6.6.3]
     pub(super) fn take_queries(
         &mut self,
         now: Time,
@@ -264,7 +265,7 @@ impl<A: Address> Group<A> {
         self.sources.binary_search_by_key(&address, |s| s.address)
     }
 
-    /// Adds a source, or sets the timer of one that is there if `renew` says so, where there is room.
+    /// Adds a source if there is room. If the source exists, sets its timer if `renew` is true.
     fn put(
         &mut self,
         address: A,
@@ -297,7 +298,7 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// Asks whether anybody still wants the sources that `is_meant` picks of those with a timer.
+    /// Starts queries for those sources that have a running timer and match `is_meant`.
     fn ask(&mut self, terms: Terms<'_>, is_meant: impl Fn(&Source<A>) -> bool) {
         if !terms.is_querier {
             return;
@@ -312,7 +313,7 @@ impl<A: Address> Group<A> {
         }
     }
 
-    /// Asks whether anybody still wants the group.
+    /// Starts queries for the group.
     fn ask_all(&mut self, terms: Terms<'_>) {
         if terms.is_querier {
             let soon = terms.now + terms.timing.last_member();

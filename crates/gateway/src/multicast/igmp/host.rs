@@ -1,8 +1,8 @@
-//! The host's side: what this bridge itself wants of its network, said as any host would say it.
+//! The host's side: the groups that this bridge itself wants from its network, reported as any host does it.
 //!
-//! A router that asks need not be a member to hear everything: switches that look on pass every
-//! group to where queries come from. Where another router asks, and its switches do not heed that a
-//! router announces itself, a bridge gets only what it has joined: that is what this is for.
+//! A router that queries need not be a member to hear everything, because snooping switches forward every group to the
+//! port from which queries come. If another router queries, and the switches ignore that a router announces itself, a
+//! bridge receives only what it has joined. This module is for that case.
 //!
 //! ```text
 //!   want(group) ──▶ reports, twice      query ──▶ a moment ──▶ report      forget ──▶ leave
@@ -15,17 +15,17 @@ use base::{Duration, Rng, Time};
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 
-/// Groups that a bridge may want by name: one report has room for them all.
+/// Maximum number of groups that a bridge may join by name: one report has room for all of them.
 pub const WANTED_MAX: usize = 128;
-/// From one unasked report to the next, at most. [RFC 3376 §8.11]
+/// Maximum time between unsolicited reports. [RFC 3376 §8.11]
 const UNSOLICITED: Duration = Duration::from_secs(1);
 
-/// Groups that are wanted of a network.
+/// The groups that the bridge wants from a network.
 #[derive(Debug)]
 pub struct Host<A = Ipv4Addr> {
     wanted: BTreeMap<A, Wanted<A>>,
     rng: Rng,
-    /// Routers of these versions ask. [RFC 3376 §7.2]
+    /// Routers of version 1 or 2 are assumed to query until these times. [RFC 3376 §7.2]
     v1_until: Time,
     v2_until: Time,
     robustness: u8,
@@ -33,16 +33,16 @@ pub struct Host<A = Ipv4Addr> {
 
 #[derive(Clone, Debug)]
 struct Wanted<A> {
-    /// Only these; all if there are none.
+    /// The only sources that are wanted; all sources if empty.
     sources: Vec<A>,
-    /// When it is said again.
+    /// When the next report is due.
     due: Time,
-    /// Unasked reports that are still to be said.
+    /// Number of unsolicited reports that are still to be sent.
     unsolicited: u8,
 }
 
 impl<A: Address> Host<A> {
-    /// Wants nothing yet.
+    /// Creates a host that wants nothing yet.
     #[must_use]
     pub fn new(timing: &Timing, seed: u64) -> Host<A> {
         Host {
@@ -54,7 +54,7 @@ impl<A: Address> Host<A> {
         }
     }
 
-    /// Wants a group, of these sources only if there are any; false when there are too many groups.
+    /// Joins a group; only for these sources, if there are any. Returns false if there are too many groups.
     pub fn want(&mut self, now: Time, group: A, sources: Vec<A>) -> bool {
         if self.wanted.len() >= WANTED_MAX && !self.wanted.contains_key(&group) {
             return false;
@@ -68,7 +68,7 @@ impl<A: Address> Host<A> {
         true
     }
 
-    /// A router asks.
+    /// Handles a query of a router.
     pub fn on_query(&mut self, now: Time, asked: &Asked<'_, A>, timing: &Timing) {
         let until = now + timing.membership();
         match asked.version {
@@ -87,7 +87,7 @@ impl<A: Address> Host<A> {
         }
     }
 
-    /// Says what is due: `frame` is filled for each message, and given to `send`.
+    /// Sends the reports that are due: each message is written to `frame` and passed to `send`.
     pub fn on_timeout(
         &mut self,
         now: Time,
@@ -130,14 +130,14 @@ impl<A: Address> Host<A> {
         }
     }
 
-    /// When something is to be said next.
+    /// Returns when the next report is due.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let due = self.wanted.values().map(|wanted| wanted.due).min();
         due.unwrap_or(Time::FAR)
     }
 
-    /// Says that nothing is wanted any more, at the end.
+    /// Leaves all groups, at the end.
     pub fn leave_all(
         &mut self,
         from: Speaker<A>,
@@ -160,7 +160,7 @@ impl<A: Address> Host<A> {
 }
 
 fn record<'a, A: Address>((&group, wanted): (&A, &'a Wanted<A>)) -> (RecordKind, A, &'a [A]) {
-    // Joins and answers alike: a router treats them the same, and a lost join is repaired.
+    // The same records serve as joins and as answers: a router treats them equally, and an answer repairs a lost join.
     let kind = match wanted.sources.is_empty() {
         true => RecordKind::IsExclude,
         false => RecordKind::IsInclude,
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(said(&mut host, due), both[..1]);
         host.on_query(then, &asked(3, Some(Ipv4Addr::new(239, 2, 2, 2))), &timing);
         assert_eq!(host.next_timeout(), Time::FAR);
-        // A router of version 2 is answered in its language, for as long as it may be there.
+        // A router of version 2 gets answers of version 2, as long as it may be present.
         host.on_query(then, &asked(2, None), &timing);
         let late = then + Duration::from_secs(2);
         assert_eq!(

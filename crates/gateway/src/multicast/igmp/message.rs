@@ -1,4 +1,4 @@
-//! Reading IGMP messages: what was checked once need not be checked again. The types hold for MLD as well.
+//! Parses IGMP messages completely, so that no later check is needed. The types are also used for MLD.
 
 use super::Address;
 use crate::multicast::drops::Drop;
@@ -9,44 +9,45 @@ use core::net::Ipv4Addr;
 use etherparse::IgmpSlice;
 use etherparse::igmp::MaxResponseCode;
 
-/// Bytes of a record before its group: kind, length of auxiliary data, number of sources.
+/// Length of a record before its group: kind, length of auxiliary data, and number of sources.
 const RECORD_BYTES: usize = 4;
 
-/// A message of hosts or of routers.
+/// A message of a host or of a router.
 #[derive(Clone, Debug)]
 pub enum Message<'a, A = Ipv4Addr> {
-    /// A router asks.
+    /// The query of a router.
     Query(Asked<'a, A>),
     /// A host of version 1 wants a group.
     ReportV1(A),
     /// A host of version 2 wants a group.
     ReportV2(A),
-    /// A host of version 2 does not want a group any more.
+    /// A host of version 2 no longer wants a group.
     Leave(A),
-    /// A host of version 3 says what it wants.
+    /// A host of version 3 reports what it wants.
     ReportV3(Records<'a, A>),
 }
 
-/// What a router asks.
+/// The query of a router.
 #[derive(Clone, Debug)]
 pub struct Asked<'a, A = Ipv4Addr> {
-    /// The version of IGMP that it speaks: 1, 2 or 3. MLD counts one less, and is told as what it equals.
+    /// The version of IGMP that the router speaks: 1, 2 or 3. For MLD, this is the corresponding version of IGMP, which
+    /// is higher by one.
     pub version: u8,
     /// The group; `None` for all.
     pub group: Option<A>,
-    /// Within how long hosts answer.
+    /// The time within which hosts answer.
     pub max_response: Duration,
-    /// Other routers need not lower their timers.
+    /// Whether other routers need not lower their timers.
     pub suppress: bool,
-    /// How often it says what may be lost; 0 when it does not tell.
+    /// How often the router sends messages that may be lost; 0 if it does not specify this.
     pub robustness: u8,
-    /// From one general query to the next; zero when it does not tell.
+    /// The time between general queries; zero if the router does not specify it.
     pub interval: Duration,
-    /// The sources; none for all.
+    /// The sources; empty for all.
     pub sources: Sources<'a, A>,
 }
 
-/// The records of a report, all of them whole.
+/// The records of a report, all of them complete.
 #[derive(Clone, Debug)]
 pub struct Records<'a, A = Ipv4Addr> {
     records: &'a [u8],
@@ -54,31 +55,31 @@ pub struct Records<'a, A = Ipv4Addr> {
     of: PhantomData<A>,
 }
 
-/// What a host of version 3 says of one group.
+/// The report of a host of version 3 about one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a, A = Ipv4Addr> {
-    /// What about it.
+    /// The kind of the record.
     pub kind: RecordKind,
     /// The group.
     pub group: A,
-    /// The sources that it is about.
+    /// The sources of the record.
     pub sources: Sources<'a, A>,
 }
 
-/// What a record says. [RFC 3376 §4.2.12]
+/// The meaning of a record. [RFC 3376 §4.2.12]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// It wants these sources only.
+    /// The host wants only these sources.
     IsInclude = 1,
-    /// It wants all but these.
+    /// The host wants all sources except for these.
     IsExclude = 2,
-    /// It wants these only from here on.
+    /// From now on, the host wants only these sources.
     ToInclude = 3,
-    /// It wants all but these from here on.
+    /// From now on, the host wants all sources except for these.
     ToExclude = 4,
-    /// It wants these too.
+    /// The host also wants these sources.
     Allow = 5,
-    /// It does not want these any more.
+    /// The host no longer wants these sources.
     Block = 6,
 }
 
@@ -93,10 +94,10 @@ impl<A> Default for Sources<'_, A> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads what an IP packet of protocol 2 carries, without padding.
+    /// Parses the content of an IP packet of protocol 2, without padding.
     ///
     /// # Errors
-    /// When it is cut short, its checksum is wrong, or it says nothing about members.
+    /// The message is cut short, its checksum is wrong, or it is not about members.
     pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Drop> {
         let slice = IgmpSlice::from_slice(bytes).map_err(|_| Drop::IgmpMalformed)?;
         if sum(bytes) != 0xffff {
@@ -108,7 +109,7 @@ impl<'a> Message<'a> {
                 Ok(Message::Query(Asked {
                     version: if tenths == 0 { 1 } else { 2 },
                     group: group_or_all(query.group_address().octets)?,
-                    // A router of version 1 means ten seconds. [RFC 2236 §4]
+                    // For a router of version 1, the time is ten seconds. [RFC 2236 §4]
                     max_response: tenths_of_seconds(if tenths == 0 { 100 } else { tenths.into() }),
                     suppress: false,
                     robustness: 0,
@@ -152,10 +153,10 @@ impl<'a> Message<'a> {
 }
 
 impl<'a, A: Address> Records<'a, A> {
-    /// The records of a report, `count` of them, if they are whole.
+    /// Parses the `count` records of a report.
     ///
     /// # Errors
-    /// When one is cut short.
+    /// A record is cut short.
     pub(in crate::multicast) fn checked(records: &'a [u8], count: u16) -> Result<Self, Drop> {
         let of = PhantomData;
         let this = Records { records, count, of };
@@ -165,8 +166,8 @@ impl<'a, A: Address> Records<'a, A> {
         }
     }
 
-    /// The records, in their order. Those of a kind that nobody knows, and of what is no group, are
-    /// left out. [RFC 3376 §4.2.12]
+    /// Returns the records in their order. It leaves out records of an unknown kind, and records whose address is not a
+    /// group. [RFC 3376 §4.2.12]
     pub fn iter(&self) -> impl Iterator<Item = Record<'a, A>> + use<'a, A> {
         self.raw().filter_map(|(kind, group, sources)| {
             let mut kinds = RecordKind::ALL.into_iter();
@@ -178,7 +179,7 @@ impl<'a, A: Address> Records<'a, A> {
         })
     }
 
-    /// Each record's kind, group and sources, up to the first that is not whole.
+    /// Returns each record's kind, group and sources, up to the first incomplete record.
     fn raw(&self) -> impl Iterator<Item = (u8, A, &'a [u8])> + use<'a, A> {
         let mut rest = self.records;
         (0..self.count).map_while(move |_| {
@@ -205,24 +206,24 @@ impl RecordKind {
 }
 
 impl<'a, A: Address> Sources<'a, A> {
-    /// Of addresses one after the other.
+    /// Wraps addresses that follow one another in the message.
     pub(in crate::multicast) fn of(bytes: &'a [u8]) -> Self {
         Sources(bytes, PhantomData)
     }
 
-    /// How many.
+    /// Returns the number of sources.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len() / A::BYTES
     }
 
-    /// None.
+    /// Returns whether there are no sources.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The addresses, as they stand in the message.
+    /// Returns the addresses in the order of the message.
     pub fn iter(&self) -> impl Iterator<Item = A> + use<'a, A> {
         self.0.chunks_exact(A::BYTES).map(A::read)
     }
@@ -252,7 +253,7 @@ mod tests {
     use super::super::emit;
     use super::*;
 
-    /// What Linux 6 sends to 224.0.0.22 on a join of 239.1.1.1: one record, to exclude nothing.
+    /// The message that Linux 6 sends to 224.0.0.22 on a join of 239.1.1.1: one record that excludes nothing.
     const JOIN: [u8; 16] = [0x22, 0, 0xe9, 0xfb, 0, 0, 0, 1, 4, 0, 0, 0, 239, 1, 1, 1];
 
     fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -299,7 +300,7 @@ mod tests {
             (asked.version, asked.robustness, asked.suppress),
             (3, 2, true)
         );
-        // (0xa | 0x10) << 3 tenths.
+        // The value is (0xa | 0x10) << 3, in tenths.
         assert_eq!(asked.max_response, Duration::from_millis(20_800));
         assert_eq!(asked.interval, Duration::from_secs(125));
         assert!(asked.sources.iter().eq([Ipv4Addr::new(10, 0, 0, 9)]));
@@ -317,7 +318,7 @@ mod tests {
         );
         assert_eq!(records(&two).len(), 2);
         for len in 0..two.len() {
-            // With a right checksum too.
+            // Incomplete messages with a correct checksum are rejected as well.
             let mut cut = two[..len].to_vec();
             assert!(Message::parse(&cut).is_err(), "{len}");
             if len >= 8 {
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(Message::parse(&pim).unwrap_err(), Drop::IgmpUnknown);
         let host = with_checksum(vec![0x16, 0, 0, 0, 10, 1, 1, 1]);
         assert_eq!(Message::parse(&host).unwrap_err(), Drop::IgmpMalformed);
-        // An unknown record is left out, the others hold.
+        // An unknown record is left out; the other records are valid.
         let mixed = with_checksum(vec![
             0x22, 0, 0, 0, 0, 0, 0, 2, 7, 0, 0, 0, 239, 1, 1, 1, 4, 0, 0, 0, 239, 1, 1, 2,
         ]);

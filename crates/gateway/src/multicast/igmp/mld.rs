@@ -1,10 +1,10 @@
-//! MLD messages: what hosts say of IPv6 groups. [RFC 3810, RFC 2710]
+//! MLD messages: what hosts report about IPv6 groups. [RFC 3810, RFC 2710]
 //!
 //! ```text
 //!   | Ethernet (14) | IPv6 (40): hop limit 1 | hop by hop (8): router alert | ICMPv6: the message |
 //! ```
-//! A message counts only if it cannot have come from beyond the network: its hop limit is 1, its source is of the
-//! link or is none, and it has the router alert. [RFC 3810 §5.1.14, §5.2.13]
+//! A message is valid only if it cannot have come from beyond the network: its hop limit is 1, its source is a
+//! link-local or unspecified address, and it has the router alert. [RFC 3810 §5.1.14, §5.2.13]
 
 use super::Query;
 use super::emit::{Speaker, code, fill_up};
@@ -18,11 +18,11 @@ use base::Duration;
 use core::net::Ipv6Addr;
 use etherparse::igmp::MaxResponseCode;
 
-/// All hosts of a link: where general queries go.
+/// All hosts of a link: the destination of general queries.
 pub const ALL_HOSTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// All routers that speak version 2: where its reports go.
+/// All routers that speak version 2: the destination of its reports.
 pub const ALL_V2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// All switches that look on. [RFC 4286 §6]
+/// All switches that snoop. [RFC 4286 §6]
 pub const ALL_SNOOPERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6a);
 
 /// Types of ICMPv6.
@@ -32,22 +32,23 @@ const DONE: u8 = 132;
 const REPORT_V2: u8 = 143;
 const ROUTER_HERE: u8 = 151;
 
-/// Bytes of the hop-by-hop header with the router alert. [RFC 2711]
+/// Length of the hop-by-hop header with the router alert. [RFC 2711]
 const OPTIONS_BYTES: usize = 8;
 const ROUTER_ALERT: [u8; 4] = [5, 2, 0, 0];
-/// Where a message begins in a packet that is written here.
+/// The offset of the message in a packet that this module writes.
 const MESSAGE_AT: usize = IPV6_BYTES + OPTIONS_BYTES;
-/// Bytes of a message of version 1, and of a query of version 2 without sources.
+/// Length of a message of version 1, and of a query of version 2 without sources.
 const V1_BYTES: usize = 24;
 const QUERY_BYTES: usize = 28;
-/// Bytes of a report before its records.
+/// Length of a report before its records.
 const REPORT_BYTES: usize = 8;
-/// Sources that one query has room for: 1500 bytes less 48 of IP and 28 of MLD, by 16.
+/// Maximum number of sources in a query: 1500 bytes minus 48 of IP and 28 of MLD, divided by 16.
 pub const QUERY_SOURCES_MAX: usize = (1_500 - MESSAGE_AT - QUERY_BYTES) / 16;
-/// Records that one report has room for, if they name no sources.
+/// Maximum number of records in a report, if they name no sources.
 pub const REPORT_RECORDS_MAX: usize = (1_500 - MESSAGE_AT - REPORT_BYTES) / 20;
 
-/// Whether a packet of ICMPv6 is of MLD, or of what routers tell snooping switches: it never crosses.
+/// Returns whether a packet of ICMPv6 is a message of MLD, or one between routers and snooping switches. Such a packet
+/// never crosses.
 #[must_use]
 pub fn is_mld(ip: &Ip, packet: &[u8]) -> bool {
     let kind = packet.get(ip.header_bytes);
@@ -55,11 +56,10 @@ pub fn is_mld(ip: &Ip, packet: &[u8]) -> bool {
     ip.protocol == PROTOCOL_ICMPV6 && kind.is_some_and(|kind| kinds.contains(kind))
 }
 
-/// Reads the message of a packet that [`Ip::parse`] found right, without padding.
+/// Parses the message of a packet that [`Ip::parse`] accepted, without padding.
 ///
 /// # Errors
-/// When it may have come from beyond the network, is cut short, its checksum is wrong, or it says nothing
-/// about members.
+/// The message may have come from beyond the network, is cut short, its checksum is wrong, or it is not about members.
 pub fn parse<'a>(ip: &Ip, packet: &'a [u8]) -> Result<Message<'a, Ipv6Addr>, Drop> {
     if ip.ttl != 1 {
         return Err(Drop::IgmpTtl);
@@ -99,7 +99,7 @@ pub fn parse<'a>(ip: &Ip, packet: &'a [u8]) -> Result<Message<'a, Ipv6Addr>, Dro
     }
 }
 
-/// What a query asks; its length says of which version it is. [RFC 3810 §8.1]
+/// Parses the content of a query, whose length determines its version. [RFC 3810 §8.1]
 fn asked(group: Option<Ipv6Addr>, response: u16, rest: &[u8]) -> Result<Asked<'_, Ipv6Addr>, Drop> {
     let old = Asked {
         version: 2,
@@ -120,7 +120,7 @@ fn asked(group: Option<Ipv6Addr>, response: u16, rest: &[u8]) -> Result<Asked<'_
     if group.is_none() && count > 0 {
         return Err(Drop::IgmpMalformed);
     }
-    // As the interval of IGMP, in seconds. [RFC 3810 §5.1.9]
+    // The coding is that of the IGMP interval, in seconds. [RFC 3810 §5.1.9]
     let interval = u64::from(MaxResponseCode(interval).as_10th_secs());
     Ok(Asked {
         version: 3,
@@ -133,7 +133,7 @@ fn asked(group: Option<Ipv6Addr>, response: u16, rest: &[u8]) -> Result<Asked<'_
     })
 }
 
-/// A query of version 2: of all groups, of one, or of some sources of one.
+/// Writes a query of version 2: for all groups, for one group, or for some sources of one group.
 pub fn query(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, query: &Query<'_, Ipv6Addr>) {
     let to = query.group.unwrap_or(ALL_HOSTS);
     message(frame, from, to, |frame| {
@@ -142,7 +142,7 @@ pub fn query(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, query: &Query<'_, Ipv
         frame.extend(response_code(query.max_response.as_millis()).to_be_bytes());
         frame.extend([0, 0]);
         frame.extend(query.group.unwrap_or(Ipv6Addr::UNSPECIFIED).octets());
-        // Robustness beyond 7 is told as 0. [RFC 3810 §5.1.8]
+        // A robustness beyond 7 is sent as 0. [RFC 3810 §5.1.8]
         let robustness = Some(query.robustness).filter(|&n| n <= 7).unwrap_or(0);
         frame.push(u8::from(query.suppress) << 3 | robustness);
         frame.push(code(query.interval.as_millis() / 1_000));
@@ -151,7 +151,7 @@ pub fn query(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, query: &Query<'_, Ipv
     });
 }
 
-/// A report of version 2 with the records that have room; how many those were.
+/// Writes a report of version 2 with as many records as fit. Returns the number of records.
 pub fn report<'a>(
     frame: &mut Vec<u8>,
     from: Speaker<Ipv6Addr>,
@@ -177,7 +177,7 @@ pub fn report<'a>(
     count
 }
 
-/// A report of version 1, to the group itself.
+/// Writes a report of version 1, which is sent to the group itself.
 pub fn report_old(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, group: Ipv6Addr) {
     message(frame, from, group, |frame| {
         frame.extend([REPORT_V1, 0, 0, 0, 0, 0, 0, 0]);
@@ -185,7 +185,7 @@ pub fn report_old(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, group: Ipv6Addr)
     });
 }
 
-/// Tells switches that look on that a multicast router is here. [RFC 4286 §6]
+/// Writes the announcement to snooping switches that a multicast router is here. [RFC 4286 §6]
 pub fn router_here(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, interval: Duration) {
     message(frame, from, ALL_SNOOPERS, |frame| {
         let seconds = (interval.as_millis() / 1_000).clamp(4, 180) as u8;
@@ -193,7 +193,7 @@ pub fn router_here(frame: &mut Vec<u8>, from: Speaker<Ipv6Addr>, interval: Durat
     });
 }
 
-/// The address of the link that belongs to an Ethernet address. [RFC 4291 §2.5.1]
+/// Returns the link-local address that belongs to an Ethernet address. [RFC 4291 §2.5.1]
 #[must_use]
 pub fn link_local([a, b, c, d, e, f]: Mac) -> Ipv6Addr {
     let [a, c] = [a ^ 2, c].map(u16::from);
@@ -210,7 +210,7 @@ pub fn link_local([a, b, c, d, e, f]: Mac) -> Ipv6Addr {
     )
 }
 
-/// Fills in the checksum of the message at `at` of an IPv6 packet.
+/// Fills in the checksum of the message at offset `at` of an IPv6 packet.
 pub fn put_checksum(packet: &mut [u8], at: usize) {
     if at >= IPV6_BYTES && packet.len() >= at + 4 {
         packet[at + 2..at + 4].fill(0);
@@ -219,7 +219,8 @@ pub fn put_checksum(packet: &mut [u8], at: usize) {
     }
 }
 
-/// The checksum over the pseudo header and a message; 0 when one in it is right. [RFC 8200 §8.1]
+/// Returns the checksum over the pseudo header and a message; 0 if the message contains a correct checksum. [RFC 8200
+/// §8.1]
 fn checksum(packet: &[u8], message: &[u8]) -> u16 {
     let addresses = sum(&packet[8..IPV6_BYTES]);
     let total = u32::from(addresses)
@@ -230,13 +231,13 @@ fn checksum(packet: &[u8], message: &[u8]) -> u16 {
     !(((folded & 0xffff) + (folded >> 16)) as u16)
 }
 
-/// Whether the hop-by-hop header asks routers to look at the packet.
+/// Returns whether the hop-by-hop header contains the router alert.
 fn has_router_alert(options: &[u8]) -> bool {
-    // The next header and the length stand before the options.
+    // The next header and the length precede the options.
     let mut rest = options.get(2..).unwrap_or(&[]);
     while let Some(&kind) = rest.first() {
         let len = match kind {
-            // One byte that fills up.
+            // One byte of padding.
             0 => 1,
             _ => 2 + usize::from(rest.get(1).copied().unwrap_or(0)),
         };
@@ -248,8 +249,8 @@ fn has_router_alert(options: &[u8]) -> bool {
     false
 }
 
-/// Within how many milliseconds hosts answer: beyond 32767 twelve bits of mantissa and three of exponent.
-/// [RFC 3810 §5.1.3]
+/// Returns the maximum response time for a code, in milliseconds. Beyond 32767, the code has twelve bits of mantissa
+/// and three of exponent. [RFC 3810 §5.1.3]
 fn milliseconds(code: u16) -> u64 {
     if code < 0x8000 {
         return code.into();
@@ -258,7 +259,7 @@ fn milliseconds(code: u16) -> u64 {
     (mantissa | 0x1000) << (exponent + 3)
 }
 
-/// The code of so many milliseconds: of the greatest number that is not above it.
+/// Returns the code of a number of milliseconds: the code of the greatest number that is not above it.
 fn response_code(value: u64) -> u16 {
     if value < 0x8000 {
         return value as u16;
@@ -282,13 +283,13 @@ fn message(
         kind: TYPE_IPV6,
     };
     frame.extend(ethernet.emit());
-    // Version 6, no class; the length follows; a hop-by-hop header, one hop.
+    // Version 6, no traffic class; the length follows; a hop-by-hop header, one hop.
     frame.extend([0x60, 0, 0, 0, 0, 0, PROTOCOL_OPTIONS, 1]);
     frame.extend(from.address.octets());
     frame.extend(to.octets());
     frame.extend([PROTOCOL_ICMPV6, 0]);
     frame.extend(ROUTER_ALERT);
-    // Two bytes that fill up.
+    // Two bytes of padding.
     frame.extend([1, 0]);
     body(frame);
     let packet = &mut frame[ETHERNET_BYTES..];
@@ -298,7 +299,7 @@ fn message(
     fill_up(frame);
 }
 
-// Sizes that the RFC fixes, and that reading relies on.
+// These sizes are fixed by the RFC, and parsing relies on them.
 const _: () = assert!(V1_BYTES == REPORT_BYTES + 16 && QUERY_BYTES == V1_BYTES + 4);
 
 #[cfg(test)]

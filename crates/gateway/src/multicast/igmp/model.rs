@@ -1,5 +1,5 @@
-//! A naive model of a router's table, with the sets of RFC 3376 §6.4 as the RFC writes them, and the
-//! comparison of [`Querier`] with it.
+//! A naive model of a router's table, with the sets of RFC 3376 §6.4 in the RFC's notation, and a comparison of
+//! [`Querier`] with the model.
 
 use super::emit::Speaker;
 use super::message::{Message, RecordKind};
@@ -25,7 +25,7 @@ fn source(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, n)
 }
 
-/// What came out.
+/// The outputs of a querier.
 #[derive(Debug)]
 pub(super) struct Out<A = Ipv4Addr> {
     pub(super) queries: Vec<(Option<A>, Vec<A>, bool)>,
@@ -66,10 +66,10 @@ impl<A: Address> Outlet<A> for Out<A> {
     }
 }
 
-/// A querier, and the messages of hosts.
+/// A querier, and the means to send it messages of hosts.
 struct Router {
     querier: Querier,
-    /// Who speaks.
+    /// The Ethernet address of the sender.
     mac: [u8; 6],
     now: Time,
     out: Out,
@@ -89,7 +89,7 @@ impl Router {
         router
     }
 
-    /// Lets time pass, and everything happen at its moment.
+    /// Advances the time, and runs every timer at its moment.
     fn until(&mut self, then: Time) {
         while self.querier.next_timeout() <= then {
             self.now = self.now.max(self.querier.next_timeout());
@@ -149,7 +149,7 @@ fn speaker(address: Ipv4Addr) -> Speaker {
     Speaker { mac: MAC, address }
 }
 
-/// One group as the RFC writes it.
+/// One group, in the RFC's notation.
 #[derive(Clone, Debug)]
 enum Model {
     Include(BTreeMap<Ipv4Addr, Time>),
@@ -291,14 +291,14 @@ proptest! {
                 }
             }
         }
-        // Each group's joins and leaves take turns.
+        // Joins and leaves of each group alternate.
         for n in 0..2 {
             let told = router.out.members.iter().filter(|(g, _)| *g == group(n));
             for (count, (_, is_wanted)) in told.enumerate() {
                 prop_assert_eq!(*is_wanted, count % 2 == 0);
             }
         }
-        // All ends when nobody says anything any more.
+        // All groups end when no host reports anything any more.
         router.until(router.now + timing.membership());
         prop_assert_eq!(router.querier.groups().len(), 0);
     }
@@ -346,7 +346,7 @@ fn a_leave_does_not_take_the_group_from_others() {
     let mut router = Router::new();
     router.report(RecordKind::ToExclude, group(1), &[]);
     router.report(RecordKind::ToInclude, group(1), &[]);
-    // The other member answers the query, and the second query says that routers need not mind.
+    // The other member answers the query, and the second query tells routers not to lower their timers.
     router.until(router.now + Duration::from_millis(100));
     router.report(RecordKind::IsExclude, group(1), &[]);
     router.until(router.now + Duration::from_secs(10));
@@ -402,7 +402,7 @@ fn the_lowest_address_asks() {
     assert_eq!(router.querier.other(), Some((lower, 3)));
     router.report(RecordKind::ToExclude, group(1), &[]);
     router.out = Out::default();
-    // It does not ask when somebody leaves: the other does, and who asks is believed.
+    // The router does not query when a host leaves: the other router does, and the querier's timers apply.
     router.report(RecordKind::ToInclude, group(1), &[]);
     router.until(router.now + Duration::from_secs(2));
     assert!(router.out.queries.is_empty());
@@ -467,7 +467,7 @@ fn each_source_of_a_source_specific_group_comes_and_goes_by_itself() {
         router.out.channels[1..],
         [told(three, true), told(two, false), told(three, false)]
     );
-    // Another group is wanted as a whole, whatever its sources.
+    // Another group is wanted as a whole, independently of its sources.
     router.out.channels.clear();
     router.report(RecordKind::Allow, group(1), &[source(1)]);
     assert!(router.out.channels.is_empty());
@@ -512,7 +512,7 @@ fn sources_are_bounded_too() {
     let sources = |router: &Router| router.querier.group(group(1)).unwrap().sources();
     assert_eq!(sources(&router), kept);
     assert_eq!(router.out.refused, vec![Drop::HostTooMany; 300 - kept]);
-    // Another host is not kept from what it wants.
+    // Another host still gets what it wants.
     router.mac[5] = 2;
     router.report(RecordKind::Allow, group(1), &[source(7)]);
     assert!(router.querier.wants(router.now, group(1), source(7)));
@@ -530,7 +530,7 @@ fn one_host_that_forges_joins_takes_no_place_of_others() {
     let mut router = Router::new();
     for n in 0..2_000u32 {
         let group = Ipv4Addr::from_bits(0xef02_0000 + n);
-        // It forges its IP address as well.
+        // The host forges its IP address as well.
         let record = (RecordKind::ToExclude, group, &[][..]);
         emit::report(&mut router.frame, speaker(HOST), [record].into_iter());
         router.hear(Ipv4Addr::from_bits(OWN.to_bits() + 2 + n % 200));
@@ -543,11 +543,11 @@ fn one_host_that_forges_joins_takes_no_place_of_others() {
     router.mac[5] = 2;
     (1..6).for_each(|n| router.report(RecordKind::ToExclude, group(n), &[]));
     assert_eq!(router.querier.groups().len(), HOST_GROUPS + 5);
-    // What it has joined first may be wanted by others, and stays for them when it has left.
+    // Other hosts may also join the group that it joined first. The group stays for them when the host has left.
     let first = Ipv4Addr::from_bits(0xef02_0000);
     router.report(RecordKind::ToExclude, first, &[]);
     router.mac[5] = 1;
-    // When its groups have ended it may join others.
+    // When its groups have ended, the host may join other groups.
     router.until(router.now + Timing::default().membership());
     let new = Ipv4Addr::from_bits(0xef02_0000 + 1_999);
     router.report(RecordKind::ToExclude, new, &[]);

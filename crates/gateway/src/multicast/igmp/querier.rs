@@ -1,13 +1,13 @@
-//! The router's side: who wants what on one network, and the queries that keep it true.
+//! The router's side: the table of members on one network, and the queries that keep it up to date.
 //!
 //! ```text
 //!   reports, leaves ──▶ groups ──▶ member(group, true / false)    join, leave the overlay's group
 //!   queries of others ──▶ the lowest address asks, the others listen
 //!   time ──▶ query(..): general ones, and of what somebody has left
 //! ```
-//! The table is bounded: beyond [`GROUPS_MAX`] and [`SOURCES_MAX`] joins are refused and counted,
-//! and those that are there stay. A host, by its Ethernet address, answers for the groups and sources that
-//! it was the first to name, and may name so many: one that forges reports takes no place of others.
+//! The table is bounded: beyond [`GROUPS_MAX`] and [`SOURCES_MAX`], joins are refused and counted, and existing entries
+//! stay. The groups and sources that a host was the first to name count for this host, by its Ethernet address, and
+//! their number is limited: a host that forges reports takes no place of other hosts.
 
 use super::emit::Speaker;
 use super::group::{Group, Refused, Terms};
@@ -20,12 +20,12 @@ use base::{Duration, Time};
 use core::net::Ipv4Addr;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups with members on one network: 65 536 at about 200 bytes are 13 MB.
+/// Maximum number of groups with members on one network: 65 536 at about 200 bytes are 13 MB.
 pub const GROUPS_MAX: usize = 65_536;
-/// Sources of all groups together: 32 bytes each, 8 MB.
+/// Maximum number of sources of all groups together: 32 bytes each, 8 MB.
 pub const SOURCES_MAX: usize = 262_144;
-/// Groups that one host may be the first to join, where the operator says nothing. Choice: some dozens
-/// are what programs of one host join; eight hosts that join all they can fill a node's 1953 places.
+/// The default number of groups that one host may be the first to join. Choice: the programs of one host join some
+/// dozens of groups. Eight hosts that join as many as they can fill a node's 1953 places.
 pub const HOST_GROUPS: usize = 256;
 
 /// A query to be sent.
@@ -33,29 +33,29 @@ pub const HOST_GROUPS: usize = 256;
 pub struct Query<'a, A = Ipv4Addr> {
     /// The group; `None` for all.
     pub group: Option<A>,
-    /// Its sources; none for all.
+    /// The sources of the group; empty for all.
     pub sources: &'a [A],
-    /// Other routers need not lower their timers.
+    /// Whether other routers need not lower their timers.
     pub suppress: bool,
-    /// Within how long hosts answer.
+    /// The time within which hosts answer.
     pub max_response: Duration,
-    /// How often this router says what may be lost.
+    /// How often this router sends messages that may be lost.
     pub robustness: u8,
-    /// From one general query to the next.
+    /// The time between general queries.
     pub interval: Duration,
 }
 
-/// Where a querier puts what it wants done.
+/// Receives the outputs of a querier.
 pub trait Outlet<A = Ipv4Addr> {
     /// Sends a query.
     fn query(&mut self, query: &Query<'_, A>);
-    /// A group has its first member on this network, or lost its last one.
+    /// Reports that a group has its first member on this network, or has lost its last one.
     fn member(&mut self, group: A, is_wanted: bool);
-    /// A source of a source-specific group is wanted on this network, or is not any more.
+    /// Reports that a source of a source-specific group is wanted on this network, or no longer wanted.
     fn channel(&mut self, group: A, source: A, is_wanted: bool);
-    /// A join of a host was refused.
+    /// Reports that a join of a host was refused.
     fn refused(&mut self, from: Speaker<A>, group: A, reason: Drop);
-    /// A group's only sign of life was the join itself: nobody answered this router's queries.
+    /// Reports that the join was the only message about a group: no host answered this router's queries.
     fn unanswered(&mut self, group: A);
 }
 
@@ -66,22 +66,22 @@ pub struct Querier<A = Ipv4Addr> {
     own: A,
     asks: bool,
     groups: BTreeMap<A, Group<A>>,
-    /// How many groups each host was the first to join; hosts without any are not here.
+    /// How many groups each host was the first to join; hosts without such groups have no entry.
     hosts: BTreeMap<Mac, usize>,
     host_groups: usize,
     due: BTreeSet<(Time, A)>,
-    /// Of all groups.
+    /// Number of sources of all groups.
     sources: usize,
     other: Option<Other<A>>,
     next_general: Time,
     startup_left: u8,
-    /// General queries sent since it is the querier.
+    /// Number of general queries that this router sent since it became the querier.
     asked: u64,
     named: Vec<A>,
     scratch: Vec<A>,
 }
 
-/// Another router that asks, and what it goes by.
+/// Another router that queries, and the timers that it uses.
 #[derive(Clone, Copy, Debug)]
 struct Other<A> {
     address: A,
@@ -90,18 +90,18 @@ struct Other<A> {
     timing: Timing,
 }
 
-/// What one report is applied by.
+/// The context of one report.
 struct Change<'a, A> {
     now: Time,
     from: Speaker<A>,
     rules: &'a Rules,
-    /// More than a join: an answer to a query, or a leave.
+    /// True for an answer to a query or a leave; false for a join.
     is_current: bool,
 }
 
 impl<A: Address> Querier<A> {
-    /// A table without members, for a router with the address `own`, 0.0.0.0 if it has none. It
-    /// asks at once, unless `asks` is false: then it only listens.
+    /// Creates a table without members, for a router with the address `own`, or 0.0.0.0 if it has none. The router
+    /// sends a query at once; if `asks` is false, it only listens.
     #[must_use]
     pub fn new(timing: Timing, own: A, asks: bool, now: Time) -> Querier<A> {
         Querier {
@@ -122,7 +122,7 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// One host may be the first to join so many groups.
+    /// Sets how many groups one host may be the first to join.
     #[must_use]
     pub fn with_host_groups(self, host_groups: usize) -> Querier<A> {
         Querier {
@@ -131,37 +131,37 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// Whether a packet is for anybody here.
+    /// Returns whether a member here wants the packet.
     #[must_use]
     pub fn wants(&self, now: Time, group: A, source: A) -> bool {
         let group = self.groups.get(&group);
         group.is_some_and(|group| group.wants(now, source))
     }
 
-    /// The group, if anybody wants anything of it.
+    /// Returns the group, if it has members.
     #[must_use]
     pub fn group(&self, group: A) -> Option<&Group<A>> {
         self.groups.get(&group)
     }
 
-    /// The groups that have members, by address.
+    /// Returns the groups that have members, in order of address.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (A, &Group<A>)> {
         self.groups.iter().map(|(&address, group)| (address, group))
     }
 
-    /// Whether this router asks: no other one with a lower address does.
+    /// Returns whether this router queries: no other router with a lower address does.
     #[must_use]
     pub fn is_querier(&self) -> bool {
         self.asks && self.other.is_none()
     }
 
-    /// The router that asks in the place of this one, and the version that it speaks.
+    /// Returns the router that queries instead of this one, and the version that it speaks.
     #[must_use]
     pub fn other(&self) -> Option<(A, u8)> {
         self.other.map(|other| (other.address, other.version))
     }
 
-    /// The router has got another address, or asks anew because its network came back.
+    /// Sets a new address of the router, or begins to query again because the network came back.
     pub fn restart(&mut self, now: Time, own: A) {
         self.own = own;
         self.other = None;
@@ -169,7 +169,7 @@ impl<A: Address> Querier<A> {
         self.next_general = if self.asks { now } else { Time::FAR };
     }
 
-    /// Forgets all members: their network is gone.
+    /// Forgets all members, because their network has disappeared.
     pub fn forget(&mut self, out: &mut impl Outlet<A>) {
         self.due.clear();
         self.hosts.clear();
@@ -182,7 +182,7 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// Handles a message that `from` sent. Several records of a report may have different fates.
+    /// Handles a message that `from` sent. The records of a report are accepted or refused individually.
     pub fn on_message(
         &mut self,
         now: Time,
@@ -231,7 +231,7 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet<A>) {
         if self.other.is_some_and(|other| other.until <= now) {
             self.restart(now, self.own);
@@ -246,7 +246,7 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// When something is due next.
+    /// Returns when work is due next.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let group = self.due.first().map_or(Time::FAR, |&(due, _)| due);
@@ -257,7 +257,7 @@ impl<A: Address> Querier<A> {
         group.min(own)
     }
 
-    /// What is gone by: another querier's, while there is one. [RFC 3376 §4.1.6]
+    /// Returns the timers in use: those of another querier, while there is one. [RFC 3376 §4.1.6]
     fn terms(&self) -> &Timing {
         self.other
             .as_ref()
@@ -265,7 +265,7 @@ impl<A: Address> Querier<A> {
     }
 
     fn on_query(&mut self, now: Time, from: A, asked: &Asked<'_, A>, out: &mut impl Outlet<A>) {
-        // Switches that ask in nobody's name win no election. [RFC 4541 §2.1.1]
+        // Switches that query without an address take no part in the election. [RFC 4541 §2.1.1]
         let has_lower = !from.into().is_unspecified()
             && from != self.own
             && (self.own.into().is_unspecified() || from < self.own);
@@ -281,7 +281,7 @@ impl<A: Address> Querier<A> {
         }
         match asked.group {
             None => timing.response_interval = asked.max_response,
-            // Last members have as long as the one who asks gives them.
+            // Last members have the time that the querier gives them.
             Some(_) => timing.last_member_interval = asked.max_response,
         }
         self.other = Some(Other {
@@ -301,7 +301,7 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// What a host says of one group, if it may.
+    /// Applies what a host reports about one group, if this is permitted.
     fn change(
         &mut self,
         change: &Change<'_, A>,
@@ -311,7 +311,7 @@ impl<A: Address> Querier<A> {
         out: &mut impl Outlet<A>,
     ) {
         if is_link_local(address) {
-            // Hosts report some of them; nothing of them is ever bridged.
+            // Hosts report some of these groups, but none of them is ever bridged.
             return;
         }
         let adds = !matches!(kind, RecordKind::Block)
@@ -350,7 +350,7 @@ impl<A: Address> Querier<A> {
         self.touch(change.now, address, out, |group, room| {
             let now = change.now;
             let (is_v1, is_v2) = (group.v1_until > now, group.v2_until > now);
-            // Hosts of old versions among the others. [RFC 3376 §7.3.2]
+            // The group also has hosts of old versions. [RFC 3376 §7.3.2]
             let named = match kind {
                 RecordKind::Block if is_v1 || is_v2 => return,
                 RecordKind::ToInclude if is_v1 => return,
@@ -377,8 +377,8 @@ impl<A: Address> Querier<A> {
         self.named = named;
     }
 
-    /// Lets `act` change a group, with the number of sources that it may come to, and does all that
-    /// follows from it: queries, the table's order, the end of the group.
+    /// Lets `act` change a group, and passes it the number of sources that the group may have. Then carries out all
+    /// effects: queries, the order of the table, and the end of the group.
     fn touch(
         &mut self,
         now: Time,
@@ -393,7 +393,7 @@ impl<A: Address> Querier<A> {
         let (before, was_due, was_known) = (group.sources(), group.due, group.due < Time::FAR);
         let had: Vec<_> = channels(address, group).collect();
         group.settle(now);
-        // A group that ran out of time is none any more before it is something new.
+        // A group whose time has run out counts as ended before any new report.
         let lapsed = was_known && !group.is_wanted();
         act(group, SOURCES_MAX - self.sources + before);
         group.take_queries(now, &timing, &mut self.scratch, |due| {
@@ -471,7 +471,7 @@ impl<A: Address> Querier<A> {
     }
 }
 
-/// The sources of a source-specific group that are wanted; none of another group.
+/// Returns the wanted sources of a source-specific group; none for another group.
 fn channels<A: Address>(address: A, group: &Group<A>) -> impl Iterator<Item = A> + '_ {
     let included = is_source_specific(address).then(|| group.included());
     included.flatten().into_iter().flatten()

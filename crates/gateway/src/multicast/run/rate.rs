@@ -1,16 +1,15 @@
-//! Whether packets come so fast that it pays to let them gather.
+//! Detects when packets come so fast that it pays to let them gather.
 
 use base::{Duration, Time};
 
-/// How long packets gather while they come fast. Twice of it, at both bridges, is 0.1 % of a deadline
-/// of 500 ms.
+/// How long packets gather while they come fast. Twice this time, for both bridges, is 0.1 % of a deadline of 500 ms.
 pub(super) const GATHER: core::time::Duration = core::time::Duration::from_micros(250);
-/// What is fast: five packets gather in the time then.
+/// The rate that counts as fast: at this rate, five packets gather in this time.
 const FAST_PPS: u64 = 20_000;
-/// Over how long packets are counted to know.
+/// The period over which packets are counted.
 const RATE_SPAN: Duration = Duration::from_millis(20);
 
-/// Whether packets come fast.
+/// The current rate of packets, and whether it is fast.
 pub(super) struct Rate {
     since: Time,
     packets: u64,
@@ -26,7 +25,7 @@ impl Rate {
         }
     }
 
-    /// So many packets came now.
+    /// Records that packets came now.
     pub(super) fn note(&mut self, now: Time, packets: usize) {
         self.packets += packets as u64;
         let span = now.since(self.since);

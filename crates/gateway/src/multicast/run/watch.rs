@@ -1,4 +1,4 @@
-//! What comes and goes while the bridge runs: the interface, the node; and the counters for who asks.
+//! Watches what appears and disappears while the bridge runs: the interface and the node. Also publishes the counters.
 
 use super::{Loop, NOT_SENT_HOLD, TOKEN_NODE, TOKEN_PORT};
 use crate::multicast::GROUPS_TOLD_MAX;
@@ -15,14 +15,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// From one look at an interface that is there to the next, and at one that is not.
+/// The time between checks of an existing interface, and of a missing one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_FOR_EVERY: Duration = Duration::from_millis(250);
-/// From one attempt to find the node again to the next.
+/// The time between attempts to reach the node again.
 const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
 
 impl<O: Overlay> Loop<O> {
-    /// Looks whether the interface is there, and what it is like.
+    /// Checks whether the interface exists, and its properties.
     pub(super) fn look(&mut self, now: Time) -> io::Result<()> {
         let found = self.device.look();
         self.next_look = now
@@ -40,7 +40,7 @@ impl<O: Overlay> Loop<O> {
                         is_here: true,
                     });
                     if let Some(fd) = self.device.fd() {
-                        // A TAP's is watched since the first time.
+                        // The descriptor of a TAP is watched since the first time.
                         match self.poller.add(fd, TOKEN_PORT, Interest::READ) {
                             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                                 return Err(error);
@@ -57,7 +57,7 @@ impl<O: Overlay> Loop<O> {
     }
 
     pub(super) fn lose_port(&mut self, now: Time, error: &io::Error) {
-        // The kernel says so once when an interface goes down.
+        // The kernel reports this once when an interface goes down.
         if error.kind() == io::ErrorKind::Interrupted {
             return;
         }
@@ -75,7 +75,7 @@ impl<O: Overlay> Loop<O> {
         self.bridge.set_port(now, None, &mut self.effects);
     }
 
-    /// The node is gone: it is looked for by a thread of its own, because that may wait.
+    /// Handles the loss of the node. A thread of its own tries to reconnect, because this may wait.
     pub(super) fn lose_node(&mut self, now: Time, error: Error) {
         self.link = None;
         self.reaches = None;
@@ -85,7 +85,7 @@ impl<O: Overlay> Loop<O> {
         let look = move || {
             while !shared.stop.load(Ordering::Acquire) {
                 thread::sleep(NODE_EVERY);
-                // Another node at the same place would speak in another's name.
+                // Another node at the same place would send under a different address.
                 let found = shared.overlay.connect().ok();
                 if let Some(link) = found.filter(|link| link.node() == shared.node) {
                     *shared.found() = Some(link);
@@ -112,7 +112,7 @@ impl<O: Overlay> Loop<O> {
         }
     }
 
-    /// Leaves the counters, and who wants what, to who asks.
+    /// Publishes the counters and the members for [`Report`].
     pub(super) fn publish(&mut self) {
         let unknown = self.device.unknown();
         let new = unknown.saturating_sub(self.unknown);

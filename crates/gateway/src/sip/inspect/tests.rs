@@ -1,14 +1,14 @@
 use super::*;
 use core::time::Duration;
 
-/// What a message of the tests costs.
+/// The cost of a message in the tests.
 const COST: usize = 2_048;
 
 fn gate() -> Arc<Gate> {
     Gate::new(Arc::default())
 }
 
-/// A message comes, of so many bytes, and is taken up at once.
+/// Simulates a message of this length, which is taken up at once.
 fn ask(gate: &Gate, from: IpAddr, bytes: usize, tag: Option<&str>) {
     assert!(gate.lets(from, COST, Instant::now()));
     gate.taken_up(from);
@@ -24,8 +24,8 @@ fn answer(call: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Tells the answers of so many calls in turn, as often as timer G has it: 11 times in 32 s. The bytes that
-/// went.
+/// Sends the answers of `calls` calls in turn, as often as timer G repeats them: 11 times in 32 s. Returns the number
+/// of bytes that were sent.
 fn tell(gate: &Gate, to: IpAddr, calls: usize) -> usize {
     let answers = (0..11).flat_map(|_| (0..calls).map(answer));
     let told = answers.filter(|answer| gate.may_tell(to, answer, Instant::now()));
@@ -60,11 +60,11 @@ fn answers_amplify_little_however_many_calls_they_are_of() {
         let asked = answer(0).len();
         (0..calls).for_each(|_| ask(&gate, at, asked, None));
         let told = tell(&gate, at, calls);
-        // Each is told once, and so often again.
+        // Each answer is sent once, and then as often as the credit permits.
         assert!(told >= calls * asked, "{calls}: {told}");
         assert!(told <= 3 * calls * (asked + 4), "{calls}: {told}");
         assert!(gate.counters.unproven.value() > 0);
-        // Who guesses a tag has heard nothing, and who knows it has.
+        // A guessed tag proves nothing, but a known one does.
         ask(&gate, at, asked, Some("guessed"));
         assert!(tell(&gate, at, calls) <= 2 * asked);
         if calls == 1 {
@@ -100,13 +100,13 @@ fn who_was_forgotten_for_others_is_still_told_its_answers() {
     assert!(!gate.locked().sources.contains_key(&at));
     assert!(gate.may_tell(at, &answer(0), Instant::now()));
     assert!(!gate.may_tell(at, &answer(0), Instant::now()), "once");
-    // Nor are answers a way to have more sources.
+    // Answers do not create additional sources either.
     for n in 0..=SOURCES_MAX as u32 {
         let to = IpAddr::from((0x0c00_0000 + n).to_be_bytes());
         assert!(gate.may_tell(to, &answer(0), Instant::now()));
     }
     assert!(gate.locked().sources.len() <= SOURCES_MAX);
-    // Requests are not answers.
+    // Requests are not limited like answers.
     let other = IpAddr::from([192, 0, 2, 2]);
     assert!((0..20).all(|_| gate.may_tell(
         other,
@@ -130,7 +130,7 @@ fn what_waits_is_bounded_for_each_and_for_all() {
     assert!(!gate.lets(source(30), 2 * COST, now), "it is too long");
     assert!(gate.lets(source(30), COST, now));
     assert!(!gate.lets(source(31), COST, now));
-    // What was never let through is not taken up.
+    // A message that never passed is not taken up.
     gate.taken_up(source(99));
     assert_eq!(gate.locked().waiting, WAITING_MAX);
 }

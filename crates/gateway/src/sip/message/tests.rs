@@ -28,7 +28,7 @@ fn hops_are_counted_down_and_end() {
     let mut r = request("");
     assert!(count_hop(&mut r));
     assert_eq!(values(&r, "Max-Forwards"), ["70"]);
-    // More than anybody needs is no reason to go round for longer.
+    // A very high value does not let the request loop for longer.
     let mut r = request("Max-Forwards: 4000000000\r\n");
     assert!(count_hop(&mut r));
     assert_eq!(values(&r, "Max-Forwards"), ["70"]);
@@ -44,7 +44,7 @@ fn own_routes_go_and_others_stay_in_order() {
     assert_eq!(pop_own_routes(&mut r, is_own).unwrap(), Some(0x1f));
     let routes = values(&r, "Route");
     assert_eq!(routes, ["<sip:p1.example;lr>", "<sip:192.0.2.1;lr>"]);
-    // Not on top: not ours to take.
+    // A Route of ours that is not on top is not removed.
     assert_eq!(pop_own_routes(&mut r, is_own).unwrap(), None);
     assert_eq!(values(&r, "Route"), routes);
 }

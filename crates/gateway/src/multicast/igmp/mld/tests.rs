@@ -1,4 +1,4 @@
-//! Messages as bytes, both ways, cut at every length, and with every byte changed.
+//! Messages as bytes, in both directions, cut at every length, and with every byte changed.
 
 use super::super::Querier;
 use super::super::model::Out;
@@ -15,7 +15,7 @@ const GROUP: Ipv6Addr = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101);
 const SSM: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, 1);
 const SOURCE: Ipv6Addr = Ipv6Addr::new(0xfd53, 0, 0, 0, 0, 0, 0, 7);
 
-/// What Linux 6 sends on a join of ff1e::101: a record that excludes nothing, by the router alert.
+/// Returns the packet that Linux 6 sends on a join of ff1e::101: a record that excludes nothing, with the router alert.
 fn join() -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 36, 0, 1];
     packet.extend(FROM.address.octets());
@@ -162,7 +162,7 @@ fn what_is_cut_at_any_length_is_refused() {
     let whole = packet_of(&frame).to_vec();
     for len in 0..whole.len() {
         assert!(Ip::parse(&whole[..len]).is_err(), "{len}");
-        // With a right length and a right checksum, too.
+        // The cut message gets a correct length and a correct checksum.
         let mut cut = whole[..len].to_vec();
         if len < MESSAGE_AT + 1 {
             continue;
@@ -198,7 +198,7 @@ fn what_may_have_come_from_elsewhere_or_was_changed_is_refused_by_name() {
         Err(Drop::IgmpMalformed),
         "count"
     );
-    // A record of a kind that nobody knows, or of what is no group, is left out.
+    // A record of an unknown kind, or whose address is not a group, is left out.
     for (at, to) in [(MESSAGE_AT + 8, 9), (MESSAGE_AT + 12, 0xfd)] {
         let mut packet = join();
         packet[at] = to;
@@ -246,7 +246,7 @@ fn a_table_of_ipv6_groups_obeys_the_same_rules() {
     );
     assert_eq!(out.members, [(GROUP, true), (SSM, true)]);
     assert_eq!(out.channels, [(SSM, SOURCE, true)]);
-    // Of the link, of the site, of a group that needs sources, and one that may be.
+    // A group of the link, one of the site, one that needs sources, and one that is allowed.
     let of_link = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
     let of_site = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1);
     let other = |n| Ipv6Addr::new(0xff18, 0, 0, 0, 0, 0, 1, n);
@@ -260,7 +260,7 @@ fn a_table_of_ipv6_groups_obeys_the_same_rules() {
     ];
     assert_eq!(out.refused, refused);
     assert!(querier.wants(now, SSM, SOURCE) && !querier.wants(now, SSM, FROM.address));
-    // A leave is asked about, and takes effect.
+    // The querier sends a query after a leave, and the leave takes effect.
     out.queries.clear();
     hear(
         &mut querier,
@@ -272,7 +272,7 @@ fn a_table_of_ipv6_groups_obeys_the_same_rules() {
     now += timing.last_member();
     querier.on_timeout(now, &mut out);
     assert_eq!(out.members.last(), Some(&(GROUP, false)));
-    // Who has the lower address asks.
+    // The router with the lower address queries.
     let lower = Speaker {
         address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
         ..FROM
