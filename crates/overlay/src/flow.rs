@@ -177,7 +177,7 @@ pub struct Flow {
     first: u64,
     /// Packets, and missing packets, from before the numbering began.
     before: (u64, u64),
-    /// Whose word its numbers are.
+    /// The origin of its numbers.
     known: Known,
     /// The last stale number, if only stale ones came after it.
     stale: Option<u64>,

@@ -17,8 +17,9 @@ use base::{Duration, NodeAddr, Time};
 const NO_ANSWER: Duration = Duration::from_secs(2);
 /// The same for a node with too few links.
 const TOO_FEW: Duration = Duration::from_secs(10);
-/// One that is not reached is looked for once in so long on average, for so long: at two addresses, one after the other.
-/// Choice: no longer than until it would be told that it does not answer, as nobody has to know.
+/// Average time between two searches for a node that is not reached, and the length of a search: at two addresses, one
+/// after the other. Choice: shorter than the time after which a missing answer would be reported, because nobody needs
+/// to know.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_FOR: Duration = Duration::from_secs(9);
 /// How long a link that such a search has made is kept. Choice: the ring includes it by then.
