@@ -76,7 +76,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The node `own`, which can reach nobody.
+    /// Returns the tables of the node `own`, which can reach no other node yet.
     pub fn new(own: NodeAddr) -> Tables {
         Tables {
             own,

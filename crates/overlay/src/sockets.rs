@@ -48,8 +48,8 @@ struct Refusal {
 /// While packets are refused, their client is notified at this interval: a client that has missed a notification gets
 /// another, and a client that gets none for longer knows that it is over.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
-/// A flow has room again if no packet of it was refused for this long, which is how long a link tries before it
-/// refuses.
+/// A flow has room again if none of its packets was refused for this long. Before that, a link may admit packets only
+/// as a try.
 const ROOM_AFTER: Duration = Duration::from_millis(1_500);
 
 /// One client's socket.
