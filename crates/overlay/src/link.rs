@@ -563,7 +563,7 @@ impl Link {
         .min()
     }
 
-    /// Begins the lanes anew: the neighbour has restarted, or this is the first session with it.
+    /// Restarts the lanes: the neighbour has restarted, or this is the first session with it.
     pub fn reset_lanes(&mut self, now: Time) {
         if let Some(brake) = &mut self.brake {
             brake.reset(now);

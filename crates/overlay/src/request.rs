@@ -209,24 +209,24 @@ pub enum RequestError {
     BadDestination,
     /// Not the address of a group.
     NotAGroup,
-    /// As many groups as there can be.
+    /// The node is in as many groups as possible.
     TooManyGroups {
-        /// That many.
+        /// The maximum number of groups.
         max: usize,
     },
-    /// More settings of groups than its record holds.
+    /// The settings of groups do not fit into the node's record.
     TooManySettings {
-        /// So many have room.
+        /// The number of settings that fit.
         max: usize,
     },
-    /// The places for groups that are left are kept for clients with fewer.
+    /// The remaining places for groups are reserved for clients with fewer groups.
     TooManyOfOne {
-        /// So many.
+        /// The number of reserved places.
         kept: usize,
     },
-    /// Permits of more words than a record of this node holds.
+    /// Permits with more words than a record of this node holds.
     TooManyPermits,
-    /// This node's certificate does not let it say how these groups are carried, or who may.
+    /// This node's certificate does not allow it to set how these groups are carried, or who may use them.
     MayNotSet {
         /// The group, or the first of a range.
         group: NodeAddr,
@@ -243,9 +243,9 @@ pub enum RequestError {
         /// The group.
         group: NodeAddr,
     },
-    /// Nodes on the way could read it, and this node's configuration forbids that.
+    /// Nodes on the path could read the packet, and this node's configuration forbids that.
     Unsealed,
-    /// The class or option is not carried by this version.
+    /// This version does not carry the class or option.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
     Congested,
@@ -253,9 +253,9 @@ pub enum RequestError {
     NotALab,
     /// There is no such neighbour.
     NoSuchNeighbor,
-    /// As many neighbours as there can be.
+    /// The node has as many neighbours as possible.
     TooManyNeighbors,
-    /// The certificate, list or root key is not of this network, or not newer than the present one.
+    /// The certificate, list or root key does not belong to this network, or is not newer than the present one.
     BadCredential,
 }
 
@@ -345,19 +345,19 @@ impl core::fmt::Display for RequestError {
 }
 impl core::error::Error for RequestError {}
 
-/// What a client is told.
+/// A reply to a client.
 #[derive(Debug)]
 pub enum Reply {
     /// The socket is bound.
     Bound {
-        /// To this port.
+        /// The port.
         port: VirtualPort,
     },
     /// The client is in the group.
     Joined,
     /// The client is not in the group.
     Left,
-    /// It is not, because the join was refused.
+    /// The client is not in the group, because the join was refused.
     NotJoined {
         /// The group.
         group: NodeAddr,
@@ -374,11 +374,11 @@ pub enum Reply {
         from: NodeAddr,
         /// The sender's port.
         port: VirtualPort,
-        /// The port that it is for.
+        /// The destination port.
         to: VirtualPort,
         /// The group that it was sent to, if it was one.
         group: Option<NodeAddr>,
-        /// It was lost on a hop and recovered there.
+        /// The packet was lost on a hop and recovered there.
         recovered: bool,
         /// What is left of its deadline.
         remaining: Remaining,
@@ -387,15 +387,15 @@ pub enum Reply {
     },
     /// Something about streams.
     Stream(StreamReply),
-    /// The link on the way has no room for a flow of the client, or has it again.
+    /// The link on the path has no room for a flow of the client, or has room again.
     Room {
         /// The flow's port here.
         from: VirtualPort,
-        /// The node where it goes.
+        /// The destination node.
         to: NodeAddr,
-        /// The port there.
+        /// The port at the destination.
         port: VirtualPort,
-        /// Its packets pass.
+        /// The flow's packets pass.
         is_there: bool,
     },
 }

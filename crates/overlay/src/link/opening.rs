@@ -248,7 +248,7 @@ mod tests {
         }
         // Each of sixteen after 0, 8, 24, 56, 120, 248, 504 s.
         assert!((16..=16 * 7).contains(&dials), "{dials}");
-        // What is wanted no more leaves its place to others.
+        // A pair that is no longer wanted leaves its place to others.
         let later = Time::ZERO + Duration::from_secs(600) + OPEN_REST_MAX * 2;
         assert_eq!(opening.next(later, [at(50)].into_iter(), &[]), Some(at(50)));
         assert!(opening.pairs.len() <= PAIRS);
