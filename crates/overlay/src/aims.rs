@@ -1,4 +1,4 @@
-//! What senders want from the repair of their flows, and how these wishes reach every link of a path.
+//! The wishes of senders for the repair of their flows, and the way in which these wishes reach every link of a path.
 //!
 //! ```text
 //!   socket, group ─▶ entry ── FlowAims ──▶ relay ── FlowAims ──▶ relay ──▶ exit

@@ -137,7 +137,7 @@ struct Spell {
     worst: u32,
 }
 
-/// One value under damping.
+/// One value whose announcements are damped.
 #[derive(Clone, Debug)]
 struct Damped {
     announced: u32,

@@ -16,7 +16,7 @@ const SPREAD_PER_MINUTE: u64 = 1;
 /// TCP's share of a capacity differs by less from one transfer to the next.
 const FULL_OFF_PCT: u32 = 25;
 
-/// What has been carried over a link, and when.
+/// The rate that a link has carried, and the time of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
     rates: Rates,

@@ -6,7 +6,7 @@
 //!        │ ◀─ doubt ─┘           ▲        r tells a, while packets come
 //!        └────── copies ─────────┘        a sends copies by its own other way; or tells who is before it
 //! ```
-//! So packets avoid a failure, wherever on the path it is, within the time that it takes to notice the failure and to
+//! Packets therefore avoid a failure anywhere on the path within the time that it takes to notice the failure and to
 //! report it back. No record is flooded for what is mostly a few lost hellos. Nothing is reported if nothing is sent.
 //!
 //! Choice: the papers wait for the hello protocol's verdict, and for the records.

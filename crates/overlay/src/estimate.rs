@@ -103,7 +103,7 @@ pub struct Loss {
     runs: VecDeque<Run>,
     /// `runs` has been full once, so `base` is a loss and not the beginning of the link.
     full: bool,
-    /// Where the interval before the oldest run begins.
+    /// The beginning of the interval before the oldest run.
     base: u64,
     received_total: u64,
     lost_total: u64,
@@ -112,8 +112,8 @@ pub struct Loss {
     told_total: u64,
 }
 
-/// Where runs of losses have begun, for callers that need to know at once. On a link that has not recently reordered, a
-/// run has begun as soon as a number is skipped; on other links, when its first packet counts as lost.
+/// The beginnings of runs of losses, for callers that need to know at once. On a link that has not recently reordered,
+/// a run has begun as soon as a number is skipped; on other links, when its first packet counts as lost.
 #[derive(Clone, Debug, Default)]
 struct Begun {
     /// All beginnings, without the revoked ones.
@@ -296,7 +296,7 @@ impl Loss {
         if at.wrapping_sub(self.next) >= 1 << 63 {
             let behind = self.next.wrapping_sub(at);
             let late = count.min(behind);
-            // In their order, as if one by one: each may make those before it lost.
+            // The packets count one by one in their order, because each may show that those before it are lost.
             for k in late.saturating_sub(LATE_MAX)..late {
                 self.on_late(at.wrapping_add(k));
             }

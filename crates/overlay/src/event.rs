@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Drop {
-    /// Not a datagram of this protocol, or a field has an impossible value.
+    /// The datagram does not belong to this protocol, or a field has an impossible value.
     Malformed,
     /// A session index that this node has not given out.
     UnknownSession,
@@ -28,7 +28,7 @@ pub enum Drop {
     Expired,
     /// No route to the destination.
     NoRoute,
-    /// Nobody is bound to the destination's port.
+    /// No socket is bound to the destination's port.
     NoSocket,
     /// A feature or class that this version does not carry.
     Unsupported,
@@ -371,7 +371,7 @@ pub enum Event {
         /// The address at which the neighbour is reached now.
         at: UnderlayAddr,
     },
-    /// What this node sends to `peer` takes another path of the link from now on.
+    /// Packets from this node to `peer` take another path of the link from now on.
     PathChanged {
         /// The neighbour.
         peer: NodeAddr,
@@ -386,7 +386,7 @@ pub enum Event {
     Forwarded {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
         /// Bytes, with all headers of the overlay.
         bytes: u32,
@@ -395,7 +395,7 @@ pub enum Event {
     Originated {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
         /// Bytes, with all headers of the overlay.
         bytes: u32,
@@ -412,21 +412,21 @@ pub enum Event {
     Dropped {
         /// Why.
         reason: Drop,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// Packets of the real-time lane were requested again from `peer`.
     Requested {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// Packets of the real-time lane were sent again to `peer`.
     Retransmitted {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
         /// Bytes, with all headers of the overlay.
         bytes: u32,
@@ -435,7 +435,7 @@ pub enum Event {
     Recovered {
         /// The neighbour that sent it.
         peer: NodeAddr,
-        /// From the detection of the gap to the arrival, in microseconds.
+        /// The time from the detection of the gap to the arrival, in microseconds.
         after_us: u32,
     },
     /// Control datagrams (hello, requests, link state) were sent to `peer`.

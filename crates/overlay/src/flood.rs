@@ -105,7 +105,8 @@ impl Flood {
     }
 
     /// The neighbour has made another session over a link that it may have ended in between without this side noticing.
-    /// It may have forgotten what it had confirmed. Does nothing if nothing was sent over the link yet.
+    /// The neighbour may have forgotten the records that it had confirmed. Does nothing if nothing was sent over the
+    /// link yet.
     pub fn on_session_again(&mut self, now: Time, link: LinkIndex, database: &Database) {
         let again = self.told_again.get(&link);
         let is_due = again.is_none_or(|at| now.since(*at) >= TOLD_AGAIN_AFTER);

@@ -128,11 +128,11 @@ enum Known {
 /// How far apart the packets of a flow may arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By one path.
+    /// The packets take one path.
     Table,
-    /// By several paths.
+    /// The packets take several paths.
     Stamped,
-    /// By links that recover what they lose, however long that takes.
+    /// The packets take links that recover losses, however long that takes.
     Reliable,
 }
 
@@ -147,7 +147,7 @@ pub struct Cached {
     pub link: u32,
 }
 
-/// One flow.
+/// The state of one flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
     /// The key of the flow.
@@ -191,7 +191,7 @@ pub struct Flows {
     salt: u64,
     flows: Vec<Flow>,
     last: usize,
-    /// Where eviction and expiry continue.
+    /// The position at which eviction and expiry continue.
     hand: usize,
     evicted: u64,
 }
@@ -627,7 +627,7 @@ impl Flow {
         self.before = (self.packets, self.missing());
         self.window = PacedWindow::new(WINDOW_START);
         self.stale = None;
-        // One span up, so that there is room for numbers before the first one.
+        // The number is one span higher, so that there is room for numbers before the first one.
         let wide = (1 << 32) + u64::from(seq.0);
         self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
         self.first = wide;

@@ -53,7 +53,7 @@ struct Partial {
     total: u16,
     have: Ranges,
     bytes: usize,
-    /// What is left of its deadline, and at which time.
+    /// The time left to its deadline, and the moment to which this value applies.
     remaining: (Remaining, Time),
     since: Time,
     until: Time,
@@ -62,9 +62,9 @@ struct Partial {
 /// Datagrams that were given up since the last call of [`Reassembly::take_given_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Their time had run out.
+    /// Datagrams whose time had run out.
     pub late: u32,
-    /// Others have taken their place.
+    /// Datagrams whose place other datagrams have taken.
     pub crowded_out: u32,
 }
 

@@ -148,7 +148,7 @@ pub struct Link {
     takes_repair: bool,
     /// The mark of the last packet of the real-time lane.
     lane_mark: u8,
-    /// Which packets of the lane are sent twice at once.
+    /// The choice of packets of the lane that are sent twice at once.
     ahead: Option<Ahead>,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
@@ -252,11 +252,11 @@ pub struct Counts {
 pub struct Received {
     /// The path by which it arrived.
     pub path: PathId,
-    /// Where the plaintext is.
+    /// The position of the plaintext.
     pub plaintext: Range<usize>,
     /// Data or control.
     pub kind: Kind,
-    /// It is the first datagram of a session that this node dialled.
+    /// True for the first datagram of a session that this node dialled.
     pub confirms: bool,
     /// The neighbour has moved to another underlay address.
     pub moved: bool,

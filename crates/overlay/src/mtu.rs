@@ -83,7 +83,7 @@ struct Search {
     due: Time,
 }
 
-/// What one link carries, and the state of finding that out.
+/// The maximum packet size of one link, and the state of the search for it.
 #[derive(Debug)]
 pub struct Mtu {
     usable: u16,
@@ -368,7 +368,7 @@ impl Search {
             false => TRIES,
         };
         let (sent, heard) = self.companions;
-        // As if one more companion had been lost: few companions prove little.
+        // The count adds one lost companion, because few companions prove little.
         let lost = 1.0 - f64::from(heard) / f64::from(sent + 1);
         // lost^n <= CHANCE
         let n = (CHANCE.ln() / lost.min(0.99).ln()).ceil() as u32;

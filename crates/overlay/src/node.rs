@@ -82,7 +82,7 @@ use secure::{Handshakes, Identity, Network, PacketMarks};
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// What a node gets at its start.
+/// The values that a node gets at its start.
 #[derive(Debug)]
 pub struct Config {
     /// Certificate and keys.
@@ -253,7 +253,8 @@ impl Node {
             copies: Vec::new(),
             rng,
             boot,
-            // Not where an earlier start began: other nodes may still remember the packets of that start.
+            // The numbers do not begin where those of an earlier start began, because other nodes may still remember
+            // its packets.
             echo_seq: boot.rotate_left(16),
             own_record: own_record::OwnRecord::new(config.settings.alarms),
             settings: config.settings,

@@ -1,4 +1,4 @@
-//! What clients and operators request of a node, and what the node replies.
+//! The requests of clients and operators to a node, and the replies of the node.
 //!
 //! One client is one overlay socket: it binds a virtual port, sets the class of what it sends, and
 //! exchanges datagrams. [Amir06 §III-A]
@@ -73,7 +73,7 @@ pub enum Request {
     Operate(Operation),
 }
 
-/// What the operator requests.
+/// The operations that an operator requests.
 #[derive(Debug)]
 pub enum Operation {
     /// Emulates a bad network on what this node sends to a neighbour; `None` ends it. Lab mode only.
@@ -207,7 +207,7 @@ pub enum RequestError {
     },
     /// The destination is not the address of a node.
     BadDestination,
-    /// Not the address of a group.
+    /// The address does not belong to a group.
     NotAGroup,
     /// The node is in as many groups as possible.
     TooManyGroups {
@@ -380,7 +380,7 @@ pub enum Reply {
         group: Option<NodeAddr>,
         /// The packet was lost on a hop and recovered there.
         recovered: bool,
-        /// What is left of its deadline.
+        /// The time left to its deadline.
         remaining: Remaining,
         /// The payload alone.
         payload: Burst,

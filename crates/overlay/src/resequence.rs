@@ -84,10 +84,10 @@ pub struct HeldTotals {
 /// How a flow's packets are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// In order, as soon as possible.
+    /// The node hands packets over in order, as soon as possible.
     AtOnce,
-    /// In order and at the sender's pace, with this time left to the deadline, or as late as recent repairs have
-    /// needed.
+    /// The node hands packets over in order and at the sender's pace, with this time left to the deadline, or as late
+    /// as recent repairs have needed.
     AsSent(Option<Duration>),
 }
 
@@ -111,7 +111,7 @@ pub enum Verdict {
     Full,
 }
 
-/// All flows that are put in order; `T` is the type of a held item.
+/// All flows whose packets are put in order; `T` is the type of a held item.
 #[derive(Debug)]
 pub struct Resequencer<T> {
     flows: Map<FlowKey, Flow<T>>,

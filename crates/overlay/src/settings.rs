@@ -39,7 +39,8 @@ pub enum Sealing {
 pub enum Uplinks {
     /// One path: the node neither opens nor accepts further ones.
     Off,
-    /// As many as there are. Packets take one of them, and also a second one while the first is in doubt.
+    /// The link has as many paths as there are. Packets take one of them, and also a second one while the first is in
+    /// doubt.
     One,
     /// Real-time packets with at least the priority of calls always take two paths.
     Copies,
@@ -90,7 +91,7 @@ pub struct Settings {
     pub codec_threshold: Duration,
     /// Δ of the expected-latency metric: time until a loss is noticed. [Amir06 §IV-B]: 2 ms.
     pub detection: Duration,
-    /// What the loss of every packet adds to the expected latency in addition to the time of repair.
+    /// The latency that the loss of every packet adds to the expected latency, in addition to the time of repair.
     pub loss_burden: Duration,
 }
 

@@ -161,7 +161,7 @@ pub struct EndRepairStatus {
 /// A relay or link whose paths to a node deliver less than their links promise. Packets avoid it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuspectStatus {
-    /// What it is.
+    /// The suspect.
     #[serde(flatten)]
     pub suspect: KnownSuspect,
     /// The destination of the paths.
@@ -208,7 +208,7 @@ pub struct HolderStatus {
     pub given_up: u64,
 }
 
-/// One link.
+/// The state of one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkStatus {
     /// The neighbour's name.
@@ -229,7 +229,7 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// Why this link exists, in words.
     pub why: String,
-    /// What the link's recent outages add to the cost of a path over it, in milliseconds of latency.
+    /// The cost that the link's recent outages add to a path over it, in milliseconds of latency.
     pub price_ms: f64,
     /// The time until this price has gone, if the link does not fail again.
     pub price_ends_in_s: Option<f64>,
@@ -296,7 +296,7 @@ pub struct PathHealth {
     pub in_use: bool,
 }
 
-/// One path of a link.
+/// The state of one path of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathStatus {
     /// The path's number; it stays the same while paths change places.
@@ -465,7 +465,7 @@ pub struct RouteStatus {
     pub latency_ms: f64,
 }
 
-/// One flow that begins here, passes, or ends here.
+/// A flow that begins here, passes, or ends here.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
     /// The role of this node: `originates`, `forwards` or `delivers`.
@@ -517,7 +517,7 @@ pub struct StreamStatus {
     /// `calling`, `waiting` to be accepted, `open`, or `closing`: the client has gone, and what it wrote is still on
     /// its way.
     pub state: &'static str,
-    /// What it carries: `bytes`, `messages` or `expiring messages`.
+    /// The content of the stream: `bytes`, `messages` or `expiring messages`.
     pub framing: &'static str,
     /// The link protocol of its packets.
     pub link: &'static str,

@@ -59,11 +59,11 @@ pub struct Socket {
     pub port: Option<VirtualPort>,
     /// The last port of its range, if it has one.
     pub last: Option<VirtualPort>,
-    /// What it writes into packets, and how it receives.
+    /// The values that it writes into packets, and how it receives.
     pub options: Options,
     /// The flows to each destination, from each port of a range. For a socket with a single port, the port is 0 here.
     flows: Map<(VirtualPort, NodeAddr, VirtualPort), Outgoing>,
-    /// Where the numbers of a new flow start: above all numbers used before.
+    /// The first number of a new flow: above all numbers used before.
     next_start: u32,
     /// Flows had to be forgotten: their next packets have numbers a little above those before.
     is_crowded: bool,
@@ -74,8 +74,8 @@ pub struct Socket {
 pub struct Sockets {
     by_client: Map<ClientId, Socket>,
     by_port: Map<VirtualPort, ClientId>,
-    /// By the first port: the last port and the client. No two ranges share a port, and no range shares one with
-    /// `by_port`.
+    /// The last port and the client of each range, by its first port. No two ranges share a port, and no range shares
+    /// one with `by_port`.
     ranges: BTreeMap<VirtualPort, (VirtualPort, ClientId)>,
     next_ephemeral: u16,
 }

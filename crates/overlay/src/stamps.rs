@@ -91,7 +91,7 @@ struct Entry {
     /// Paths that were in use before and still are, and until when.
     old: Vec<Vec<NodeAddr>>,
     old_until: Time,
-    /// Where there was trouble, for the scheme "targeted".
+    /// The places with trouble, for the scheme "targeted".
     watch: Watch,
     /// Empty if there is none.
     stamp: Vec<u8>,

@@ -43,7 +43,7 @@ impl Wire {
 
     /// Loses this share of the packets for this time; `burst` is the share of packets that are lost after a lost one.
     fn run(&mut self, seconds: f64, share: f64, burst: f64) {
-        // So that the share is as stated: a run has 1 / (1 - burst) packets.
+        // With this rate the share is as stated, because a run has 1 / (1 - burst) packets.
         let begins = share * (1.0 - burst) / (1.0 - share);
         for _ in 0..(seconds * self.pps as f64) as u64 {
             self.was_lost = self.rng.chance(if self.was_lost { burst } else { begins });

@@ -1,4 +1,5 @@
-//! What delays an announcement at the moment, and until when: for explanations of why routes stay as they are.
+//! The reason that delays an announcement at the moment, and the end of the delay: for explanations of why routes stay
+//! as they are.
 
 use super::{Announce, Damped, Settings};
 use base::{Duration, Time};

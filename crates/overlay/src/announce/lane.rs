@@ -1,4 +1,5 @@
-//! What others are told of the real-time lane of a link: the length of its runs of losses, and how much repair is sent.
+//! The values that a node announces about the real-time lane of a link: the length of its runs of losses, and the
+//! amount of repair that is sent.
 //!
 //! Both values are damped like latency and loss, each on its own. The length of runs is announced in steps, and not at
 //! all for a link with hardly any loss: an estimate that varies within a step floods nothing. When repair pauses,

@@ -16,7 +16,7 @@ fn at_ms(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// One sample every 100 ms from `from_ms` on; returns the time of the next.
+/// Adds one sample every 100 ms from `from_ms` on. Returns the time of the next sample.
 fn measure(rtt: &mut Rtt, from_ms: u64, samples: u64, sample_ms: u64) -> u64 {
     for i in 0..samples {
         rtt.on_sample(at_ms(from_ms + 100 * i), Duration::from_millis(sample_ms));
@@ -266,7 +266,7 @@ fn losses_that_have_ended_are_forgotten_and_one_does_not_bring_them_back() {
         let seq = pass(&mut loss, &mut rng, seq, due, 0.0);
         let read = loss.rate();
         assert!(read < p / 50.0, "{p}: {read}");
-        // One packet is lost, and then as many as before.
+        // One packet is lost. Later, as many packets are lost as at first.
         let seq = pass(&mut loss, &mut rng, seq + 1, 20, 0.0);
         assert!(loss.rate() < p / 10.0, "{p}: {}", loss.rate());
         pass(&mut loss, &mut rng, seq, 20_000, p);

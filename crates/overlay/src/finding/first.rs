@@ -25,7 +25,7 @@ const LOOK_FOR: Duration = Duration::from_secs(9);
 /// How long a link that such a search has made is kept. Choice: the ring includes it by then.
 const KEPT_FOR: Duration = Duration::from_secs(20);
 
-/// One of these neighbours, and its state.
+/// The state of one of these neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entrance {
     pub(crate) addr: NodeAddr,
@@ -33,7 +33,7 @@ pub(crate) struct Entrance {
     pub(crate) is_reached: bool,
 }
 
-/// Which of these neighbours are wanted, and which other nodes that have offered themselves.
+/// The neighbours of this kind that the node wants, and the wanted nodes among those that have offered themselves.
 #[derive(Debug, Default)]
 pub(crate) struct First {
     alone_since: Option<Time>,

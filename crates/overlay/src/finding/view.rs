@@ -1,4 +1,4 @@
-//! What a node knows of the nodes that offer themselves, their order, and the words for why links are kept.
+//! The knowledge of a node about the nodes that offer themselves, their order, and the words for why links are kept.
 
 use super::LINKS_ENOUGH;
 use base::{Duration, NodeAddr};
@@ -61,7 +61,7 @@ pub(super) fn ring(own: NodeAddr, others: &[Seen]) -> Vec<Seen> {
     let start = place(own);
     ring.sort_by_key(|seen| {
         let (hash, addr) = place(seen.addr);
-        // From the own place on, and around.
+        // The order begins at the node's own place and goes around the ring.
         ((hash, addr) < start, hash, addr)
     });
     ring

@@ -66,7 +66,7 @@ fn a_slow_copy_is_no_restarted_source() {
 }
 
 /// Packets of a call wait for seconds in the socket of a relay that does not run, while copies arrive by another path.
-/// They are late, and many of them are in order, but none belongs to a restarted source.
+/// The packets are late, and many of them are in order, but none belongs to a restarted source.
 #[test]
 fn what_a_stalled_relay_sends_on_is_not_taken_again() {
     let mut flows = Flows::new(SALT);

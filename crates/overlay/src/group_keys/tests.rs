@@ -157,7 +157,7 @@ fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
     bench.received.leave(group(1));
     now += SECOND * 599;
     bench.received.expire(now);
-    // Not before it is received again.
+    // The node does not know the key before it receives the key again.
     assert!(!bench.received.has_number(of, key.number()));
     let early = bench.received.open(now, Route::Tree, &mut missed.clone());
     assert_eq!(early, Err(Drop::EndNoSession));
@@ -213,7 +213,7 @@ fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
     assert_eq!(came(&mut bench, new.number()), Some(3));
     let unknown = SessionIndex::new(old.number().value() ^ new.number().value() ^ 1);
     assert_eq!(came(&mut bench, unknown), Some(0));
-    // From then on nobody can make the node accept the key again, however late it is received.
+    // Now nobody can make the node accept the key again, however late it is received.
     bench.tell(now, of, &old);
     for one in &heard {
         assert_eq!(open(&mut bench, now, one), Err(Drop::EndNoSession));
@@ -463,7 +463,7 @@ fn a_key_that_a_revoked_node_has_asked_for_changes_in_time() {
     let fresh = answered(&mut own, now, node(1));
     assert!(fresh.is_some() && fresh != known);
     assert_eq!(own.told(group(1)), 1);
-    // Not again before ten seconds.
+    // The key does not change again within ten seconds.
     own.on_revoked(node(1));
     second(&mut own, &mut now);
     second(&mut own, &mut now);

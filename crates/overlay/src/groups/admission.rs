@@ -27,7 +27,7 @@ use wire::groups::{Setting, TreeBuilder, Ways};
 pub struct Admission {
     /// The group fits, as far as is known.
     pub admitted: bool,
-    /// What does not fit.
+    /// Requirements that do not fit.
     pub refusals: Vec<String>,
     /// Unknown or noteworthy facts.
     pub notes: Vec<String>,

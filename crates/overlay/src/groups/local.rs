@@ -43,7 +43,7 @@ struct Part {
     is_dirty: bool,
 }
 
-/// What a join or a leave has changed for the node as a whole.
+/// The change that a join or a leave has made for the node as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Other clients had joined the group before, or are still in it.
@@ -80,7 +80,7 @@ pub struct Told<'a> {
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
-    /// Who may send and receive, in the format of records.
+    /// The permits to send and receive, in the format of records.
     pub permits: &'a [u8],
 }
 

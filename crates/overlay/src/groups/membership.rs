@@ -1,4 +1,4 @@
-//! Which nodes are in which group, as their records report, and how groups are carried.
+//! The members of each group, as the records of nodes report them, and the settings that say how groups are carried.
 //!
 //! ```text
 //!   setting of any node ──flooding──▶ said ──┐
@@ -27,7 +27,8 @@ struct Said {
 /// All groups of the network that records report.
 #[derive(Clone, Debug, Default)]
 pub struct Membership {
-    /// In order of address. A node is listed once for each of its parts that names the group.
+    /// The members of each group, in order of address. A node is listed once for each of its parts that names the
+    /// group.
     members: BTreeMap<NodeAddr, Vec<NodeAddr>>,
     /// Settings by range (first group, length of the common prefix) and by the node that announced them.
     settings: BTreeMap<Range, BTreeMap<NodeAddr, Said>>,
@@ -172,7 +173,7 @@ impl Membership {
         now: Option<&Groups<'_>>,
         certificate: Option<&Certificate<'_>>,
     ) {
-        // It was parsed before, so it can be parsed again.
+        // The record was parsed before, so it can be parsed again.
         let before = before.and_then(|body| Groups::parse(key.kind, body).ok());
         let members = |groups: Option<&Groups<'_>>| -> BTreeSet<NodeAddr> {
             groups.iter().flat_map(|groups| groups.members()).collect()

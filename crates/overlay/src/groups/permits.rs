@@ -1,4 +1,4 @@
-//! Who may send to a group, and who may receive.
+//! Permits to send to a group and to receive from it.
 //!
 //! ```text
 //!   permits of any node ──flooding──▶ said ──┐
@@ -23,7 +23,7 @@ use wire::certificate::{Certificate, Pattern};
 use wire::groups::{self, ITEMS_BYTES_MAX, Words, mask};
 use wire::record::RecordKind;
 
-/// Who may send to a group, or a range of groups, and who may receive, as a node announces it.
+/// The nodes that may send to a group or a range of groups, and those that may receive, as a node announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// The group, or the first of a range.

@@ -75,10 +75,10 @@ pub struct Passing {
 /// The edges at this node, and the tasks for Scribe.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
-    /// By group, the neighbours in the group's tree: nodes, not links.
+    /// The neighbours in each group's tree, by group: nodes, not links.
     edges: Map<NodeAddr, Edges>,
     roots: Map<NodeAddr, Root>,
-    /// By source and group.
+    /// The packets that pass, by source and group.
     passing: Map<(NodeAddr, NodeAddr), Passing>,
     errands: VecDeque<Errand>,
 }

@@ -55,7 +55,7 @@ pub struct Key {
     pub two_ways: bool,
 }
 
-/// Where copies of such packets go from here.
+/// The links over which copies of such packets leave this node.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// The packets that use the slot.
@@ -180,7 +180,7 @@ pub struct Trees {
     trees: Map<(NodeAddr, Metric), SourceTree>,
     ways: Ways,
     last: usize,
-    /// Where eviction and expiry continue.
+    /// The position at which eviction and expiry continue.
     hand: usize,
     /// Scratch: nodes from which the path up was followed.
     seen: Vec<bool>,
@@ -197,7 +197,7 @@ pub struct View<'a> {
     pub topology: &'a Topology,
     /// The generation of the graph.
     pub generation: u64,
-    /// Who is in which group.
+    /// The members of each group.
     pub membership: &'a Membership,
     /// The links of this node.
     pub links: &'a Links,

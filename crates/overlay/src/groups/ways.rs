@@ -59,9 +59,9 @@ pub(super) struct Ways {
     generation: u64,
     /// The network of the source of the last request.
     of: Option<(NodeAddr, TwoWays)>,
-    /// By source and member.
+    /// The ways that were found, by source and member.
     found: Map<(NodeAddr, NodeAddr), Found>,
-    /// By source, member, and the time that packets may take in microseconds.
+    /// The watched members, by source, member, and the time that packets may take in microseconds.
     watches: Map<(NodeAddr, NodeAddr, u64), Watched>,
     /// No search before this moment, unless there is no way at all.
     pub(super) rested_at: Time,

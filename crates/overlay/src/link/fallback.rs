@@ -51,7 +51,7 @@ pub(crate) struct Fallback {
     rest: Duration,
     /// When the link last returned to datagrams.
     returned: Option<Time>,
-    /// Others have been notified that the link runs over the stream.
+    /// True if other nodes have been notified that the link runs over the stream.
     is_told: bool,
 }
 

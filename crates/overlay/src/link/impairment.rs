@@ -16,7 +16,7 @@ pub struct Impairment {
     pipe: Pipe,
     /// The randomness for the other paths.
     others: Rng,
-    /// In order of release.
+    /// The delayed bursts, in order of release.
     in_flight: VecDeque<(Time, Burst)>,
 }
 

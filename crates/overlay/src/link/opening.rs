@@ -21,7 +21,7 @@ const ANNOUNCED_PLACES: usize = 8;
 /// Number of pairs of addresses that are remembered: four sockets towards four addresses.
 const PAIRS: usize = 16;
 
-/// Which pairs of addresses the node dials, and when next.
+/// The pairs of addresses that the node dials, and the time of the next dial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
     pairs: Vec<Pair>,

@@ -1,4 +1,4 @@
-//! One path of a link: a pair of underlay addresses, and all that is measured on it.
+//! A path of a link: a pair of underlay addresses, and all measurements on it.
 //!
 //! ```text
 //!   10.1.0.1 ───── path in use ───── 10.1.0.2      session, counters, hello, round trip, loss, MTU: each its own

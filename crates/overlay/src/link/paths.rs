@@ -25,7 +25,7 @@ use wire::link::{Kind, SessionIndex};
 /// [`DEARER`]. Choice: the amount by which round trips of two quiet paths differ from one minute to the next.
 const DEARER_SHARE: u64 = 8;
 const DEARER: Duration = Duration::from_millis(2);
-/// What the loss of every packet costs a path in addition to the time of its repair. Choice: 1 % weighs as much as 1 ms
+/// The cost of a path that loses every packet, in addition to the time of repair. Choice: 1 % weighs as much as 1 ms
 /// of latency. A path without loss needs no repair and delivers no packet late. Across the network, where a detour
 /// takes the room of other traffic, repair is cheaper ([`Metric::ExpectedLatency`] alone).
 const LOST: Duration = Duration::from_millis(100);
@@ -339,8 +339,8 @@ impl Link {
             return self.change_path(now, place, why);
         }
         if self.is_over_stream() {
-            // One lost segment of a stream delays all that follow, whatever the cost at present. `Fallback` decides how
-            // a link without such a spare returns to datagrams.
+            // A lost segment of a stream delays all following segments, whatever the cost at present. `Fallback`
+            // decides how a link without such a spare returns to datagrams.
             let of_datagrams = |path: &Path| (path.is_over_stream(), self.cost_of(now, path));
             let place = self.least_spare(now, of_datagrams);
             let place = place.filter(|place| !self.spares[*place].is_over_stream())?;
@@ -387,7 +387,7 @@ impl Link {
         self.fallback.on_moved(now, Some(changed.from), changed.to);
         self.choice.on_changed(now, why);
         self.counts.path_changes += 1;
-        // What the node knows about queues belongs to the former path.
+        // The brake's knowledge of queues belongs to the former path.
         if let Some(brake) = &mut self.brake {
             brake.reset(now);
         }

@@ -1,5 +1,5 @@
-//! What leaves over a link. Packets enter their lane and are sealed for the path in use. Control datagrams take a path
-//! by which they surely arrive.
+//! The sending side of a link. Packets enter their lane and are sealed for the path in use. Control datagrams take a
+//! path by which they surely arrive.
 //!
 //! ```text
 //!   run ──▶ brake ──▶ lane (number, history, repair) ──▶ sealed ──▶ path in use

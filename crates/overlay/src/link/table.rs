@@ -137,7 +137,7 @@ impl Links {
         &mut self.links[usize::from(index.0)]
     }
 
-    /// All links with their indices.
+    /// Returns all links with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (LinkIndex, &Link)> {
         self.links
             .iter()
@@ -145,7 +145,7 @@ impl Links {
             .map(|(i, link)| (LinkIndex(i as u16), link))
     }
 
-    /// All indices, without holding on to the links.
+    /// Returns all indices, without borrowing the links.
     pub fn indices(&self) -> impl Iterator<Item = LinkIndex> + use<> {
         (0..self.links.len() as u16).map(LinkIndex)
     }
@@ -160,7 +160,7 @@ impl Links {
         }
     }
 
-    /// One of the links touched since the last flush.
+    /// Removes and returns one of the links touched since the last flush.
     pub fn pop_touched(&mut self) -> Option<LinkIndex> {
         let index = self.touched.pop()?;
         self.at_mut(index).touched = false;

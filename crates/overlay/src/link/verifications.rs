@@ -1,4 +1,4 @@
-//! What checking the signatures of a neighbour's records may cost this node. Other neighbours have budgets of their
+//! The budget of this node for checking the signatures of a neighbour's records. Other neighbours have budgets of their
 //! own. A record that is not checked is not confirmed either, so an honest neighbour sends it again.
 
 use crate::link_state::{Judgement, MAX_ORIGINS};

@@ -46,18 +46,18 @@ pub enum Judgement {
     /// This node does not know the certificate, or the succession of the root, that contains the key for checking the
     /// signature.
     NoCertificate,
-    /// Not signed by anybody who may sign it.
+    /// The record is not signed by a node that may sign it.
     Refused,
     /// Signed by a proven root that contradicts another known one: the number of the root.
     Rival(u8),
-    /// Not checked: the node has checked too many records of the neighbour lately.
+    /// The record is not checked: the node has checked too many records of the neighbour lately.
     TooMany,
 }
 
 /// Why a record was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was older than its lifetime when it arrived.
+    /// The record was older than its lifetime when it arrived.
     Expired,
     /// A limit is reached: [`super::MAX_ORIGINS`] or [`super::MAX_PENDING`].
     Full,
@@ -65,7 +65,7 @@ pub enum Reason {
     Malformed(Malformed),
     /// Its signature or certificate is not valid.
     Refused,
-    /// It belongs to a proven root that contradicts another known one: the number of the root.
+    /// The record belongs to a proven root that contradicts another known one: the number of the root.
     Rival(u8),
     /// The node has checked too many records of its neighbour lately; the neighbour may send it again.
     TooMany,
@@ -74,9 +74,9 @@ pub enum Reason {
 /// The result of judging a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is news: flood it.
+    /// The record is new: flood it.
     Accepted(Key),
-    /// It is not kept.
+    /// The record is not kept.
     Dropped {
         /// The edition to confirm, so that it is not sent again; `None` if a later attempt may succeed.
         confirm: Option<Key>,
@@ -85,9 +85,9 @@ pub enum Verdict {
     },
     /// This node holds the same edition.
     Known(Key),
-    /// It is in this node's own name, and from before a restart: make a new one with a higher number.
+    /// The record is in this node's own name, and from before a restart: make a new one with a higher number.
     Own(Key),
-    /// It waits for the certificate of its origin.
+    /// The record waits for the certificate of its origin.
     Pending,
     /// This node holds this newer edition, which the sender lacks.
     Stale(Key),

@@ -8,7 +8,7 @@ use wire::certificate::Certificate;
 use wire::groups::{PARTS, Repr, SIGNATURE_BYTES, Setting};
 use wire::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 
-/// What a node reports in one part of its groups.
+/// The content of one part of a node's groups.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnGroups<'a> {
     /// The number of the part.
@@ -17,7 +17,7 @@ pub struct OwnGroups<'a> {
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
-    /// Who may send and receive, in the format of records.
+    /// The permits to send and receive, in the format of records.
     pub permits: &'a [u8],
     /// The serial of the certificate whose key signs the record.
     pub certificate_serial: u32,

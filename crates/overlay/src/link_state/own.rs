@@ -16,7 +16,7 @@ pub const LIFETIME_S: u16 = 900;
 /// September 2001. An earlier version counted from lower numbers.
 const SECONDS_FROM: u32 = 1_000_000_000;
 
-/// What a node reports about itself in its link-state record.
+/// The content of a node's link-state record about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Origination<'a> {
     /// Its links that are up; only the first [`LINKS_MAX`] are reported.

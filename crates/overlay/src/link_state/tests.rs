@@ -544,7 +544,7 @@ fn nobody_makes_a_record_older_than_it_is() {
     assert_eq!(age(&db), 20);
 }
 
-/// By origin: the number of its newest record, when it was made, and its links.
+/// The number of the newest record, the time at which it was made, and its links, by origin.
 type Model = BTreeMap<u32, (u32, u64, Vec<Link>)>;
 
 fn expected_edges(model: &Model) -> Vec<(NodeAddr, NodeAddr, u32)> {

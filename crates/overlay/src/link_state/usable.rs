@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use wire::Endpoint;
 use wire::link_state::{Bulk, Link, LinkState, Rates};
 
-/// What the sender of a link reports about its direction, for bulk data and groups.
+/// The values that the sender of a link reports about its direction, for bulk data and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The capacity of the link, in kbit/s.

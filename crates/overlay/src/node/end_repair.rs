@@ -44,7 +44,7 @@ const AROUND: usize = CLEAR_BYTES
 /// The longest message: as much as fits into a small slot together with the bytes around it.
 const MESSAGE_MAX: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_BYTES;
 
-/// All ends with which there is repair.
+/// All ends with which this node uses repair.
 #[derive(Debug, Default)]
 pub(super) struct EndRepairs {
     senders: Map<NodeAddr, EndSender>,

@@ -390,7 +390,7 @@ impl Node {
         }
         let (due, in_vain) = self.ends.on_timeout(now);
         for (to, datagram) in due {
-            // Nobody has answered: a relay may have dropped it.
+            // No answer has arrived: a relay may have dropped the handshake.
             let is_doubled = self.settings.audit;
             self.send_shaking(now, (to, is_doubled), &datagram, out);
         }

@@ -1,4 +1,5 @@
-//! What a node announces about itself: when its next record is due, and its content besides the costs of links.
+//! The record in which a node announces itself: the time at which its next record is due, and its content besides the
+//! costs of links.
 //!
 //! ```text
 //!   something that the record says has changed ─▶ note ─▶ OWN_RECORD_SPACING after the last one ─▶ written and flooded
@@ -151,7 +152,7 @@ impl OwnRecord {
     }
 }
 
-/// What a node announces about itself in its record.
+/// The content of a node's record about itself.
 pub(super) struct Own<'a> {
     /// The node answers how many packets sealed for it have been opened.
     pub(super) tallies: bool,

@@ -75,7 +75,7 @@ impl Node {
         for i in 0..run.segments() {
             let datagram = run.segment(i);
             if datagram.len() > usize::from(link.path.mtu.usable()) {
-                // It would be sent again for ever, and delay the packets behind it.
+                // The node would send such a packet again for ever, and delay the packets behind it.
                 too_long += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Which packets are sent twice at once, because no request would save them.
+//! The packets that are sent twice at once, because no request would save them.
 //!
 //! ```text
 //!   sent ──T──▶ (lost)

@@ -241,7 +241,7 @@ impl History {
         };
         entry.answered = strike.number();
         self.stats.retransmissions += u64::from(copies);
-        // One burst of losses must not take all copies, unless it is too late to wait.
+        // A single burst of losses must not hit all copies, unless it is too late to wait.
         let spaced = (1..u32::from(copies))
             .take_while(|n| in_time(remaining.minus(REPEAT_AFTER * u64::from(*n))))
             .count() as u32;

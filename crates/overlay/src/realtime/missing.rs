@@ -50,7 +50,7 @@ impl From<Duration> for RoundTrip {
 
 /// An answer is overdue after the round trip plus an eighth of it, and at least plus this.
 const MARGIN_MIN: Duration = Duration::from_millis(1);
-/// Which request for a packet this is. On the wire: the number, and bit 7 for the last one.
+/// The number of a request for a packet. On the wire: the number, and bit 7 for the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Strike(u8);
 
@@ -147,7 +147,7 @@ enum State {
     Strike,
     /// The last strike again, this many times.
     Repeat(u8),
-    /// Only the answer.
+    /// The entry only waits for the answer.
     Wait,
     /// The packet arrived or was given up; the entry leaves the table later.
     Done,
@@ -242,7 +242,7 @@ impl Missing {
 /// The missing packets.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// In order of their numbers.
+    /// The missing packets, in order of their numbers.
     entries: VecDeque<Missing>,
     done: usize,
     /// When to look at which packet; newer packets first, as they are more likely to be in time. It may contain packets

@@ -89,7 +89,7 @@ pub struct Settings {
     /// Packets that a request cannot save often enough, because round trips vary, are sent twice if the link loses
     /// packets.
     pub copies_ahead: bool,
-    /// What is done about losses that requests cannot repair, and how much that may cost.
+    /// The protection against losses that requests cannot repair, and its maximum cost.
     pub aims: Aims,
     /// The minimum age at which a packet leaves the history.
     pub cover: Duration,

@@ -405,7 +405,7 @@ impl Receiver {
             Some(left) => left.saturating_sub(self.last_rest),
             None => NO_DEADLINE_SLACK,
         };
-        // They were sent evenly between the packet before and the packet after, as far as is known.
+        // As far as the receiver knows, the packets were sent evenly between the packet before and the packet after.
         let since_heard = now.since(self.heard.unwrap_or(now));
         let spacing = since_heard.div(count + 1).min(SPACING_MAX);
         for seq in self.expected + skipped..until {

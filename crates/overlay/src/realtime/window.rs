@@ -1,6 +1,6 @@
 //! A duplicate window that grows with the rate, and with late packets.
 //!
-//! What matters is for how long a window remembers numbers. At 50 packets/s 256 numbers are five seconds, at 600 000
+//! A window must remember numbers for long enough. At 50 packets/s 256 numbers are five seconds, at 600 000
 //! packets/s half a millisecond. So half a turn of the window is timed, and the window doubles while that time is
 //! shorter than it should be, up to a limit. If the window lasts too short, a number below it is accepted, and the
 //! window grows to include it. If the window lasts long enough, such a number is too old: it may have been seen, and

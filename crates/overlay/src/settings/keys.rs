@@ -34,7 +34,7 @@ pub enum Field<'a> {
     Protect(&'a mut Protect),
     /// A congestion control.
     Family(&'a mut Family),
-    /// What is sealed from end to end.
+    /// The packets that are sealed from end to end.
     Sealing(&'a mut Sealing),
     /// Whether keys also come from ML-KEM.
     PostQuantum(&'a mut PostQuantum),
@@ -47,13 +47,13 @@ pub enum Field<'a> {
 /// A whole amount, by its type.
 #[derive(Debug)]
 pub enum Whole<'a> {
-    /// In a byte.
+    /// A number in a byte.
     U8(&'a mut u8),
-    /// In four bytes.
+    /// A number in four bytes.
     U32(&'a mut u32),
-    /// In eight bytes.
+    /// A number in eight bytes.
     U64(&'a mut u64),
-    /// In as many bytes as a pointer.
+    /// A number in as many bytes as a pointer has.
     Usize(&'a mut usize),
 }
 
@@ -64,14 +64,14 @@ pub enum SetError {
     Unknown {
         /// The requested key.
         key: String,
-        /// All keys.
+        /// All keys that exist.
         known: Vec<&'static str>,
     },
     /// The key does not accept the value.
     Value {
         /// The key.
         key: &'static str,
-        /// What the key accepts.
+        /// The values that the key accepts.
         expected: &'static str,
     },
 }

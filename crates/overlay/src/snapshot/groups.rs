@@ -4,7 +4,7 @@
 use crate::groups::Admission;
 use serde::{Deserialize, Serialize};
 
-/// One group.
+/// The state of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupStatus {
     /// Its address.
@@ -26,13 +26,13 @@ pub struct GroupStatus {
     /// Whether the links have room for what the group asks for, if it asks for anything. Present only if one group was
     /// requested.
     pub admission: Option<Admission>,
-    /// Who may send and receive, as nodes have set it; all permits apply together.
+    /// The permits to send and to receive, as nodes have set them; all permits apply together.
     #[serde(default)]
     pub permits: Vec<PermitStatus>,
     /// The members that may not receive.
     #[serde(default)]
     pub kept_out: Vec<String>,
-    /// What this node sends to the group is sealed from end to end. None for anycast groups, and from old nodes.
+    /// True if this node seals its packets to the group from end to end. None for anycast groups, and from old nodes.
     #[serde(default)]
     pub sealed: Option<bool>,
     /// The members that could not open sealed packets; for a group of Scribe, the nodes.
@@ -73,7 +73,7 @@ pub struct IgnoredStatus {
     pub group: String,
 }
 
-/// Who may send to a group and who may receive, as one node has set it.
+/// The nodes that may send to a group and the nodes that may receive, as one node has set it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermitStatus {
     /// The node that has set the permit.
@@ -108,7 +108,7 @@ pub struct SettingStatus {
     /// The number of trees along which its packets go: 1 or 2.
     #[serde(default)]
     pub ways: u8,
-    /// What the setting says about ways: `auto` (nothing), `1`, `targeted` or `2`.
+    /// The ways that the setting asks for: `auto` (no wish), `1`, `targeted` or `2`.
     #[serde(default)]
     pub asked_ways: String,
     /// `as-it-comes`, `in-order` or `as-sent`, if the group sets it for all members.
@@ -199,7 +199,7 @@ pub struct GroupTotals {
     pub link_state_trees: usize,
     /// Trees of Scribe that pass through the node.
     pub scribe_trees: usize,
-    /// What clients of this node send to multicast groups: the first 64 groups.
+    /// Packets that clients of this node send to multicast groups: the first 64 groups.
     pub sources: Vec<SourceTotals>,
     /// Settings and permits for groups from nodes without the right to set them: the first 64.
     #[serde(default)]
@@ -215,7 +215,7 @@ pub struct GroupTotals {
     pub starved_packets: u64,
 }
 
-/// What a node's clients send to a group.
+/// The packets that a node's clients send to a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceTotals {
     /// The group.

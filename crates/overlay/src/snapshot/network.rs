@@ -19,10 +19,10 @@ pub struct NetworkSnapshot {
     pub detect_us: u32,
     /// Tmax of the expected latency, in microseconds.
     pub late_us: u32,
-    /// What the loss of every packet costs in addition to the time of repair; 0 from an older node.
+    /// The cost of losing every packet, in addition to the time of repair; 0 from an older node.
     #[serde(default)]
     pub loss_us: u32,
-    /// What the reporting node does about losses on real-time lanes; none from an older node.
+    /// The protection that the reporting node uses against losses on real-time lanes; none from an older node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protect: Option<String>,
     /// How much loss its repair of a lane may leave, and how much it may add; none from an older node.
@@ -42,7 +42,7 @@ pub struct NetworkSnapshot {
     pub diverted: Vec<KnownDiversion>,
     /// The rule by which a node of this profile announces a change.
     pub rule: DampingRule,
-    /// What delays the announcements of the links that begin at the reporting node.
+    /// The reasons that delay the announcements of the links that begin at the reporting node.
     pub holds: Vec<Hold>,
 }
 
@@ -110,7 +110,7 @@ pub struct KnownLink {
     pub latency_us: u32,
     /// Packets lost, as a share of 65 536.
     pub loss: u16,
-    /// What its recent outages cost, in microseconds of latency; 4294967295 while the other end is not heard.
+    /// The cost of its recent outages, in microseconds of latency; 4294967295 while the other end is not heard.
     #[serde(default)]
     pub price_us: u32,
     /// How often the other end requests a lost packet; 0 if it does not announce this, or does not request.
@@ -277,7 +277,7 @@ pub struct DampingRule {
     pub better_max_s: f64,
 }
 
-/// What delays the announcements of a link.
+/// The reasons that delay the announcements of a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     /// The node where the link begins.

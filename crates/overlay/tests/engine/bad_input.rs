@@ -38,7 +38,7 @@ fn noise_from_outside_is_counted_and_dropped() {
             .map(|n| {
                 let mut bytes = noise(rng, 1_500);
                 if let (true, Some(first)) = (n % 2 == 0, bytes.first_mut()) {
-                    // As if it were of an existing kind.
+                    // The byte is that of an existing kind.
                     *first = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize].byte();
                 }
                 bytes

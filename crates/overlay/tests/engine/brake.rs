@@ -105,7 +105,7 @@ fn random_losses_are_recovered_as_ever() {
 
 #[test]
 fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue() {
-    // As when a link's delay and loss are raised while a stream of 10 Mbit/s uses it.
+    // This is like raising a link's delay and loss while a stream of 10 Mbit/s uses it.
     for loss in ["1%", "2% burst=30%"] {
         let mut nodes = Nodes::with(3, 2, &chain(2), "delay=1ms", Settings::modern());
         nodes.run_ms(2_000);
@@ -134,7 +134,7 @@ fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue()
 
 #[test]
 fn a_path_that_becomes_longer_before_a_stream_begins_is_not_taken_for_a_queue() {
-    // As when a link's delay and loss are raised on a link that nobody uses.
+    // This is like raising the delay and the loss of a link that nobody uses.
     for (path, idle_ms, most) in [
         // A hello that is lost in the idle seconds leaves the judgement to the stream: for two of forty seeds, it is a
         // step slower, 404 packets at most.

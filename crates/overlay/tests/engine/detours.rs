@@ -14,7 +14,7 @@ use base::{Duration, Time};
 use overlay::Settings;
 use overlay::event::Drop;
 
-/// From 0 to 2 through 1; the direct link is long. 3 is behind 2.
+/// The path from 0 to 2 leads through 1; the direct link is long. Node 3 is behind 2.
 const EDGES: [(usize, usize); 4] = [(0, 1), (1, 2), (0, 2), (2, 3)];
 /// 150 ms until the link is in doubt, some more until the doubt is reported, a copy on the long link, and a packet's
 /// interval. Without the report it is 420 ms and the long link.
@@ -107,8 +107,8 @@ fn copies_for_a_group_pass_a_child_of_the_far_end_and_it_gets_them_too() {
     assert!(worst <= GAP_MOST, "{worst}");
 }
 
-/// From 0 to 2 through 1, whose link to 2 becomes longer than the path back and around. 1 knows it at once, and 0 when
-/// it has received the record, 40 ms later: packets that 0 sends meanwhile would be sent back.
+/// The path from 0 to 2 leads through 1, whose link to 2 becomes longer than the path back and around. 1 knows it at
+/// once, and 0 when it has received the record, 40 ms later: packets that 0 sends meanwhile would be sent back.
 #[test]
 fn what_would_go_back_to_the_neighbour_that_sent_it_goes_on_another_way() {
     for seed in 0..12 {

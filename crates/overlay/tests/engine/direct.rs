@@ -70,7 +70,7 @@ fn nodes_that_do_not_reach_each_other_stay_on_the_way_that_they_have() {
     call.finish(&mut nodes);
     let fates: Vec<_> = call.fates_of(0).collect();
     assert!(fates.iter().all(|(_, delay)| delay.is_some()));
-    // It rests: nothing is listed that does not exist.
+    // The attempt rests: no link is listed that does not exist.
     assert_eq!(state(&nodes, 1, 2), None);
     nodes.world.close().unwrap();
 }

@@ -66,7 +66,7 @@ fn who_has_met_before_is_read_after_half_a_round_trip() {
         // The part that is longer than may be sent at once follows when the answer has arrived.
         let [read, _] = ask(&mut nodes, &mut sessions, link, 20_000);
         assert!((145.0..200.0).contains(&read), "{link:?}: {read}");
-        // Nobody listens: that is reported later.
+        // No socket listens: this is reported later.
         let caller = sessions.connect(&mut nodes, (1, 0), Framing::Bytes, early(link));
         sessions.run_ms(&mut nodes, 400);
         assert_eq!(sessions.end(caller).reset, Some(ResetReason::Refused));

@@ -62,7 +62,7 @@ pub(crate) struct Tapped {
     lanes: [u32; 2],
 }
 
-/// What the relay forwards in place of a packet.
+/// The packets that the relay forwards in place of one packet.
 pub(crate) type Passes<'a> = &'a mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>;
 
 pub(crate) fn as_it_is(packet: &[u8]) -> Vec<Vec<u8>> {
@@ -413,7 +413,7 @@ fn a_relay_speaks_in_nobodys_name() {
     tapped.nodes.bind(1, voice());
     tapped.run(10, &mut as_it_is);
     let at = tapped.nodes.at(1);
-    // In the name of a node that seals: before there is a session, and when there is one.
+    // The packets are in the name of a node that seals: before there is a session, and when there is one.
     for round in 0..2 {
         for n in 0..10 {
             let mut header = header(addr(0), addr(1), 100 * round + n);

@@ -1,4 +1,4 @@
-//! What one node does with one packet: scripts between two neighbours that are driven by hand.
+//! The behavior of one node for one packet: scripts between two neighbours that are driven by hand.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::neighbour::control;

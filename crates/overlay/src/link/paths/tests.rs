@@ -1,4 +1,4 @@
-//! Which spare takes the place of the path in use.
+//! The choice of the spare that takes the place of the path in use.
 
 use super::*;
 use crate::Settings;

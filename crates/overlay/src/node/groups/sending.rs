@@ -95,7 +95,7 @@ impl Node {
         };
         let all = self.groups.local.subscribers(group, port);
         if group.is_anycast() {
-            // One client is enough, and always the same.
+            // The packet goes to one client, always to the same one.
             return clients.extend(all.take(1));
         }
         clients.extend(all.filter(|client| Some(*client) != sender));

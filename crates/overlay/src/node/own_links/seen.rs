@@ -26,11 +26,11 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// The neighbours' reports about this node, and this node's reports about them.
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
-    /// Where each neighbour reports that it sees this node.
+    /// The endpoint at which each neighbour reports that it sees this node.
     seen: BTreeMap<NodeAddr, Seen>,
     /// The endpoint that the router in front of this node forwards to it.
     mapped: Option<Endpoint>,
-    /// Where this node listens on its own interfaces, the best first.
+    /// The endpoints at which this node listens on its own interfaces, the best one first.
     hosts: Vec<Endpoint>,
     /// The last report to each neighbour, and when it was sent.
     told: BTreeMap<NodeAddr, (Told, Time)>,

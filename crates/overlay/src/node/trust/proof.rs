@@ -1,4 +1,4 @@
-//! Which records are believed: those signed by a root, or by an origin whose certificate a root has signed.
+//! The records that a node believes: those signed by a root, or by an origin whose certificate a root has signed.
 
 use crate::link_state::{Claim, Judgement};
 use base::{Map, NodeAddr};

@@ -34,7 +34,7 @@ fn sending() -> impl Strategy<Value = Sending> {
     ]
 }
 
-/// All that was ever sent.
+/// All packets that were ever sent.
 #[derive(Default)]
 struct Log {
     sent: Vec<(Time, Duration, Vec<u8>)>,

@@ -196,7 +196,7 @@ fn memory_follows_the_rate_and_goes_when_idle() {
         (16_000_000..=super::super::HISTORY_BYTES).contains(&busy),
         "{busy}"
     );
-    // It shrinks with the rate, even before it is idle.
+    // The history shrinks with the rate, even before it is idle.
     let after = run(at_us(6_000_000), 2_000_000, 2_000);
     assert!(after < 1 << 20, "{after}");
     history.release_idle(at_us(12_000_000));

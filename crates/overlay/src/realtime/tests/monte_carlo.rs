@@ -46,7 +46,7 @@ fn check_one_strike(loss: f64, burstiness: f64, packets: u64) {
     assert!((measured - expected).abs() < 3.0 * error, "{all}");
     assert!(measured < 2.4 * loss * loss, "{all}");
     assert_eq!(out.sender.throttled + out.receiver.throttled, 0, "{all}");
-    // One request per packet, answered at most once. [Amir06 §IV-A]
+    // There is one request per packet, answered at most once. [Amir06 §IV-A]
     assert!(out.receiver.requests <= out.receiver.missing);
     assert!(out.sender.retransmissions <= out.receiver.requests);
 }

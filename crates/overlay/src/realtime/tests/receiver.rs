@@ -61,7 +61,7 @@ fn strikes_follow_while_the_deadline_permits_and_the_last_is_repeated() {
             log.push((now.as_micros(), strike));
         }
     }
-    // It was due at 2 ms, so an answer is useful until 52 ms: requests until 32 ms.
+    // The packet was due at 2 ms, so an answer is useful until 52 ms, and a request until 32 ms.
     let last = Strike::new(2, true);
     assert_eq!(
         log,
@@ -119,7 +119,7 @@ fn answers_that_wait_for_each_other_are_not_asked_for_again() {
     let first = vec![(Strike::new(1, false), all)];
     assert_eq!(polled(&mut receiver, at_us(2_000)), first);
     let mut asked = Vec::new();
-    // One answer each 4 ms, from a round trip later on, except for one that is lost.
+    // One answer arrives every 4 ms, beginning a round trip later. One answer is lost.
     for seq in (1..=20).filter(|seq| *seq != 10) {
         let came = at_us(18_000 + seq * 4_000);
         while let Some(due) = receiver.next_timeout().filter(|due| *due < came) {
@@ -312,12 +312,12 @@ fn a_loss_is_told_once_it_is_sure_and_not_before() {
     // 2 and 3 are missing, and young.
     assert_eq!(receiver.settle_lost(), 0);
     hear(&mut receiver, &[7]);
-    // One has arrived since; 6 is young.
+    // One packet has arrived since; packet 6 is young.
     hear(&mut receiver, &[3]);
     assert_eq!(receiver.settle_lost(), 1, "2");
     hear(&mut receiver, &[8]);
     assert_eq!(receiver.settle_lost(), 2, "2 and 6");
-    // It was no loss after all.
+    // The packet was not lost after all.
     hear(&mut receiver, &[6]);
     assert_eq!(receiver.settle_lost(), 1);
 }

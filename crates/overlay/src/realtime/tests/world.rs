@@ -27,7 +27,7 @@ enum ToB {
     Control(Vec<u8>),
 }
 
-/// What to run.
+/// The run to make.
 pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) loss: f64,

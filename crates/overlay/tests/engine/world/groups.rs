@@ -20,7 +20,7 @@ pub struct Cast {
     pub options: Options,
     /// When each packet was sent.
     pub sent: Vec<Time>,
-    /// By node and packet: how often it arrived, and when first.
+    /// The number of arrivals and the first arrival, by node and packet.
     pub came: BTreeMap<(usize, u64), (u32, Time)>,
 }
 

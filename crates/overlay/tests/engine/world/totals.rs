@@ -18,12 +18,12 @@ pub struct Totals {
     pub repair_bytes: u64,
     /// Repair packets and their bytes, by sender and neighbour.
     pub repair_of: BTreeMap<(HostId, NodeAddr), (u64, u64)>,
-    /// From the detection of the gap to the arrival, in microseconds.
+    /// The times from the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
     pub refused: BTreeMap<&'static str, u64>,
     pub records_refused: u64,
-    /// Which nodes have learned of which root.
+    /// The nodes that have learned of a root, and the root.
     pub roots: Vec<(HostId, u8)>,
     pub roots_refused: u64,
     pub ignored: Vec<(NodeAddr, NodeAddr)>,
