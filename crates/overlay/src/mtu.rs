@@ -16,8 +16,8 @@
 //! count as a loss of the link.
 //!
 //! Only probes must not be fragmented. So what a link has to carry before its length is known arrives wherever
-//! fragments do: handshakes, control, the first packets. The node does not wait for reports of the network (ICMP) [RFC
-//! 8899]; if the host reports that it cannot send such a length, that decides at once.
+//! fragments do: handshakes, control, the first packets. The node does not wait for reports of the network (ICMP)
+//! [RFC 8899]; if the host reports that it cannot send such a length, that decides at once.
 
 use base::{Duration, Time};
 use wire::control::MtuProbe;

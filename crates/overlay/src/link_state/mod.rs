@@ -1,5 +1,5 @@
-//! The link-state database: what every node reports about its links, and the graph that follows from it. [Amir06
-//! §III-A]
+//! The link-state database: what every node reports about its links, and the graph that follows from it.
+//! [Amir06 §III-A]
 //!
 //! ```text
 //!   record from a neighbour
