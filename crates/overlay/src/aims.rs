@@ -1,14 +1,14 @@
-//! What senders want of the repair of their flows, and how that reaches every link of a way.
+//! The wishes of senders for the repair of their flows, and the way in which these wishes reach every link of a path.
 //!
 //! ```text
 //!   socket, group ─▶ entry ── FlowAims ──▶ relay ── FlowAims ──▶ relay ──▶ exit
 //!                      │ pilot of the lane    │ pilot of the lane   │ pilot
 //! ```
-//! An overlay header has no room for it. So a node tells each neighbour to which it sends packets of such a flow, with a hello,
-//! and again from time to time ([`FLOW_AIM_LASTS`]); the neighbour does the same. A node of an earlier version skips the
-//! message: from there on lanes are repaired by the settings of their nodes.
+//! An overlay header has no room for an aim. So a node sends the aims of a flow to each neighbour to which it sends
+//! packets of the flow: with a hello, and again from time to time ([`FLOW_AIM_LASTS`]). The neighbour does the same. A
+//! node of an earlier version skips the message; from there on, lanes are repaired by the settings of their nodes.
 //!
-//! An aim is a wish. What a lane may spend is bounded by its node's own settings, see [`crate::realtime::Pilot`].
+//! An aim is a wish. The settings of a node limit what its lanes may spend, see [`crate::realtime::Pilot`].
 
 use crate::flow::FlowKey;
 use base::{ClientId, Map, NodeAddr, Time};
@@ -17,24 +17,24 @@ use wire::Aim;
 use wire::control::{FLOW_AIM_LASTS, FlowAim};
 use wire::data::Header;
 
-/// Flows of which a node knows an aim. Choice: a quarter of the flows that it knows at all; what does not find room is
-/// repaired by the node's settings.
+/// Maximum number of flows whose aim a node knows. Choice: a quarter of the flows that a node knows at all. Further
+/// flows are repaired by the node's settings.
 const KNOWN_MOST: usize = 1_024;
-/// And those of one client, or told by one neighbour: as many as one neighbour is told of.
+/// The same for one client or one neighbour: the number of flows that a node reports to one neighbour.
 const KNOWN_OF_ONE: usize = TOLD_MOST;
-/// Flows of which one neighbour is told.
+/// Maximum number of flows that a node reports to one neighbour.
 const TOLD_MOST: usize = 256;
-/// Flows that one hello tells of: it stays below 300 bytes.
+/// Number of flows in one hello, so that the hello stays below 300 bytes.
 pub(crate) const TOLD_AT_ONCE: usize = 16;
-/// What is new is told with so many hellos, as one may be lost.
+/// A new aim is sent with this many hellos, because a hello may be lost.
 const TIMES: u8 = 3;
 
-/// Who says what is wanted.
+/// The origin of an aim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Teller {
-    /// A client of this node, of a flow that begins here.
+    /// A client of this node, for a flow that begins here.
     Client(ClientId),
-    /// A neighbour, of a flow that passes.
+    /// A neighbour, for a flow that passes.
     Neighbour(NodeAddr),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Teller {
 #[derive(Debug, Default)]
 pub(crate) struct FlowAims {
     known: Map<FlowKey, Known>,
-    /// How many each has told.
+    /// Number of known aims by origin.
     of_one: Map<Teller, usize>,
 }
 
@@ -54,10 +54,11 @@ struct Known {
 }
 
 impl FlowAims {
-    /// The sender of a flow, or a neighbour, says what it wants. What is new finds no room where there are too many.
+    /// Notes what the sender of a flow, or a neighbour, wants. A new flow is ignored if there are too many.
     ///
-    /// Any member can say something of any flow. So of what passes only who has said it first can change it as long as it
-    /// holds. Another that says the same makes it last: the flow takes another way now.
+    ///  Any member can send an aim for any flow. So, while the aim of a passing flow is valid, only the origin that
+    /// sent it first can change it. If another origin sends the same aim, the aim lasts longer: the flow then takes
+    /// another path.
     pub(crate) fn note(&mut self, now: Time, key: FlowKey, aim: Aim, by: Teller) {
         if self.known.is_empty() && !aim.is_said() {
             return;
@@ -66,7 +67,7 @@ impl FlowAims {
         let has_room = self.known.len() < KNOWN_MOST;
         match self.known.get_mut(&key) {
             Some(known) if known.aim == aim && aim.is_said() => known.until = until,
-            // What is taken back is forgotten when all have been told.
+            // A withdrawn aim is forgotten when all neighbours have been notified.
             Some(known) if known.aim == aim => {}
             Some(known) => {
                 let may = known.by == by || matches!(by, Teller::Client(_)) || known.until <= now;
@@ -85,7 +86,7 @@ impl FlowAims {
         }
     }
 
-    /// What the sender of a flow wants, if it says anything.
+    /// Returns what the sender of a flow wants, if it has an aim.
     #[inline]
     pub(crate) fn of(&self, key: &FlowKey) -> Option<Aim> {
         if self.known.is_empty() {
@@ -94,7 +95,7 @@ impl FlowAims {
         self.known.get(key).map(|known| known.aim)
     }
 
-    /// The same of the flow of a packet.
+    /// Returns the aim of the flow of a packet.
     #[inline]
     pub(crate) fn of_packet<B: AsRef<[u8]>>(&self, header: &Header<B>) -> Option<(FlowKey, Aim)> {
         if self.known.is_empty() {
@@ -104,7 +105,7 @@ impl FlowAims {
         self.of(&key).map(|aim| (key, aim))
     }
 
-    /// Forgets what was told long ago. To be called about once per second.
+    /// Forgets old aims. To be called about once per second.
     pub(crate) fn expire(&mut self, now: Time) {
         if self.known.is_empty() {
             return;
@@ -117,7 +118,7 @@ impl FlowAims {
     }
 }
 
-/// What one neighbour has been told.
+/// The aims that one neighbour has been sent.
 #[derive(Debug, Default)]
 pub(crate) struct ToldAims {
     told: Map<FlowKey, Told>,
@@ -126,15 +127,15 @@ pub(crate) struct ToldAims {
 #[derive(Debug)]
 struct Told {
     aim: Aim,
-    /// A packet of the flow has been sent to the neighbour last.
+    /// When a packet of the flow was last sent to the neighbour.
     sent: Time,
-    /// When it was told last, and how often, up to [`TIMES`].
+    /// When the neighbour was last sent the aim, and how often, up to [`TIMES`].
     told: Time,
     times: u8,
 }
 
 impl ToldAims {
-    /// A packet of a flow goes to the neighbour.
+    /// Notes that a packet of a flow goes to the neighbour.
     pub(crate) fn on_sent(&mut self, now: Time, key: FlowKey, aim: Aim) {
         let has_room = self.told.len() < TOLD_MOST;
         let new = Told {
@@ -153,8 +154,8 @@ impl ToldAims {
         }
     }
 
-    /// What the neighbour is to be told now, by `tell`, which says whether it had room. What it has been told least often
-    /// comes first.
+    /// Passes the aims that the neighbour is to be sent now to `tell`, which returns whether it had room. The aims that
+    /// were sent least often come first.
     pub(crate) fn tell(&mut self, now: Time, mut tell: impl FnMut(FlowAim) -> bool) {
         if self.told.is_empty() {
             return;
@@ -166,7 +167,7 @@ impl ToldAims {
         for times in 0..=TIMES {
             let due = self.told.iter_mut().filter(|(_, told)| {
                 let is_again = times < TIMES || now.since(told.told) >= again;
-                // What has just been told for the first time is due for the second time with the next hello.
+                // An aim that has just been sent for the first time is due for the second time with the next hello.
                 told.times == times && is_again && (times == 0 || told.told < now)
             });
             for (key, told) in due {
@@ -187,19 +188,19 @@ impl ToldAims {
         }
     }
 
-    /// The neighbour knows nothing any more.
+    /// The neighbour has lost its state.
     pub(crate) fn forget(&mut self) {
         self.told.clear();
     }
 }
 
-/// Less is to be repaired than nodes promise each other: what is lost then is no reproach to a relay.
+/// Returns true if less is to be repaired than nodes promise each other. Packet loss is then not held against a relay.
 pub(crate) fn asks_less(aim: Aim) -> bool {
     let promised = TARGET as f64 / ALL as f64;
     aim.most().is_some() || aim.target().is_some_and(|target| target > promised)
 }
 
-/// The flow that it is about.
+/// Returns the flow of an aim.
 pub(crate) fn key_of(aim: &FlowAim) -> FlowKey {
     FlowKey {
         source: aim.source.0,
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!(aims.of(&flow(1)), Some(strict()));
         aims.expire(at(31));
         assert_eq!(aims.of(&flow(1)), None);
-        // What is taken back is told as long as others may know it.
+        // A withdrawn aim is kept while neighbours may still know it.
         aims.note(at(32), flow(1), strict(), OWN);
         for s in 33..70 {
             aims.note(at(s), flow(1), Aim::default(), OWN);
@@ -293,7 +294,7 @@ mod tests {
             aims.note(at(2), flow(1), aim, OTHER);
             assert_eq!(aims.of(&flow(1)), Some(strict()));
         }
-        // Its way is another one now, and what is said the same.
+        // The flow now takes another path, and the aim is the same.
         aims.note(at(30), flow(1), strict(), OTHER);
         aims.expire(at(40));
         assert_eq!(aims.of(&flow(1)), Some(strict()));
@@ -302,7 +303,7 @@ mod tests {
         aims.expire(at(72));
         aims.note(at(72), flow(1), strict(), OTHER);
         assert_eq!(aims.of(&flow(1)), Some(strict()), "it has ended");
-        // One client after another has a port.
+        // Two clients have the same port, one after the other.
         aims.note(at(73), flow(2), bare(), OWN);
         aims.note(at(74), flow(2), strict(), Teller::Client(ClientId(2)));
         assert_eq!(aims.of(&flow(2)), Some(strict()));
@@ -326,7 +327,7 @@ mod tests {
         told.on_sent(at(9), flow(1), strict());
         assert_eq!(count(&mut told, 12), 0);
         assert_eq!(count(&mut told, 13), 2);
-        // What has changed does not wait.
+        // A changed aim is sent at once.
         told.on_sent(at(14), flow(1), Aim::default());
         let all: Vec<_> = (14..19).map(|s| count(&mut told, s)).collect();
         assert_eq!(all, [1, 1, 1, 0, 0]);

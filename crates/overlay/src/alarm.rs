@@ -1,4 +1,5 @@
-//! A link begins to lose packets: told within some of them, long before an average over fifty losses says how many.
+//! The alarm of a link that begins to lose packets. It is raised after some packets, long before an average over fifty
+//! losses shows the loss rate.
 //!
 //! ```text
 //!   packets   ....x.......................x.xx...x.xxx.x..x.......................................
@@ -6,62 +7,65 @@
 //!                 |<------ quiet -------->|<-- w -->|        |<--- too long for what it has lost --->|
 //!   alarm                                           on                                             off
 //! ```
-//! What is counted are the beginnings of runs ([`Loss::begun`](crate::estimate::Loss::begun)): losses come in runs
-//! anyway, so that one says much of the next, and a beginning little. On a link that is as before one begins with each packet
-//! with a chance of `q`.
+//! The alarm counts the beginnings of runs ([`Loss::begun`](crate::estimate::Loss::begun)): losses come in runs anyway,
+//! so one loss says much about the next, and a beginning says little. On an unchanged link, a run begins with each
+//! packet with probability `q`.
 //!
-//! *On.* The last `k` beginnings lie within `w` packets. On a link that is as before, `k − 1` of them are within the `w`
-//! packets before the last one with a chance of `(qw)^(k−1) / (k−1)!` at most. With `n` packets per hour there are `nq`
-//! beginnings, and the alarm is given when
+//! *On.* The last `k` beginnings lie within `w` packets. On an unchanged link, the probability that `k − 1` of them are
+//! within the `w` packets before the last one is at most `(qw)^(k−1) / (k−1)!`. With `n` packets per hour there are
+//! `nq` beginnings, and the alarm is raised when
 //!
 //! ```text
 //!     n q (q w)^(k−1) / (k−1)!  ≤  1 / (number of k that are tried)
 //! ```
-//! Each `k` then gives so many false alarms an hour at most, whatever `q` and `n` are, and all of them together give
-//! `FALSE_PER_HOUR`. No `k` is right for all: a link that loses a third shows three runs in ten packets, one that loses 2 %
-//! is told from one that loses 1 % by thirty runs.
+//! Each `k` then causes at most its share of false alarms an hour, whatever `q` and `n` are, and all of them together
+//! cause `FALSE_PER_HOUR`. No single `k` is right for all links: a link that loses a third shows three runs in ten
+//! packets, while it takes thirty runs to distinguish a link that loses 2 % from one that loses 1 %.
 //!
-//! *Background.* `q` is that of the last ten thousand packets before the first of these runs, so that what an alarm is
-//! about is no part of it.
+//! *Background.* `q` is measured over the last ten thousand packets before the first of these runs, so that the runs
+//! which cause an alarm are not part of it.
 //!
-//! *Off.* The same question the other way round, as a sequential test: packets without a loss speak for calm, and each
-//! run against it. A link that carries next to nothing says nothing, so the alarm ends some time after its last loss.
+//! *Off.* The reverse question, as a sequential test: packets without a loss are evidence of calm, and each run is
+//! evidence against it. A link that carries almost nothing gives no evidence, so the alarm ends some time after its
+//! last loss.
 //!
-//! Choice: the papers average losses, which takes seconds. An idle link, over which nothing is lost, tells nothing.
+//! Choice: the papers average losses, which takes seconds. An idle link, on which nothing is lost, raises no alarm.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
 
-/// False alarms per hour that are taken into account, of a link whose background is between [`QUIET_LEAST`] and
-/// [`CALM_LOSS`]. Choice: one costs some ten seconds of a few more links for the paths that take it, 0.3 % of an hour.
+/// Accepted number of false alarms per hour, on a link whose background is between [`QUIET_LEAST`] and [`CALM_LOSS`].
+/// Choice: a false alarm costs the paths over the link a few more links for some ten seconds, 0.3 % of an hour.
 const FALSE_PER_HOUR: f64 = 1.0;
-/// Beginnings of runs that are looked at together.
+/// Numbers of beginnings that are examined together.
 const RUNS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 const RUNS_MAX: usize = RUNS[RUNS.len() - 1];
-/// The loss that is trouble, as with links that tell no alarm ([`graph::dissemination`]): less is none, however new it is.
+/// The loss that is trouble, as for links that report no alarm ([`graph::dissemination`]): a smaller loss is not,
+/// however new it is.
 const TROUBLE_LOSS: f64 = 0.02;
-/// The loss that is none, however much it is for this link.
+/// The loss that is never trouble, however unusual it is for this link.
 const CALM_LOSS: f64 = 0.01;
 
-/// The least background. Choice: in ten thousand packets without a loss there may have been one by chance.
+/// The smallest background. Choice: in ten thousand packets without a loss there may have been one by chance.
 const QUIET_LEAST: f64 = 1e-4;
-/// A new link is taken for one that has begun one run in so many packets.
+/// A new link is treated as if one run had begun in this many packets.
 const NEW_PACKETS: f64 = 1_000.0;
-/// The background is that of so many packets at most, and of half as many at least. Choice: a call of five minutes.
+/// The background covers at most this many packets, and at least half as many. Choice: a call of five minutes.
 const MEMORY_PACKETS: f64 = 20_000.0;
-/// How fast the pace that counts falls to the present one, per second. Choice: the test is the stricter, the higher the
-/// pace, and a pause of a few seconds does not make a link slow.
+/// How fast the assumed pace falls to the present one, per second. Choice: the higher the pace, the stricter the test,
+/// and a pause of a few seconds does not make a link slow.
 const PACE_KEPT: f64 = 0.9;
-/// The least pace that counts, in packets per hour: that of hellos on a link with data.
+/// The smallest assumed pace, in packets per hour: that of hellos on a link with data.
 const PACE_LEAST: f64 = 10.0 * 3_600.0;
 
-/// What the packets must say against the loss that there was before an alarm ends: ln 1000. Choice: in trouble that goes
-/// on, one beginning in a thousand is followed by as long a pause.
+/// The evidence against the former loss that ends an alarm: ln 1000. Choice: in continuing trouble, one beginning in a
+/// thousand is followed by as long a pause.
 const CALM_EVIDENCE: f64 = 6.9;
-/// And after so long without a loss it ends, whatever is known. Choice: that of a link which is hardly used any more.
+/// An alarm also ends after this time without a loss, whatever the evidence. Choice: this ends the alarm of a link that
+/// is hardly used any more.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Tells whether a direction of a link is in trouble.
+/// Detects whether a direction of a link is in trouble.
 #[derive(Clone, Debug, Default)]
 pub struct Alarm {
     /// The last runs, the oldest first.
@@ -77,7 +81,7 @@ pub struct Alarm {
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     at: u64,
-    /// What was known before it.
+    /// The background before it.
     background: Background,
 }
 
@@ -98,25 +102,25 @@ struct Pace {
 /// A time of trouble.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
-    /// Beginnings per packet that led to it, and of a link that is calm.
+    /// Beginnings of runs per packet in the trouble that led to the spell, and on a calm link.
     trouble: f64,
     calm: f64,
-    /// What the packets up to a position say for calm.
+    /// The evidence for calm from the packets up to a position.
     evidence: f64,
-    /// What the last run has taken of that.
+    /// The part of the evidence that the last run has removed.
     taken: f64,
     at: u64,
-    /// The last beginning.
+    /// When the last run began.
     last: Time,
 }
 
 impl Alarm {
-    /// Packets are being lost.
+    /// Returns true if packets are being lost.
     pub fn is_on(&self) -> bool {
         self.spell.is_some()
     }
 
-    /// A run of losses has begun with the packet at this position: the number of packets that have come or been lost
+    /// A run of losses has begun with the packet at this position: the number of packets that had arrived or been lost
     /// before. `run` is the mean length of the link's runs.
     pub fn on_run(&mut self, now: Time, at: u64, run: f64) {
         if let Some(spell) = &mut self.spell {
@@ -135,7 +139,7 @@ impl Alarm {
         }
     }
 
-    /// The last run was none: its packets have come after all.
+    /// The last run was none: its packets have arrived after all.
     pub fn on_taken_back(&mut self) {
         if let Some(spell) = &mut self.spell {
             spell.on_taken_back();
@@ -144,7 +148,7 @@ impl Alarm {
         }
     }
 
-    /// The packets before this position have come or been lost. To be called about once per second.
+    /// The packets before this position have arrived or been lost. To be called about once per second.
     pub fn look(&mut self, now: Time, at: u64) {
         self.pace.look(now, at);
         match &mut self.spell {
@@ -160,7 +164,7 @@ impl Alarm {
         }
     }
 
-    /// The link was given up: what it loses while it is out says nothing, and what comes then is another matter.
+    /// The link was given up: losses during the outage say nothing, and losses afterwards are another matter.
     pub fn on_outage(&mut self, at: u64) {
         self.begun.clear();
         self.spell = None;
@@ -172,7 +176,7 @@ impl Alarm {
         self.counted = self.counted.max(at);
     }
 
-    /// The place of the first of the last runs that are too close together to be of the background.
+    /// Returns the place of the first of the last runs, if they are too close together to belong to the background.
     fn unlikely(&self, at: u64, run: f64) -> Option<usize> {
         let least = TROUBLE_LOSS / run;
         let groups = RUNS.into_iter().take_while(|k| *k <= self.begun.len());
@@ -195,7 +199,8 @@ impl Alarm {
         let (count, first) = (self.begun.len() - first, self.begun[first]);
         let rate = (count - 1) as f64 / (at - first.at).max(1) as f64;
         self.spell = Some(Spell {
-            // Choice: few runs that happen to be close together are no measurement, and the next pause would end the alarm.
+            // Choice: a few runs that happen to be close together are no measurement, and the next pause would end the
+            // alarm.
             trouble: (rate / 2.0).max(TROUBLE_LOSS / run),
             calm: CALM_LOSS / run,
             evidence: 0.0,
@@ -220,12 +225,12 @@ impl Spell {
         self.evidence += core::mem::take(&mut self.taken);
     }
 
-    /// What a run says for trouble.
+    /// Returns the evidence of a run for trouble.
     fn of_run(&self) -> f64 {
         (self.trouble / self.calm).ln()
     }
 
-    /// ln((1 − calm) / (1 − trouble)) of each packet, as nearly as matters here.
+    /// Adds ln((1 − calm) / (1 − trouble)) for each packet, as precisely as matters here.
     fn count(&mut self, at: u64) {
         self.evidence += at.saturating_sub(self.at) as f64 * (self.trouble - self.calm);
         self.at = self.at.max(at);
@@ -241,10 +246,10 @@ impl Background {
         }
     }
 
-    /// Beginnings per packet.
+    /// Returns the beginnings of runs per packet.
     fn rate(&self, run: f64) -> f64 {
         let rate = (self.runs + 1.0) / (self.packets + NEW_PACKETS);
-        // Where runs are longer than a hundred packets, what is calm has fewer of them than can be told.
+        // If runs are longer than a hundred packets, a calm link has fewer of them than can be measured.
         rate.clamp(QUIET_LEAST, (CALM_LOSS / run).max(QUIET_LEAST))
     }
 }

@@ -1,8 +1,8 @@
 //! When the network is told that a link's cost has changed. [Amir06 §IV-B]
 //!
-//! Every announcement moves routes in the whole network. The paper lets 30 s pass between two of
-//! the same link; that is slow for a link that has just turned bad, and fast for one that changes
-//! its mind all the time. Here bad news travels soon, and good news must last:
+//! Every announcement moves routes in the whole network. The paper lets 30 s pass between two announcements of the same
+//! link. That is slow for a link that has just become bad, and fast for one that changes all the time. Here, changes
+//! for the worse are announced soon, and changes for the better must last:
 //!
 //! ```text
 //!   measured   ____/''''''''\__/'''\______________________
@@ -11,9 +11,9 @@
 //!                                                  announced, the worst of it is)
 //! ```
 //!
-//! A link that gets worse again soon after its improvement was announced has its hold doubled, so
-//! a link that swings is announced at its bad end and stays there. Latency and loss are damped
-//! each for itself: what is told is the last announced value of each. So is what is told of the lane (`lane`).
+//! If a link becomes worse again soon after its improvement was announced, its hold doubles. So a link that swings is
+//! announced at its bad end and stays there. Latency and loss are damped separately: an announcement contains the last
+//! announced value of each. The same holds for what is announced of the lane (`lane`).
 
 mod damping;
 mod lane;
@@ -25,18 +25,18 @@ use graph::LinkCost;
 use graph::metric::SILENT;
 use lane::Lanes;
 
-/// How much a value must change to count.
+/// How much a value must change for an announcement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// It is worse when it exceeds what is announced by this share of it,
+    /// The value is worse when it exceeds the announced one by this share,
     pub worse: f64,
-    /// clearly worse when it exceeds it by this one,
+    /// clearly worse when it exceeds the announced one by this share,
     pub clearly_worse: f64,
-    /// better when it stays below by this share,
+    /// better when it is below the announced one by this share,
     pub better: f64,
-    /// clearly better when it stays below by this one,
+    /// clearly better when it is below the announced one by this share,
     pub clearly_better: f64,
-    /// and nothing of that when the difference is smaller than this.
+    /// and none of these when the difference is smaller than this.
     pub floor: u32,
 }
 
@@ -49,23 +49,23 @@ pub struct Settings {
     pub loss: Threshold,
     /// The least time between two announcements.
     pub spacing: Duration,
-    /// For how long a clear worsening must last.
+    /// How long a clear worsening must last.
     pub confirm: Duration,
-    /// For how long a clear improvement must last.
+    /// How long a clear improvement must last.
     pub hold: Duration,
-    /// A change that is not clear, to the worse or to the better, must last so many times as long.
+    /// The factor by which an unclear change, for the worse or the better, must last longer.
     pub unclear: u64,
-    /// The longest that it must last.
+    /// The longest time that a clear improvement must last.
     pub hold_max: Duration,
-    /// A worsening within this time after an improvement is a relapse: it doubles the hold.
+    /// A worsening within this time after an improvement is a relapse, which doubles the hold.
     pub relapse: Duration,
 }
 
 impl Settings {
-    /// Bad news within seconds, good news when it has lasted.
+    /// Announces a worsening within seconds, and an improvement when it has lasted.
     pub const fn modern() -> Settings {
         Settings {
-            // Choice: routes that differ by less differ by nothing that a listener notices.
+            // Choice: a listener does not notice smaller differences between routes.
             latency: Threshold {
                 worse: 0.15,
                 clearly_worse: 0.15,
@@ -73,10 +73,10 @@ impl Settings {
                 clearly_better: 0.15,
                 floor: 1_000,
             },
-            // Choice: half a percent, and half of what is announced: an estimate over 50 losses
-            // has a standard deviation of 14 % of itself (1/sqrt(50)), of 20 to 25 % when losses
-            // come in bursts, and in an hour there are many fifties. What is announced tends to be
-            // a peak of that noise, so only a fall by two thirds is clear.
+            // Choice: half a percent, and half of what is announced. An estimate over 50 losses has a standard
+            // deviation of 14 % of itself (1/sqrt(50)), of 20 to 25 % when losses come in bursts, and an hour has many
+            // sets of fifty losses. The announced value tends to be a peak of that noise, so only a fall by two thirds
+            // is clear.
             loss: Threshold {
                 worse: 0.5,
                 clearly_worse: 1.0,
@@ -88,10 +88,10 @@ impl Settings {
             confirm: Duration::from_secs(1),
             // Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes.
             hold: Duration::from_secs(20),
-            // Choice: 15 s and 5 min, in which 50 losses are new ones on most links.
+            // Choice: 15 s and 5 min, within which most links have 50 new losses.
             unclear: 15,
             hold_max: Duration::from_secs(600),
-            // Choice: ten minutes without a relapse are what a link needs to be trusted again.
+            // Choice: a link needs ten minutes without a relapse to be trusted again.
             relapse: Duration::from_secs(600),
         }
     }
@@ -99,7 +99,7 @@ impl Settings {
     /// At least 30 s between two updates of a link. [Amir06 §IV-B]
     pub const fn paper() -> Settings {
         Settings {
-            // Choice: the paper tells no threshold; a tenth, with floors of what can be measured.
+            // Choice: the paper gives no threshold; a tenth, with floors at what can be measured.
             latency: Threshold {
                 worse: 0.1,
                 clearly_worse: 0.1,
@@ -130,14 +130,14 @@ impl Default for Settings {
     }
 }
 
-/// A time in which a value was better, or worse, than what is announced.
+/// A time in which a value was better, or worse, than the announced one.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
     since: Time,
     worst: u32,
 }
 
-/// One value under damping.
+/// One value whose announcements are damped.
 #[derive(Clone, Debug)]
 struct Damped {
     announced: u32,
@@ -155,7 +155,7 @@ pub struct Announce {
     settings: Settings,
     latency: Damped,
     loss: Damped,
-    /// The price of outages that is announced.
+    /// The announced price of outages.
     price_us: u32,
     /// The other end is not heard: the link is announced as silent.
     is_silent: bool,
@@ -197,18 +197,17 @@ impl Announce {
         self.last = Some(now);
     }
 
-    /// The other end is not heard, which is announced at once too: the link is there for what has no
-    /// other way.
+    /// The other end is not heard. This is also announced at once: the link remains for packets without another path.
     pub fn on_silence(&mut self) {
         self.is_silent = true;
     }
 
-    /// The link went down, which is announced at once too. How reluctantly it is trusted again stays.
+    /// The link went down, which is also announced at once. The hold, which delays trusting the link again, is kept.
     pub fn on_link_down(&mut self) {
         self.last = None;
     }
 
-    /// What is announced, while the link is up or silent.
+    /// Returns the announced cost, while the link is up or silent.
     pub fn announced(&self) -> Option<LinkCost> {
         self.last?;
         let latency_us = self.latency.announced;
@@ -224,9 +223,8 @@ impl Announce {
         })
     }
 
-    /// This is what the link costs at the moment. `Some` if it is to be announced anew, at the
-    /// cost that is returned. To be called about once per second, and when
-    /// [`Announce::next_timeout`] is due.
+    /// Takes in the link's present cost. Returns the cost to announce if it is to be announced again. To be called
+    /// about once per second, and when [`Announce::next_timeout`] is due.
     pub fn on_measure(&mut self, now: Time, cost: LinkCost) -> Option<LinkCost> {
         let last = self.last.filter(|_| !self.is_silent)?;
         let s = &self.settings;
@@ -237,7 +235,7 @@ impl Announce {
         let loss = self
             .loss
             .follow(now, u32::from(cost.loss), s.loss, spaced, s);
-        // The price is coarse by itself, and falls by halves.
+        // The price has coarse steps anyway, and falls by halves.
         let price = core::mem::replace(&mut self.price_us, cost.price_us) != cost.price_us;
         if !latency && !loss && !price {
             return None;
@@ -246,7 +244,7 @@ impl Announce {
         self.announced()
     }
 
-    /// When the cost is to be measured again, if a change waits for its time.
+    /// Returns when the cost is to be measured again, if a change waits for its time.
     pub fn next_timeout(&self) -> Option<Time> {
         let last = self.last.filter(|_| !self.is_silent)?;
         let next = |of: [&Damped; 2], last: Time| {
@@ -262,7 +260,7 @@ impl Announce {
         [cost, lane].into_iter().flatten().min()
     }
 
-    /// For how long an improvement of the loss must last at the moment.
+    /// Returns how long an improvement of the loss must last at the moment.
     pub fn loss_hold(&self) -> Duration {
         self.loss.hold
     }
@@ -286,7 +284,7 @@ impl Damped {
         self.clearly_better = None;
     }
 
-    /// The spells, each with how long it must last, and whether it is one of improvement.
+    /// Returns the spells, each with the time that it must last and with whether it is an improvement.
     fn spells(&self, s: &Settings) -> [(Option<Spell>, Duration, bool); 4] {
         [
             (self.clearly_worse, s.confirm, false),
@@ -301,7 +299,7 @@ impl Damped {
         self.spells(s).into_iter().filter_map(ends).min()
     }
 
-    /// True if the value is to be announced; it then is `announced`.
+    /// Returns true if the value is to be announced; it is then stored as `announced`.
     fn follow(
         &mut self,
         now: Time,

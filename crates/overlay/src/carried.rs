@@ -1,23 +1,22 @@
-//! What transfers have carried over a link, as it is remembered and told: it ages. [Liu04 §IV-A]
+//! The rates that transfers have reached over a link, as a node remembers and announces them. They age. [Liu04 §IV-A]
 //!
-//! A transfer that had only one connection says what one carries, one with several what they carry
-//! together; each figure is kept by itself until a newer one of its kind comes.
+//! A transfer with a single connection measures the rate of one connection. A transfer with several measures their rate
+//! together. The node keeps each of the two figures until a newer one of its kind arrives.
 
 use base::{Duration, Time};
 use wire::link_state::{Rates, SPREAD_MAX};
 
-/// For how long it is told. Choice: paths of the Internet change within hours, and by the hour of the
-/// day.
+/// How long a rate is announced. Choice: paths of the Internet change within hours, and by the hour of the day.
 const LIFETIME: Duration = Duration::from_secs(3_600);
-/// How much less sure a rate is with each minute, in per cent: by as much as it is worth at the end of
-/// its life.
+/// The percentage by which a rate becomes less certain with each minute. At the end of its life, the uncertainty is
+/// about as large as the rate.
 const SPREAD_PER_MINUTE: u64 = 1;
 
-/// One connection may have so much more than all there was, in per cent, before the link has changed.
-/// Choice: what TCP has of a capacity differs by less from one transfer to the next.
+/// The percentage by which one connection may exceed the full rate before the node takes the link for changed. Choice:
+/// TCP's share of a capacity differs by less from one transfer to the next.
 const FULL_OFF_PCT: u32 = 25;
 
-/// What has been carried over a link, and when.
+/// The rate that a link has carried, and the time of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
     rates: Rates,
@@ -25,17 +24,17 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What is known after a transfer has carried `rates`, besides what was known before.
+    /// Returns what is known after a transfer has carried `rates`, together with what was known before.
     pub(crate) fn after(before: Option<Carried>, rates: Rates, now: Time) -> Carried {
         let known = before.and_then(|carried| carried.told(now));
         if let (0, 0, Some(before)) = (rates.one_kbps, rates.together_kbps, before) {
-            // Who has found nothing out makes nothing newer.
+            // A transfer without a measurement does not make the figures newer.
             return before;
         }
         let known = known.unwrap_or_default();
         let mut rates = rates;
         if !rates.is_full && rates.together_kbps == rates.one_kbps {
-            // One that left room says nothing of several.
+            // A single connection that left room says nothing about several connections.
             rates.together_kbps = 0;
         }
         let mut merged = rates;
@@ -46,8 +45,8 @@ impl Carried {
             (merged.together_kbps, merged.is_full) = (known.together_kbps, known.is_full);
         }
         if rates.together_kbps == 0 && merged.together_kbps < merged.one_kbps {
-            // What is newer counts: several carry no less than one. What was all there is stays so while one
-            // has little more.
+            // The newer figure counts: several connections carry no less than one. A full rate stays full while one
+            // connection carries little more.
             let most_kbps = u64::from(merged.together_kbps) * u64::from(100 + FULL_OFF_PCT) / 100;
             merged.is_full &= u64::from(merged.one_kbps) <= most_kbps;
             merged.together_kbps = if merged.is_full { merged.one_kbps } else { 0 };
@@ -61,7 +60,7 @@ impl Carried {
         }
     }
 
-    /// What is told of it now; nothing once it is too old.
+    /// Returns the rates to announce now; nothing once they are too old.
     pub(crate) fn told(&self, now: Time) -> Option<Rates> {
         let age = now.since(self.at);
         let minutes = age.as_micros() / 60_000_000;
@@ -73,7 +72,8 @@ impl Carried {
         })
     }
 
-    /// These are news to whoever was told `before`: by more than an eighth, or about what is all.
+    /// Returns true if the rates are news to a node that knows `before`: they differ by more than an eighth, or in
+    /// whether the rate is the full one.
     pub(crate) fn is_news(&self, before: Option<Rates>) -> bool {
         let Some(before) = before else {
             return true;
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(slower.told(at(20)), Some(rates(8, 8, true)));
         let faster = Carried::after(Some(both), rates(90, 0, false), at(20));
         assert_eq!(faster.told(at(20)), Some(rates(90, 0, false)));
-        // A copy by one connection does not make more of what was all.
+        // A copy by one connection does not change that the rate is the full one.
         let full = Carried::after(None, rates(96, 96, true), at(0));
         let again = Carried::after(Some(full), rates(97, 97, false), at(10));
         assert_eq!(again.told(at(10)), Some(rates(97, 97, true)));

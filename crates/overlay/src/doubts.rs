@@ -1,27 +1,28 @@
-//! Links in doubt that are farther on: neighbours that have no other way for a packet tell whom they got it from.
+//! Links in doubt that are farther along the path: a neighbour that has no other path for a packet notifies the node
+//! from which it got the packet.
 //!
 //! ```text
 //!        a ──────▶ r ──── ? ───▶ b        r has not heard b for 150 ms and knows no other way to b but back to a
 //!        │ ◀─ doubt ─┘           ▲        r tells a, while packets come
 //!        └────── copies ─────────┘        a sends copies by its own other way; or tells who is before it
 //! ```
-//! So a failure is got around within the time that it takes to notice it and to tell it back, wherever on the
-//! path it is, and no record is flooded for what is mostly a few lost hellos. Nothing is told where nothing is sent.
+//! Packets therefore avoid a failure anywhere on the path within the time that it takes to notice the failure and to
+//! report it back. No record is flooded for what is mostly a few lost hellos. Nothing is reported if nothing is sent.
 //!
 //! Choice: the papers wait for the hello protocol's verdict, and for the records.
 
 use crate::detour::Edge;
 use base::{Duration, NodeAddr, Time};
 
-/// How long a doubt counts that is not told again. Choice: two tellings may be lost.
+/// How long a doubt is valid that is not reported again. Choice: two reports may be lost.
 const LASTS: Duration = Duration::from_millis(150);
-/// The least time between two tellings of the same doubt to the same neighbour.
+/// The shortest time between two reports of the same doubt to the same neighbour.
 const TOLD_EVERY: Duration = Duration::from_millis(50);
-/// Doubts that are known, and doubts that are told, at once: a host that is cut off has told of all its links by
-/// the first few.
+/// Maximum number of doubts that are known, and that are reported, at once: a host that is cut off has reported all of
+/// its links with the first few.
 const DOUBTS_MAX: usize = 8;
 
-/// What neighbours have told, and what they are told.
+/// The doubts that neighbours have reported, and those that were reported to them.
 #[derive(Debug, Default)]
 pub struct Doubts {
     heard: Vec<Doubt>,
@@ -30,14 +31,14 @@ pub struct Doubts {
 
 #[derive(Debug)]
 struct Doubt {
-    /// Who has told it, or is told.
+    /// The neighbour that has reported the doubt, or to which it was reported.
     neighbor: NodeAddr,
     edge: Edge,
     at: Time,
 }
 
 impl Doubts {
-    /// A neighbour has told that a link has fallen silent, and that it has no other way.
+    /// A neighbour has reported that a link has fallen silent, and that it has no other path.
     pub fn on_told(&mut self, now: Time, neighbor: NodeAddr, edge: Edge) {
         let doubt = Doubt {
             neighbor,
@@ -52,19 +53,19 @@ impl Doubts {
         }
     }
 
-    /// A neighbour has told of some doubt of late.
+    /// Returns true if a neighbour has recently reported some doubt.
     #[inline]
     pub fn concern(&self, now: Time, neighbor: NodeAddr) -> bool {
         !self.heard.is_empty() && self.of(now, neighbor).next().is_some()
     }
 
-    /// The links of which a neighbour has told of late.
+    /// Returns the links that a neighbour has recently reported.
     pub fn of(&self, now: Time, neighbor: NodeAddr) -> impl Iterator<Item = Edge> {
         let is_of = move |doubt: &&Doubt| doubt.neighbor == neighbor && now.since(doubt.at) < LASTS;
         self.heard.iter().filter(is_of).map(|doubt| doubt.edge)
     }
 
-    /// Whether a neighbour is to be told of a doubt now; it counts as told then.
+    /// Returns true if a doubt is to be reported to a neighbour now; it counts as reported from then on.
     pub fn is_due(&mut self, now: Time, neighbor: NodeAddr, edge: Edge) -> bool {
         let doubt = Doubt {
             neighbor,

@@ -1,5 +1,5 @@
-//! Sessions between the two ends of paths: what this node sends to another node is sealed here and
-//! opened there, and nodes between them see the header alone.
+//! Sessions between the two ends of paths. What this node sends to another node is sealed here and opened there, and
+//! nodes between them see only the header.
 //!
 //! ```text
 //!   entry                                   relays                                exit
@@ -10,20 +10,20 @@
 //!               ◀════════════════════════════════ an empty packet, sealed: it has the session
 //! ```
 //!
-//! The handshakes, the sessions and their re-keying are those of neighbours ([`secure`]): to them
-//! another end is a neighbour whose address below is made of its address in the overlay. So half-open
-//! handshakes are bounded, who sends many shows a cookie first, which only he gets in whose name he
-//! sends, and two ends that begin at once make one session.
+//! The handshakes, the sessions and their re-keying are those of neighbours ([`secure`]). To this code, another end is
+//! a neighbour whose underlay address is derived from its overlay address. So half-open handshakes are limited, a node
+//! that begins many must first show a cookie, which only the node at the claimed address receives, and two ends that
+//! begin at once make one session.
 //!
-//! Nodes that know each other make their session before they need it, up to a number. Otherwise
-//! the first packets wait for one round trip. Choice: sooner they could go only under a key that is
-//! not secret any more once the exit's key is stolen. What waits is bounded, and has less time left
-//! when it goes.
+//! Nodes that know each other make their sessions before they need them, up to a limit. Otherwise, the first packets
+//! wait for one round trip. Choice: without the wait, they could only be sealed with a key that is no longer secret
+//! once the exit's key is stolen. The waiting packets are limited, and have less time left when they are sent.
 //!
-//! The Finish may be lost, or be overtaken by what follows it. The exit keeps that until it has come.
+//! The Finish may be lost, or be overtaken by later packets. The exit keeps these packets until the Finish has arrived.
 //!
-//! A node that was started again has no sessions. Its record tells that by another boot, and what comes
-//! for it under an old session all the same tells it who has not heard, and it dials.
+//! A restarted node has no sessions. Its record reports the restart by a new boot number. If packets under an old
+//! session arrive nevertheless, the restarted node learns from them which node has not heard of the restart, and dials
+//! it.
 
 use crate::event::Drop;
 use crate::link::LinkIndex;
@@ -41,39 +41,40 @@ use wire::link::{Clear, Kind, SEAL_BYTES, SessionIndex};
 use wire::transport;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Ends with which there is a session, or may soon be: as many as a network has nodes. One takes 1.5 KiB,
-/// and a window of up to 32 KiB if it is busy: 200 of them 0.3 to 6.9 MB.
+/// Maximum number of ends with which there is a session, or may soon be one: as many as a network has nodes. One takes
+/// 1.5 KiB, and a window of up to 32 KiB if it is busy: 200 of them take 0.3 to 6.9 MB.
 pub(crate) const ENDS_MAX: usize = crate::link_state::MAX_ORIGINS;
-/// Bytes that wait for one handshake: 1000 packets of voice, 100 calls for 200 ms.
+/// Maximum number of bytes that wait for one handshake: 1000 packets of voice, 100 calls for 200 ms.
 pub(crate) const WAITING_BYTES_PER_END: usize = 256 << 10;
-/// Bytes that wait for all.
+/// Maximum number of bytes that wait for all handshakes.
 pub(crate) const WAITING_BYTES: usize = 4 << 20;
-/// A record of a node's new start may come so much later than its first handshake: both set out when its
+/// How much later than its first handshake the record of a node's new start may arrive: both are sent when the node's
 /// first link is up.
 const RECORD_TRAVELS: Duration = Duration::from_millis(300);
-/// Bytes of packets that have come before the handshake was finished; they are forgotten with it.
+/// Maximum number of bytes of packets that arrived before the handshake was finished; they are forgotten together with
+/// it.
 const EARLY_BYTES: usize = 1 << 20;
-/// Of one end.
+/// The same for one end.
 const EARLY_BYTES_PER_END: usize = 128 << 10;
-/// For so long a handshake may stay unfinished.
+/// How long a handshake may stay unfinished.
 const EARLY_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
-/// An end of which nothing has gone or come for so long is not re-keyed: its session ends by age.
+/// An end is not re-keyed if nothing was sent to it or received from it for this long: its session ends by age.
 const IDLE: Duration = Duration::from_secs(120);
-/// An end that has been heard under a session lately is not dialled because of what does not open.
+/// An end that was heard under a session within this time is not dialled because of a packet that does not open.
 const HEARD_LATELY: Duration = Duration::from_secs(2);
-/// Dials per second because of packets under sessions that are not known here: whoever invents such
-/// packets makes a node shake hands with others so often, at half a millisecond of both.
+/// Dials per second because of packets under unknown sessions. A sender of forged packets can make a node perform this
+/// many handshakes with others, at half a millisecond of each node's CPU time.
 const ASKS_PER_S: f64 = 20.0;
-/// As many at once: the ends of a node that was started again.
+/// Dials at once: the ends of a restarted node.
 const ASKS_BURST: f64 = 64.0;
 
-/// An end with which there can be no session, because one of both requires other keys, is not asked again for so long.
-/// Choice: somebody who has just changed its settings waits for less than a minute.
+/// How long an end is not dialled again if there can be no session with it, because one of the two requires other keys.
+/// Choice: a user who has just changed its settings waits for less than a minute.
 const APART_FOR: Duration = Duration::from_secs(30);
 
-/// Handshakes begun per second, with nobody waiting. Choice: 1.5 KiB each, 50 kbit/s while a network starts.
+/// Handshakes per second that are begun while no packet waits. Choice: 1.5 KiB each, 50 kbit/s while a network starts.
 const PREPARED_PER_S: f64 = 4.0;
-/// As many at once: all nodes of a small network.
+/// Such handshakes at once: all nodes of a small network.
 const PREPARED_BURST: f64 = 16.0;
 
 /// All sessions with other ends.
@@ -83,23 +84,22 @@ pub(crate) struct Ends {
     ends: Map<NodeAddr, End>,
     by_session: Map<SessionIndex, NodeAddr>,
     waiting_bytes: usize,
-    /// What has come under handshakes that are not finished here.
+    /// Packets that arrived under handshakes that are not finished here.
     early: VecDeque<Early>,
     early_bytes: usize,
     asks: TokenBucket,
-    /// When to look for nodes with which there is no session, and how many of them may be dialled.
+    /// When to look for nodes without a session.
     look: Option<Time>,
     preparing: TokenBucket,
-    /// With so many nodes there is a session without any traffic.
+    /// The number of nodes with which there is a session without any traffic.
     prepared_max: usize,
 }
 
-/// A packet that was sealed under a session which its exit does not have yet: the Finish was lost on the
-/// way, or overtaken.
+/// A packet that was sealed under a session which its exit does not have yet: the Finish was lost or overtaken.
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) at: Time,
-    /// The link that it came by.
+    /// The link by which the packet arrived.
     pub(crate) came: LinkIndex,
     /// A whole opened datagram.
     pub(crate) packet: Burst,
@@ -111,17 +111,17 @@ struct End {
     sessions: Sessions,
     waiting: VecDeque<(Time, Burst)>,
     waiting_bytes: usize,
-    /// When something was sealed for it, and when something of it was opened.
+    /// When a packet was last sealed for the end, and when one from it was last opened.
     said: Option<Time>,
     heard: Option<Time>,
-    /// What its record has told of its present start.
+    /// The number of the end's present start, as its record reports it.
     boot: Option<u32>,
-    /// When its handshake has shown last that one of both requires keys that the other does not make, and which.
+    /// When a handshake last showed that one of the two requires keys that the other does not offer, and which of them.
     apart: Option<(Time, Refusal)>,
     counts: Counts,
 }
 
-/// What has been sealed and opened with one end.
+/// Numbers of packets sealed and opened with one end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) sealed: u64,
@@ -129,23 +129,23 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
 }
 
-/// What became of a burst that is to be sealed.
+/// The result of sealing a burst.
 #[derive(Debug)]
 pub(crate) enum Sealed {
-    /// It is sealed, under this session of the exit's, from this counter on.
+    /// The burst is sealed, under this session of the exit, from this counter on.
     Ready(Burst, (SessionIndex, u64)),
-    /// It waits. The Init is to be sent, if a dial has begun with it.
+    /// The burst waits. The Init is to be sent, if the burst has caused a dial.
     Waits(Option<Vec<u8>>),
-    /// It goes nowhere.
+    /// The burst was dropped.
     Dropped(Drop),
 }
 
-/// A packet that was opened, in place.
+/// The content of a packet that was opened in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// The packet begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
     Packet,
-    /// It says only that its sender has the session.
+    /// The packet only shows that its sender has the session.
     Nothing,
 }
 
@@ -172,19 +172,19 @@ impl Ends {
         }
     }
 
-    /// A renewed certificate, roots and lists of revocations count here too.
+    /// Returns the handshakes: a renewed certificate, roots and lists of revocations are applied to them too.
     pub(crate) fn handshakes_mut(&mut self) -> &mut Handshakes {
         &mut self.handshakes
     }
 
-    /// There is a session under which something can be sealed for `to`.
+    /// Returns true if there is a session under which packets can be sealed for `to`.
     pub(crate) fn has_session(&self, to: NodeAddr) -> bool {
         self.ends
             .get(&to)
             .is_some_and(|end| !end.sessions.is_empty())
     }
 
-    /// Seals packets for `to` that were laid out with room for it, or lets them wait for a session.
+    /// Seals packets for `to`, which were laid out with room for it, or lets them wait for a session.
     pub(crate) fn seal(
         &mut self,
         now: Time,
@@ -214,14 +214,14 @@ impl Ends {
         Sealed::Ready(burst, counters)
     }
 
-    /// When a session with `with` was made, which is known here by this index.
+    /// Returns when the session with `with` was made that this node knows by this index.
     pub(crate) fn made(&self, with: NodeAddr, session: SessionIndex) -> Option<Time> {
         let end = self.ends.get(&with)?;
         Some(end.sessions.by_index(session)?.established())
     }
 
-    /// How many of `source`'s packets were opened, of stretches of so many counters each from `first` on.
-    /// `None` if that is not known.
+    /// Returns how many of `source`'s packets were opened, for stretches of `lengths` counters from `first` on. `None`
+    /// if that is not known.
     pub(crate) fn opened(
         &self,
         source: NodeAddr,
@@ -235,7 +235,7 @@ impl Ends {
             at = at.wrapping_add(length.into());
             Some(opened? as u16)
         });
-        // The oldest is forgotten first.
+        // The oldest counters are forgotten first.
         let mut counts = counts.peekable();
         counts.peek().copied().flatten()?;
         Some(counts.map(Option::unwrap_or_default))
@@ -261,17 +261,17 @@ impl Ends {
         end.waiting.push_back((now, burst));
         end.waiting_bytes += bytes;
         self.waiting_bytes += bytes;
-        // A handshake that nobody waited for may have begun when there was no way yet.
+        // A handshake that was begun while no packet waited may have started when there was no path yet.
         let again = self.handshakes.init_to(below(to)).filter(|_| is_first);
         Sealed::Waits(again.or_else(|| self.dial(now, to)))
     }
 
-    /// Begins a handshake, unless one is under way. Gives the Init.
+    /// Begins a handshake, unless one is under way. Returns the Init.
     fn dial(&mut self, now: Time, to: NodeAddr) -> Option<Vec<u8>> {
         self.handshakes.dial(now, below(to), Some(to)).ok()
     }
 
-    /// So many bytes more may wait for a session with `to`, or need not.
+    /// Returns true if `bytes` more bytes may wait for a session with `to`, or need not wait.
     pub(crate) fn has_room(&self, to: NodeAddr, bytes: usize) -> bool {
         let waiting = self.ends.get(&to).map_or(0, |end| end.waiting_bytes);
         self.has_session(to)
@@ -279,8 +279,8 @@ impl Ends {
                 && self.waiting_bytes + bytes <= WAITING_BYTES
     }
 
-    /// Keeps a packet of `source` whose handshake is not finished. False if it is of none, or there is
-    /// no room.
+    /// Keeps a packet of `source` whose handshake is not finished. Returns false if the packet belongs to no such
+    /// handshake, or if there is no room.
     pub(crate) fn keep_early(
         &mut self,
         now: Time,
@@ -322,7 +322,7 @@ impl Ends {
         true
     }
 
-    /// Takes what `source` has sent before the handshake was finished.
+    /// Takes the packets that `source` sent before the handshake was finished.
     pub(crate) fn take_early(&mut self, source: NodeAddr) -> Vec<Early> {
         let all = core::mem::take(&mut self.early);
         let (his, rest): (Vec<Early>, Vec<Early>) =
@@ -332,7 +332,7 @@ impl Ends {
         his
     }
 
-    /// Takes what waits for a session with `to`, and since when.
+    /// Takes the packets that wait for a session with `to`, with the time since which each waits.
     pub(crate) fn take_waiting(&mut self, to: NodeAddr) -> VecDeque<(Time, Burst)> {
         let Some(end) = self.ends.get_mut(&to) else {
             return VecDeque::new();
@@ -341,8 +341,8 @@ impl Ends {
         core::mem::take(&mut end.waiting)
     }
 
-    /// Opens in place what `packet` has brought, a whole packet from its header on; `source` is whom
-    /// it names as its sender.
+    /// Opens the content of `packet` in place. `packet` is a whole packet from its header on; `source` is the sender
+    /// that it names.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -377,8 +377,8 @@ impl Ends {
         Ok(Opened::Packet)
     }
 
-    /// Something has come in the name of `source` that no session here opens. If that can be because
-    /// this node has forgotten one, gives an Init for it.
+    /// A packet has arrived in the name of `source` that no session here opens. If the reason may be that this node has
+    /// forgotten a session, the function returns an Init for a new one.
     pub(crate) fn ask(&mut self, now: Time, source: NodeAddr, packet: &[u8]) -> Option<Vec<u8>> {
         let header = Header::trusted(packet);
         let clear = Clear::parse(header.payload()).ok()?;
@@ -395,7 +395,7 @@ impl Ends {
         self.dial(now, source)
     }
 
-    /// Takes in a datagram of a handshake, which came in the name of `source`.
+    /// Takes in a datagram of a handshake, which arrived in the name of `source`.
     pub(crate) fn on_handshake(
         &mut self,
         now: Time,
@@ -407,8 +407,8 @@ impl Ends {
             .on_datagram(now, unix_s, below(source), datagram)
     }
 
-    /// The session is there that is ended by what `source` has repeated, a Finish or the first piece of a ciphertext: it
-    /// has not heard of that.
+    /// Returns true if `source` has repeated the last datagram of a handshake, a Finish or the first piece of a
+    /// ciphertext, and the session exists here already: `source` does not know that yet.
     pub(crate) fn knows_finished(&self, source: NodeAddr, datagram: &[u8]) -> bool {
         let last = match (Finish::parse(datagram), Piece::parse(datagram)) {
             (Ok(finish), _) => Some(finish.receiver),
@@ -420,8 +420,8 @@ impl Ends {
         last.is_some_and(|session| self.by_session.get(&session) == Some(&source))
     }
 
-    /// A handshake with `node` has shown that one of both requires keys that the other does not make. Gives how many packets
-    /// have waited for a session, and whether that is news.
+    /// A handshake with `node` has shown that one of the two requires keys that the other does not offer. Returns how
+    /// many packets have waited for a session, and whether this is news.
     pub(crate) fn on_apart(&mut self, now: Time, node: NodeAddr, why: Refusal) -> (u32, bool) {
         if !self.make_room(now, node) {
             return (0, false);
@@ -433,12 +433,13 @@ impl Ends {
         (packets.sum(), before.is_none())
     }
 
-    /// Why there can be no session with `node`, if a handshake has shown it of late.
+    /// Returns why there can be no session with `node`, if a recent handshake has shown it.
     pub(crate) fn apart(&self, now: Time, node: NodeAddr) -> Option<Refusal> {
         self.ends.get(&node)?.apart(now)
     }
 
-    /// Installs a session with `with`, of whose present start its record has told `boot`. False if there is no room for one.
+    /// Installs a session with `with`, whose record has reported `boot` for its present start. Returns false if there
+    /// is no room for a session.
     pub(crate) fn install(
         &mut self,
         now: Time,
@@ -456,7 +457,7 @@ impl Ends {
             self.handshakes.release(evicted);
         }
         end.apart = None;
-        // Who has just shaken hands is no idle end, whether or not it has said anything.
+        // An end that has just completed a handshake is not idle, whether or not it has sent a packet.
         end.heard = Some(now);
         end.boot = end.boot.or(boot);
         self.by_session.insert(index, with);
@@ -464,8 +465,8 @@ impl Ends {
         true
     }
 
-    /// What the record of `node` says of its present start. After another one the sessions of before are
-    /// over. If they were in use, gives an Init for one of now: what goes next need not wait for it.
+    /// Takes in the boot number that the record of `node` reports. If it is a new one, the former sessions are over. If
+    /// these were in use, returns an Init for a new session, so that the next packet need not wait for one.
     pub(crate) fn on_boot(
         &mut self,
         now: Time,
@@ -490,24 +491,24 @@ impl Ends {
         None
     }
 
-    /// There is no session with `node`, none under way, and no reason why there can be none.
+    /// Returns true if there is no session with `node`, no handshake under way, and no reason against a session.
     pub(crate) fn is_unknown(&self, now: Time, node: NodeAddr) -> bool {
         !self.has_session(node)
             && !self.handshakes.is_dialling(below(node))
             && self.apart(now, node).is_none()
     }
 
-    /// Asks for a look at who is unknown, at `at` or before.
+    /// Schedules a look for nodes without a session, at `at` or earlier.
     pub(crate) fn look_at(&mut self, at: Time) {
         self.look = Some(self.look.map_or(at, |look| look.min(at)));
     }
 
-    /// Such a look is due. It is over with that.
+    /// Returns true if such a look is due, and clears it.
     pub(crate) fn take_look(&mut self, now: Time) -> bool {
         self.look.take_if(|at| *at <= now).is_some()
     }
 
-    /// Begins a handshake with `node` before anything is to be said. `None` if there have been enough.
+    /// Begins a handshake with `node` before any packet is to be sent. `None` if there have been enough.
     pub(crate) fn prepare(&mut self, now: Time, node: NodeAddr) -> Option<Vec<u8>> {
         if self.ends.len() >= self.prepared_max || !self.preparing.try_take(now, 1.0) {
             return None;
@@ -515,12 +516,12 @@ impl Ends {
         self.dial(now, node)
     }
 
-    /// Gives back an index that came to nothing.
+    /// Releases an index whose handshake has led to nothing.
     pub(crate) fn release(&mut self, index: SessionIndex) {
         self.handshakes.release(index);
     }
 
-    /// A place for another end: that of the one least lately used, if it is idle.
+    /// Makes room for another end: removes the least recently used idle one if necessary.
     fn make_room(&mut self, now: Time, with: NodeAddr) -> bool {
         if self.ends.contains_key(&with) || self.ends.len() < ENDS_MAX {
             return true;
@@ -547,7 +548,7 @@ impl Ends {
         }
     }
 
-    /// The ends with which there is a session that is `gone`.
+    /// Returns the ends with which there is a session that is `gone`.
     pub(crate) fn with_session(&self, gone: impl Fn(NodeAddr, &Session) -> bool) -> Vec<NodeAddr> {
         let ends = self.ends.iter();
         let with = ends.filter(|(node, end)| end.sessions.iter().any(|it| gone(**node, it)));
@@ -556,19 +557,18 @@ impl Ends {
         nodes
     }
 
-    /// The ends that there are, in no particular order but the same in every run.
+    /// Returns all ends, in no particular order but the same in every run.
     pub(crate) fn nodes(&self) -> Vec<NodeAddr> {
         self.ends.keys().copied().collect()
     }
 
-    /// The session with `node`, and what has been sealed and opened.
+    /// Returns the session with `node`, and the numbers of packets sealed and opened.
     pub(crate) fn status(&self, node: NodeAddr) -> Option<(&Session, Counts)> {
         let end = self.ends.get(&node)?;
         Some((end.sessions.current()?, end.counts))
     }
 
-    /// What is due of handshakes: datagrams to be sent to nodes, and how many packets have waited in
-    /// vain.
+    /// Handles timeouts of handshakes. Returns datagrams to be sent to nodes, and how many packets have waited in vain.
     pub(crate) fn on_timeout(&mut self, now: Time) -> (Vec<(NodeAddr, Vec<u8>)>, u32) {
         let (mut out, mut in_vain) = (Vec::new(), 0);
         for due in self.handshakes.on_timeout(now) {
@@ -597,8 +597,8 @@ impl Ends {
         handshakes.into_iter().chain(self.look).min()
     }
 
-    /// Slow housekeeping: ends sessions by age, and gives an Init for each that is to be followed by
-    /// another: it is in use, or `seals` says that its end is still there and there are not too many.
+    /// Slow housekeeping: ends sessions by age, and returns an Init for each session that needs a successor: the
+    /// session is in use, or `seals` reports that its end still exists and there are not too many ends.
     pub(crate) fn tend(
         &mut self,
         now: Time,
@@ -643,12 +643,12 @@ impl End {
     }
 }
 
-/// What room a packet needs to be sealed: before its payload, and behind it.
+/// The room that sealing needs before a packet's payload. [`SEAL_BACK`] is the room behind it.
 pub(crate) const SEAL_FRONT: usize = CLEAR_BYTES;
 /// See [`SEAL_FRONT`].
 pub(crate) const SEAL_BACK: usize = TAG_BYTES;
 
-/// A packet, from its header on, is sealed from end to end, or was laid out for that.
+/// Returns true if a packet, from its header on, is sealed from end to end, or was laid out for that.
 #[inline]
 pub(crate) fn has_seal<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     let kind = header
@@ -657,8 +657,8 @@ pub(crate) fn has_seal<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     matches!(kind, Some(Ok(transport::Kind::End(kind))) if kind.is_sealed())
 }
 
-/// Calls `seal` for what is to be sealed of each packet: it gets the kind, room, payload and room, and what
-/// stands around them. False if it cannot.
+/// Calls `seal` for each packet with the kind, the bytes to seal (room, payload and room), and the data bound to them.
+/// Returns an error if `seal` fails.
 #[inline]
 pub(crate) fn each_sealed(
     burst: &mut Burst,
@@ -681,14 +681,14 @@ pub(crate) fn each_sealed(
     Ok(())
 }
 
-/// Moves the header of a packet that is open to its payload, which stands behind the place of the seal at `from`.
+/// Moves the header of an opened packet to its payload, which stands behind the place of the seal at `from`.
 #[inline]
 pub(crate) fn uncover(packet: &mut [u8], from: usize, kind: Kind) {
     packet.copy_within(..from, CLEAR_BYTES);
     Header::trusted(&mut packet[CLEAR_BYTES..]).set_transport(kind == Kind::Control);
 }
 
-/// A copy of a packet, with the room of a whole datagram, for some time.
+/// Returns a copy of a packet, with the room of a whole datagram, that is kept for some time.
 pub(crate) fn kept(packet: &[u8], pool: &Pool) -> Option<Burst> {
     let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
     let mut copy = pool.copy_of(CLEAR_BYTES, packet)?;
@@ -697,7 +697,7 @@ pub(crate) fn kept(packet: &[u8], pool: &Pool) -> Option<Burst> {
     pool.keep(&mut copy).then_some(copy)
 }
 
-/// The address by which handshakes know a node.
+/// Returns the address by which handshakes know a node.
 fn below(node: NodeAddr) -> UnderlayAddr {
     let mut ip = [0; 16];
     ip[10..12].copy_from_slice(&[0xff, 0xff]);

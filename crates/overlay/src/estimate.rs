@@ -1,4 +1,4 @@
-//! What a link is like: its round-trip time and its loss rate, from what passes over it anyway.
+//! The quality of a link: its round-trip time and its loss rate, measured from the traffic that it carries anyway.
 //!
 //! ```text
 //!   hello out --stamp-->  peer  --echo, hold--> hello in    Rtt::on_sample
@@ -8,20 +8,18 @@
 //!                                              announce, and back to the peer in hellos
 //! ```
 //!
-//! The counter of the AEAD is the link's sequence number: every datagram of a direction has one,
-//! so data, hellos and control all measure, and nothing is sent in order to measure loss.
+//! The counter of the AEAD is the link's sequence number. Every datagram of a direction has one, so data, hellos and
+//! control datagrams all measure loss, and nothing is sent only to measure it.
 //!
-//! [`Loss`] follows [Amir06 §III-A]: a packet is lost when three later ones have arrived; the rate
-//! is one over the mean distance between the last L = 50 losses. So the estimate rises as fast
-//! as losses come and falls only as fast as packets arrive without loss. Three things are beyond
-//! the paper:
+//! [`Loss`] follows [Amir06 §III-A]: a packet is lost when three later ones have arrived; the rate is one over the mean
+//! distance between the last L = 50 losses. So the estimate rises as fast as losses come, and falls only as fast as
+//! packets arrive without loss. Three things go beyond the paper:
 //!
-//! - *Reordering*. Where packets come later than three others, a loss counts in the rate only when
-//!   nothing that was as late as lately can take it back.
-//! - *Runs*. Fifty losses may be one run of them, whose distance says nothing. The rate is taken over
-//!   fifty losses and twenty runs at least, and a run that is far longer than the others counts as if it were not: it
-//!   was an outage.
-//! - *Change*. When the last ten runs came at quite another pace than those before, only they count. When no run came for
+//! - *Reordering*. On a link where packets arrive later than three others, a loss counts in the rate only when no
+//!   packet as late as the recent ones can revoke it.
+//! - *Runs*. Fifty losses may be one run of them, whose distance says nothing. The rate is taken over at least fifty
+//!   losses and twenty runs. The part by which a run is far longer than the others is not counted: it was an outage.
+//! - *Change*. If the last ten runs came at quite another pace than those before, only they count. If no run came for
 //!   so long that many were due, losses have ended: only the last run counts.
 
 mod inbound;
@@ -38,42 +36,44 @@ use std::collections::VecDeque;
 pub const REORDER_PACKETS: u32 = 3;
 /// L, the losses over which the rate is averaged. [Amir06 §III-A]
 pub const LOSS_EVENTS: usize = 50;
-/// Runs over which the rate is averaged at least, where there are so many. Choice: their lengths and
-/// their distances both vary by their own size, so the mean of 20 is off by a third: sqrt(2 / 20).
+/// Minimum number of runs over which the rate is averaged, if there are that many. Choice: their lengths and their
+/// distances both vary by their own size, so the mean of 20 is off by a third: sqrt(2 / 20).
 const RUNS_LEAST: usize = 20;
-/// The last runs that tell whether the pace has changed,
+/// The number of last runs that show whether the pace has changed,
 const RUNS_RECENT: usize = 10;
-/// and by how much. Choice: a link that has begun to lose, or has lost a little for hours and now loses much.
-/// One that swings between one and eight per cent is told by the average of both, which moves no routes.
+/// and the factor by which it must have changed. Choice: this detects a link that has begun to lose, or has lost a
+/// little for hours and now loses much. A link that swings between one and eight per cent is announced with the average
+/// of both, which moves no routes.
 const PACE_CHANGED: f64 = 10.0;
-/// Losses have ended when so many runs were due and none came. Choice: twice as many as are remembered. Without this an
-/// estimate of 10 % is at 1 % after 5000 packets, which are a minute and a half of a call; with it after 1000.
+/// Losses have ended when this many runs were due and none came. Choice: twice as many as are remembered. Without this
+/// rule, an estimate of 10 % falls to 1 % after 5000 packets, which are a minute and a half of a call; with it, after
+/// 1000.
 const RUNS_DUE: u64 = 2 * LOSS_EVENTS as u64;
-/// The last runs are others than those before if they are so many times as long. Choice: of runs of two packets on
-/// average, ten are five long on average four times in a million, and of runs of four ten long 52 times.
+/// The last runs differ from those before if they are this many times as long. Choice: if runs have two packets on
+/// average, ten runs have five on average four times in a million, and if runs have four, ten on average 52 times in a
+/// million.
 const RUNS_LONGER: f64 = 2.5;
-/// Losses that one run can contribute if the others are short. Choice: half of the history, so that
-/// one outage (the business of `hello`) does not make the link look as if it had lost everything always.
+/// Losses that one run can contribute if the others are short. Choice: half of the history, so that one outage (which
+/// `hello` handles) does not make the link look as if it had always lost everything.
 pub const GAP_EVENTS: u64 = LOSS_EVENTS as u64 / 2;
-/// A run of so many times the mean of the others was an outage. Choice: one of 50 runs is longer by chance.
+/// A run of this many times the mean of the others was an outage. Choice: one of 50 runs is longer by chance.
 const RUN_OUTLIER: f64 = 4.0;
-/// Losses of one run that may be those of a queue. Choice: a queue that is full lets packets in as it lets others
-/// out, so what it loses in a row is short, unless it is given many times what leaves it.
+/// Losses of one run that a queue may have caused. Choice: a full queue accepts packets as it sends others, so it loses
+/// few packets in a row, unless it receives many times what leaves it.
 const RUN_COUNTS: u64 = 3;
 /// The longest run that is remembered, which bounds the work per input.
 const RUN_MAX: u64 = 256;
-/// Beginnings of runs whose positions are known: more than one packet shows at once.
+/// Number of beginnings of runs whose positions are kept: more than one packet shows at once.
 const BEGUN_KEPT: usize = 32;
-/// A link that has reordered may do so again within so many packets. Choice: a minute of six calls.
+/// A link that has reordered packets may do so again within this many packets. Choice: a minute of six calls.
 const REORDERS_FOR: u64 = 20_000;
-/// Numbers that a packet may come behind others at most and still take its loss back. Choice: 60 ms at
-/// 16 000 packets/s.
+/// How many numbers a packet may arrive behind others and still revoke its loss. Choice: 60 ms at 16 000 packets/s.
 const LATE_MAX: u64 = 1024;
-/// As long as fewer packets have been seen, the rate is taken over this many. Choice: the first
-/// loss of a new link then reads 1 %, not 50 %.
+/// While fewer packets have been seen, the rate is taken over this many. Choice: the first loss of a new link then
+/// gives 1 %, not 50 %.
 pub const FEWEST_PACKETS: u64 = 100;
 
-/// The loss rate of the direction towards us, from the sequence numbers that arrive.
+/// The loss rate of the direction towards this node, from the sequence numbers that arrive.
 ///
 /// ```text
 ///   numbers   ... 4  5  6  7  8  9 10 | next = 11        bit 0 of the maps is number next - 1
@@ -82,47 +82,47 @@ pub const FEWEST_PACKETS: u64 = 100;
 ///   lost                1               counted; undone when it arrives within 64 numbers
 ///   pending             6               counted, and not in the rate until it cannot be late any more
 /// ```
-/// All numbers in here are positions: the link's sequence number minus what was cut out of long
-/// gaps, so that a position is reached by receiving or by losing every one before it.
+/// All numbers in this struct are positions: the link's sequence number minus what was cut out of long gaps. So a
+/// position is reached by receiving or by losing every position before it.
 #[derive(Clone, Debug, Default)]
 pub struct Loss {
     /// The position after the highest one seen.
     next: u64,
     /// Sequence number minus position, wrapping.
     offset: u64,
-    /// Positions below this say nothing any more.
+    /// Positions below this are ignored.
     floor: u64,
     absent: u64,
     lost: u64,
     started: bool,
-    /// Lost, and perhaps only late, ascending.
+    /// Lost, or perhaps only late, ascending.
     pending: VecDeque<u64>,
     /// How many numbers late a packet may be.
     lateness: u64,
     /// The last runs of losses, ascending.
     runs: VecDeque<Run>,
-    /// `runs` has been full once, so `base` is a loss and not the link's beginning.
+    /// `runs` has been full once, so `base` is a loss and not the beginning of the link.
     full: bool,
-    /// Where the interval before the oldest run begins.
+    /// The beginning of the interval before the oldest run.
     base: u64,
     received_total: u64,
     lost_total: u64,
     begun: Begun,
-    /// Losses that cannot be taken back, of a run no more than [`RUN_COUNTS`].
+    /// Losses that cannot be revoked; of one run, at most [`RUN_COUNTS`].
     told_total: u64,
 }
 
-/// Where runs of losses have begun, for who wants to know at once. On a link that has not reordered of late a run has begun
-/// as soon as a number is passed over; on others when its first packet counts as lost.
+/// The beginnings of runs of losses, for callers that need to know at once. On a link that has not recently reordered,
+/// a run has begun as soon as a number is skipped; on other links, when its first packet counts as lost.
 #[derive(Clone, Debug, Default)]
 struct Begun {
-    /// All, without those that were taken back.
+    /// All beginnings, without the revoked ones.
     count: u64,
     /// The positions of the last ones, ascending.
     last: VecDeque<u64>,
     /// Runs before this position have been counted.
     counted: u64,
-    /// The link has reordered, and may do so again until it is here.
+    /// The link has reordered, and may do so again until this position.
     reorders_until: u64,
 }
 
@@ -143,7 +143,7 @@ impl Begun {
         self.count += 1;
     }
 
-    /// A packet that was passed over has come: the run that began with it was none.
+    /// A skipped packet has arrived: the run that began with it was none.
     fn on_late(&mut self, position: u64, next: u64) {
         self.reorders_until = next + REORDERS_FOR;
         if let Some(k) = self.last.iter().rposition(|at| *at == position) {
@@ -174,15 +174,15 @@ impl Loss {
         self.on_disorder(first, count);
     }
 
-    /// The packet with this sequence number, if it has not arrived, was not lost, and not overtaken either.
+    /// Takes the packet with this sequence number as neither lost nor overtaken, if it has not arrived.
     pub fn forgive(&mut self, seq: u64) {
         let reorders_until = self.begun.reorders_until;
         self.on_packet(seq);
         self.begun.reorders_until = reorders_until;
     }
 
-    /// A new session begins: its sequence numbers have nothing to do with the earlier ones. What
-    /// is known of the link stays.
+    /// A new session begins: its sequence numbers are unrelated to the earlier ones. The node's knowledge of the link
+    /// is kept.
     pub fn on_new_session(&mut self) {
         self.settle_absent();
         self.lost = 0;
@@ -190,12 +190,12 @@ impl Loss {
         self.started = false;
     }
 
-    /// The link was given up: what is missing until the next packet is an outage and no loss.
+    /// The link was given up: packets missing until the next one belong to an outage and do not count as losses.
     pub fn on_outage(&mut self) {
         self.on_new_session();
     }
 
-    /// The share of packets that get lost, 0 to 1.
+    /// Returns the share of packets that are lost, 0 to 1.
     pub fn rate(&self) -> f64 {
         let Some(newest) = self.runs.back() else {
             return 0.0;
@@ -214,14 +214,14 @@ impl Loss {
             let packets = self.settled() - self.base - beyond;
             return lost as f64 / packets.max(FEWEST_PACKETS).max(lost) as f64;
         }
-        // The closed intervals, or all but the oldest of them and the open one, whichever
-        // says less loss: the estimate falls while losses stay out, never by a loss.
+        // The closed intervals, or all but the oldest of them plus the open one, whichever gives less loss: the
+        // estimate falls while losses stay out, and never because of a loss.
         let closed = newest.last - self.before(from) - beyond;
         let with_open = (self.settled() - 1 - self.runs[from].last).saturating_sub(beyond);
         lost as f64 / closed.max(with_open).max(lost) as f64
     }
 
-    /// The mean length of a run of losses, of those of late that were no outage; one without any.
+    /// Returns the mean length of the recent runs of losses that were no outages; 1 without any.
     pub fn run(&self) -> f64 {
         if self.runs.is_empty() {
             return 1.0;
@@ -234,49 +234,51 @@ impl Loss {
         };
         let all = self.runs.len();
         let recent = all.saturating_sub(RUNS_RECENT);
-        // The last ones alone, if they are quite other ones.
+        // The last runs alone, if they differ greatly.
         match recent >= RUNS_RECENT && mean(recent..all) > mean(0..recent) * RUNS_LONGER {
             true => mean(recent..all),
             false => mean(0..all),
         }
     }
 
-    /// Runs of losses that have begun since the link did, without those of packets that have come after all.
+    /// Returns the number of runs of losses that have begun since the link began, without those whose packets arrived
+    /// after all.
     #[inline]
     pub fn begun(&self) -> u64 {
         self.begun.count
     }
 
-    /// Where the last so many of them have begun, or those of them that are known: packets that had come or been lost before
-    /// each.
+    /// Returns where the last `count` of them have begun, or as many as are kept. Each value is the number of packets
+    /// that had arrived or been lost before the run.
     pub fn last_begun(&self, count: u64) -> impl Iterator<Item = u64> {
         let known = self.begun.last.len();
         let count = usize::try_from(count).map_or(known, |count| count.min(known));
         self.begun.last.range(known - count..).copied()
     }
 
-    /// Packets that have come or been lost since the link began, those included that may still come.
+    /// Returns the number of packets that have arrived or been lost since the link began, including lost ones that may
+    /// still arrive.
     pub fn position(&self) -> u64 {
         self.next
     }
 
-    /// The packets that the rate is taken over, come or lost, and not assumed.
+    /// Returns the number of arrived or lost packets over which the rate is taken, without assumed ones.
     pub fn packets(&self) -> u64 {
         self.settled().saturating_sub(self.base)
     }
 
-    /// The rate as hellos and link-state records carry it.
+    /// Returns the rate in the format of hellos and link-state records.
     pub fn share(&self) -> wire::Loss {
         wire::Loss::from_share(self.rate())
     }
 
-    /// Packets that arrived and packets that were lost since the link began.
+    /// Returns the packets that arrived and the packets that were lost since the link began.
     pub fn totals(&self) -> (u64, u64) {
         (self.received_total, self.lost_total)
     }
 
-    /// Packets that arrived, and losses that may tell of a queue: not those that may be merely late, and of a
-    /// long run, which is an outage, only the first.
+    /// Returns the packets that arrived, and the losses that may indicate a queue. Losses that may be merely late do
+    /// not count; of a long run, which is an outage, only the first ones count.
     pub fn told(&self) -> (u64, u64) {
         (self.received_total, self.told_total)
     }
@@ -290,11 +292,11 @@ impl Loss {
             self.start(first);
         }
         let at = first.wrapping_sub(self.offset);
-        // Wrapping: what is far below reads as far above, and nothing can be half the range ahead.
+        // Wrapping: a number far below appears as one far above, and no number can be half the range ahead.
         if at.wrapping_sub(self.next) >= 1 << 63 {
             let behind = self.next.wrapping_sub(at);
             let late = count.min(behind);
-            // In their order, as one by one: each may make those before it lost.
+            // The packets count one by one in their order, because each may show that those before it are lost.
             for k in late.saturating_sub(LATE_MAX)..late {
                 self.on_late(at.wrapping_add(k));
             }
@@ -328,9 +330,9 @@ impl Loss {
         self.offset = first.wrapping_sub(self.next);
     }
 
-    /// Moves `next` up by `count` positions that all are missing or all are there.
+    /// Moves `next` up by `count` positions that are either all missing or all present.
     fn advance(&mut self, count: u64, missing: bool) {
-        // What leaves the maps unseen is lost, however few have arrived since.
+        // A position that leaves the maps unseen is lost, however few have arrived since.
         let leaving = if count >= 64 {
             self.absent
         } else {
@@ -366,7 +368,7 @@ impl Loss {
             return;
         }
         self.begun.on_late(position, self.next);
-        // A quarter more, and some: the next one may be later still.
+        // A quarter more, and some: the next one may be even later.
         let lateness = (behind + behind / 4 + u64::from(REORDER_PACKETS)).min(LATE_MAX);
         if behind >= u64::from(REORDER_PACKETS) {
             self.lateness = self.lateness.max(lateness);
@@ -374,7 +376,7 @@ impl Loss {
         self.confirm();
     }
 
-    /// Counts as lost what three later packets have overtaken.
+    /// Counts packets as lost that three later packets have overtaken.
     fn settle_overtaken(&mut self) {
         if self.absent == 0 {
             return;
@@ -405,13 +407,13 @@ impl Loss {
         }
     }
 
-    /// The position after the last one of which it is known whether it arrived or was lost.
+    /// Returns the position after the last one of which it is known whether it arrived or was lost.
     fn settled(&self) -> u64 {
         let absent = self.next - u64::from(u64::BITS - self.absent.leading_zeros());
         self.pending.front().map_or(absent, |&at| at.min(absent))
     }
 
-    /// Where the interval before run `k` begins.
+    /// Returns where the interval before run `k` begins.
     fn before(&self, k: usize) -> u64 {
         match k.checked_sub(1) {
             Some(before) => self.runs[before].last,
@@ -419,7 +421,7 @@ impl Loss {
         }
     }
 
-    /// Longer runs were outages.
+    /// Returns the length above which a run was an outage.
     fn longest_usual(&self) -> u64 {
         let lengths = self.runs.iter().map(|run| run.lost);
         let longest = lengths.clone().max().unwrap_or(0);
@@ -428,7 +430,7 @@ impl Loss {
         GAP_EVENTS.max((RUN_OUTLIER * mean) as u64)
     }
 
-    /// The runs from `recent` on came at another pace than those of `from..recent`.
+    /// Returns true if the runs from `recent` on came at another pace than those of `from..recent`.
     fn pace_changed(&self, from: usize, recent: usize) -> bool {
         let pace = |runs: usize, packets: u64| runs.max(1) as f64 / packets.max(1) as f64;
         let last = self.runs[self.runs.len() - 1].last;
@@ -438,7 +440,7 @@ impl Loss {
         newer > PACE_CHANGED * older || newer * PACE_CHANGED < older
     }
 
-    /// The oldest run that the rate is taken over.
+    /// Returns the oldest run over which the rate is taken.
     fn counted_from(&self, longest: u64) -> usize {
         let (mut from, mut lost) = (self.runs.len(), 0);
         while from > 0 && (lost < LOSS_EVENTS as u64 || self.runs.len() - from < RUNS_LEAST) {
@@ -452,7 +454,8 @@ impl Loss {
         }
     }
 
-    /// No run came between the last one and `until` though many were due, by the pace of the runs from `from` on.
+    /// Returns true if no run came between the last one and `until` though many were due, by the pace of the runs from
+    /// `from` on.
     fn has_ended(&self, from: usize, until: u64) -> bool {
         let Some(newest) = self.runs.back() else {
             return false;
@@ -462,7 +465,7 @@ impl Loss {
         open.saturating_mul(counted) > RUNS_DUE * newest.last.saturating_sub(self.before(from))
     }
 
-    /// Forgets the runs before the last one if losses have ended since, and now begin again.
+    /// Forgets the runs before the last one if losses had ended since and now begin again.
     fn forget_ended(&mut self, position: u64) {
         let Some(older) = self.runs.len().checked_sub(2) else {
             return;
@@ -479,14 +482,14 @@ impl Loss {
         self.pending.push_back(position);
     }
 
-    /// Takes into the rate what cannot be late any more.
+    /// Adds losses to the rate that can no longer be merely late.
     fn confirm(&mut self) {
         while let Some(&position) = self.pending.front() {
             if self.next - position <= self.lateness && self.pending.len() <= LATE_MAX as usize {
                 return;
             }
             self.pending.pop_front();
-            // Forgotten by and by, should packets come in order from now on.
+            // The lateness decreases gradually if packets arrive in order from now on.
             self.lateness -= self.lateness.div_ceil(128);
             self.enter(position);
         }
@@ -520,7 +523,7 @@ impl Loss {
         });
     }
 
-    /// Takes a loss back, if it is one.
+    /// Revokes a loss, if it is one.
     fn undo(&mut self, position: u64) -> bool {
         if let Ok(at) = self.pending.binary_search(&position) {
             self.pending.remove(at);

@@ -1,7 +1,7 @@
 //! Everything observable that happens in a node, as one typed stream.
 //!
-//! Logs, counters, traces and figures derive from it, so they agree by construction. A drop
-//! carries its reason, and the reason's label is the metric's label.
+//! Logs, counters, traces and figures derive from this stream, so they agree by construction. A drop carries its
+//! reason, and the reason's label is the metric's label.
 
 use crate::audit::Suspect;
 use base::{Duration, NodeAddr, UnderlayAddr};
@@ -12,13 +12,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Drop {
-    /// Not a datagram of this protocol, or a field that cannot be.
+    /// The datagram does not belong to this protocol, or a field has an impossible value.
     Malformed,
-    /// A session index that nobody here has given out.
+    /// A session index that this node has not given out.
     UnknownSession,
     /// The authentication tag does not fit.
     BadTag,
-    /// A sealed datagram that was here before.
+    /// A sealed datagram that has arrived before.
     Replay,
     /// A packet that this node forwarded or delivered before.
     Duplicate,
@@ -28,22 +28,22 @@ pub enum Drop {
     Expired,
     /// No route to the destination.
     NoRoute,
-    /// Nobody is bound to the destination's port.
+    /// No socket is bound to the destination's port.
     NoSocket,
     /// A feature or class that this version does not carry.
     Unsupported,
-    /// The source address is not one that a node can have, or claims to be this node; or a stream is opened in the open from
-    /// an address of no node that is known.
+    /// The source address is not one that a node can have, or is the address of this node. Or an unsealed packet opens
+    /// a stream from the address of an unknown node.
     BadSource,
     /// All packet buffers are in use.
     NoBuffer,
-    /// The link that should carry it is down.
+    /// The link that should carry the packet is down.
     LinkDown,
-    /// The emulated link lost it (lab mode).
+    /// The emulated link lost the packet (lab mode).
     ImpairedLoss,
     /// The emulated link's queue was full (lab mode).
     ImpairedQueue,
-    /// The emulated link is out (lab mode).
+    /// The emulated link is in an outage (lab mode).
     ImpairedOutage,
     /// A client does not read fast enough.
     ClientSlow,
@@ -51,65 +51,65 @@ pub enum Drop {
     ResequencerFull,
     /// Arrived after its successors were delivered in order.
     TooLateForOrder,
-    /// A record of a neighbour that has had too many checked lately.
+    /// A record of a neighbour from which the node has checked too many records lately.
     TooManyRecords,
-    /// A stamp that is none: its kind, lengths, places or addresses.
+    /// An invalid stamp: its kind, lengths, places or addresses are wrong.
     StampMalformed,
-    /// A stamp of more bytes, nodes or links than one may have.
+    /// A stamp with more bytes, nodes or links than allowed.
     StampTooLong,
-    /// A stamp in which a node stands twice, or a link leads back.
+    /// A stamp that contains a node twice, or a link that leads back.
     StampLoops,
-    /// A copy for a link that this node does not have, as the stamp says.
+    /// A copy that the stamp directs to a link that this node does not have.
     StampNoLink,
-    /// A packet that came where its stamp does not lead.
+    /// A packet that arrived at a node to which its stamp does not lead.
     StampStray,
-    /// No link of the stamp leads on from here: where a flood ends, too.
+    /// No link of the stamp leads on from here. A flood ends in this way, too.
     DeadEnd,
-    /// The way on leads back over the link that it came by: routes are changing.
+    /// The next hop leads back over the link by which the packet arrived: routes are changing.
     Loop,
     /// The real-time lane has met congestion and sends less, or the packet would be late.
     Braked,
-    /// The real-time lane has no room for the packet's flow beside those that it serves.
+    /// The real-time lane has no room for the packet's flow beside the flows that it serves.
     NoRoom,
-    /// A segment of a stream that this node does not know, or knows no more.
+    /// A segment of a stream that this node does not know, or no longer knows.
     StreamUnknown,
-    /// Bytes of a stream beyond what was allowed, or with too many holes before them.
+    /// Bytes of a stream beyond the allowed window, or with too many holes before them.
     StreamWindow,
-    /// A segment that acknowledges what was never sent.
+    /// A segment that acknowledges bytes that were never sent.
     StreamAck,
-    /// Long datagrams that were given up, not whole, for others.
+    /// An incomplete long datagram that was given up to make room for others.
     FragmentFull,
-    /// Fragments of which the others have not come in time.
+    /// Fragments of a datagram whose other fragments did not arrive in time.
     FragmentLate,
     /// The queue of a reliable lane was full.
     LaneFull,
-    /// A packet of a reliable lane with a number that is not taken yet.
+    /// A packet of a reliable lane with a number that the receiver does not accept yet.
     BeyondWindow,
     /// A packet of a reliable lane that is longer than the path to the next node carries.
     TooLong,
     /// Longer than the emulated link carries (lab mode).
     ImpairedMtu,
-    /// No member of the group is to be reached from here.
+    /// No member of the group can be reached from here.
     NoMember,
-    /// A source sends more to a group than its rate.
+    /// A source sends more to a group than its rate allows.
     OverRate,
     /// The source may not send to the group.
     NotPermitted,
-    /// Packets between two nodes for which there is no session: they have waited for one in vain, or
-    /// come under one that is not known here.
+    /// Packets between two nodes without a session: they have waited for one in vain, or arrived under a session that
+    /// this node does not know.
     EndNoSession,
-    /// A packet that the node which it names as its source has not sealed, or that was changed on the
-    /// way.
+    /// A packet that was not sealed by the node that it names as its source, or that was changed on its path.
     EndForged,
-    /// A packet in the open in the name of a node that seals.
+    /// An unsealed packet in the name of a node that seals.
     EndUnsealed,
-    /// A handshake between two nodes of which nothing comes.
+    /// A handshake between two nodes that leads to nothing.
     EndHandshake,
-    /// A packet to a node with which there can be no session: one of both requires post-quantum keys, and the other makes none.
+    /// A packet to a node with which there can be no session: one of the two nodes requires post-quantum keys, and the
+    /// other does not offer them.
     EndClassic,
-    /// The byte stream (TCP) that carries a link takes less than is sent.
+    /// The byte stream (TCP) that carries a link accepts less than the node sends.
     TunnelFull,
-    /// A datagram has waited for room in a byte stream until it was of no use.
+    /// A datagram waited for room in a byte stream until it was no longer useful.
     TunnelLate,
     /// A datagram for a byte stream that has ended.
     TunnelEnded,
@@ -225,20 +225,20 @@ impl Drop {
     }
 }
 
-/// Why a link has another path in use than before.
+/// Why a link now uses another path than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathWhy {
-    /// Nothing came by the one before for this long.
+    /// Nothing arrived by the former path for this long.
     Silent(Duration),
-    /// The neighbour did not hear this node on it, or its session had ended.
+    /// The neighbour did not hear this node on the former path, or the path's session had ended.
     NotHeard,
-    /// It was a byte stream, and the other one takes datagrams.
+    /// The former path was a byte stream, and the new one carries datagrams.
     Datagrams,
-    /// It cost more: latency, loss and outages of late, in microseconds of expected latency.
+    /// The former path cost more: recent latency, loss and outages, in microseconds of expected latency.
     Dearer {
-        /// What it cost.
+        /// The cost of the former path.
         was_us: u32,
-        /// What the other one does.
+        /// The cost of the new path.
         is_us: u32,
     },
 }
@@ -262,84 +262,85 @@ impl core::fmt::Display for PathWhy {
     }
 }
 
-/// Something observable.
+/// An observable occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A handshake with `peer` has succeeded: a session exists.
     Established {
         /// The neighbour.
         peer: NodeAddr,
-        /// Where it is reached.
+        /// The address at which the neighbour is reached.
         at: UnderlayAddr,
     },
     /// A handshake was refused.
     Refused {
-        /// Who tried, or was tried.
+        /// The address that tried to connect, or that this node tried.
         from: UnderlayAddr,
         /// Why.
         why: Refusal,
     },
-    /// There can be no session from end to end with a node. Told when it shows first.
+    /// There can be no session from end to end with a node. Reported when this is first found.
     EndRefused {
         /// The node.
         node: NodeAddr,
         /// Why.
         why: Refusal,
     },
-    /// A neighbour that is dialled has not answered for long. It is told of rarely: see `link`.
+    /// A neighbour that this node dials has not answered for long. The event is rare: see `link`.
     Unanswered {
         /// The neighbour.
         peer: NodeAddr,
-        /// Where it is dialled.
+        /// The address that this node dials.
         at: UnderlayAddr,
-        /// Since the first dial, or since it was heard last.
+        /// Time since the first dial, or since the neighbour was last heard.
         silence: Duration,
     },
-    /// A neighbour that is dialled by datagrams does not answer: a byte stream to it, if the host can have one, is of
-    /// use now. Told once a second until there is one.
+    /// A neighbour that this node dials by datagrams does not answer. A byte stream to the neighbour would help now, if
+    /// the host can open one. Repeated once a second until there is one.
     NoDatagrams {
         /// The neighbour.
         peer: NodeAddr,
-        /// Where it is dialled by datagrams. What takes them there mostly takes streams at the same port.
+        /// The address that this node dials by datagrams. A path that carries datagrams there mostly carries streams to
+        /// the same port.
         at: UnderlayAddr,
     },
-    /// A path to `to` delivers less than its links promise. Packets take two paths while others are tried.
+    /// A path to `to` delivers less than its links promise. Packets take two paths while the node tries others.
     PathBad {
         /// The destination.
         to: NodeAddr,
-        /// What was lost, of 1000.
+        /// Lost packets, per 1000.
         lost: u16,
     },
-    /// The tree of a group brings a member less than its links promise. The member gets each packet a second time.
+    /// The tree of a group delivers less to a member than its links promise. The member gets each packet a second time.
     GroupStarved {
         /// The group.
         group: NodeAddr,
         /// The member.
         to: NodeAddr,
-        /// What was lost, of 1000.
+        /// Lost packets, per 1000.
         lost: u16,
     },
-    /// It brings the member what they promise again.
+    /// The tree delivers to the member what its links promise again.
     GroupWhole {
         /// The group.
         group: NodeAddr,
         /// The member.
         to: NodeAddr,
     },
-    /// Paths to `to` with this relay or link deliver less than their links promise, and others do not.
+    /// Paths to `to` with this relay or link deliver less than their links promise, and other paths do not.
     Suspected {
-        /// What is to blame, or one of those that are told with it.
+        /// The relay or link to blame, or one of the candidates that are reported together.
         suspect: Suspect,
         /// The destination.
         to: NodeAddr,
-        /// What was lost, of 1000.
+        /// Lost packets, per 1000.
         lost: u16,
-        /// So many are told together.
+        /// Number of candidates that are reported together.
         among: u16,
     },
-    /// A path to `to` with what was suspect delivers what its links promise.
+    /// A path to `to` over a suspected relay or link now delivers what its links promise.
     Unsuspected {
-        /// What was suspect.
+        /// The relay or link that was suspected.
         suspect: Suspect,
         /// The destination.
         to: NodeAddr,
@@ -348,7 +349,7 @@ pub enum Event {
     Way {
         /// The neighbour.
         peer: NodeAddr,
-        /// It does.
+        /// The link runs over a byte stream from now on.
         is_stream: bool,
     },
     /// The link to `peer` carries packets from now on.
@@ -356,7 +357,7 @@ pub enum Event {
         /// The neighbour.
         peer: NodeAddr,
     },
-    /// The link to `peer` carries packets no more.
+    /// The link to `peer` no longer carries packets.
     LinkDown {
         /// The neighbour.
         peer: NodeAddr,
@@ -367,10 +368,10 @@ pub enum Event {
     Moved {
         /// The neighbour.
         peer: NodeAddr,
-        /// Where it is reached now.
+        /// The address at which the neighbour is reached now.
         at: UnderlayAddr,
     },
-    /// What this node sends to `peer` takes another path of their link from now on.
+    /// Packets from this node to `peer` take another path of the link from now on.
     PathChanged {
         /// The neighbour.
         peer: NodeAddr,
@@ -385,22 +386,22 @@ pub enum Event {
     Forwarded {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
-        /// With all headers of the overlay.
+        /// Bytes, with all headers of the overlay.
         bytes: u32,
     },
     /// Packets of this node's clients were sent to `peer`.
     Originated {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
-        /// With all headers of the overlay.
+        /// Bytes, with all headers of the overlay.
         bytes: u32,
     },
-    /// A packet of this node was to be stamped and goes by table, by expected latency: there is no
-    /// such path, no deadline for a best one, or the node rests from computing stamps.
+    /// A packet of this node was to be stamped, but goes by table, by expected latency. Either there is no such path,
+    /// or the packet has no deadline for choosing the best one, or the node pauses computing stamps.
     Unstamped,
     /// A packet was handed to a client.
     Delivered {
@@ -411,70 +412,71 @@ pub enum Event {
     Dropped {
         /// Why.
         reason: Drop,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// Packets of the real-time lane were requested again from `peer`.
     Requested {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// Packets of the real-time lane were sent again to `peer`.
     Retransmitted {
         /// The neighbour.
         peer: NodeAddr,
-        /// How many.
+        /// Number of packets.
         packets: u32,
-        /// With all headers of the overlay.
+        /// Bytes, with all headers of the overlay.
         bytes: u32,
     },
-    /// A lost packet of the real-time lane has come after all.
+    /// A lost packet of the real-time lane has arrived after all.
     Recovered {
         /// The neighbour that sent it.
         peer: NodeAddr,
-        /// From the detection of the gap to the arrival, in microseconds.
+        /// The time from the detection of the gap to the arrival, in microseconds.
         after_us: u32,
     },
     /// Control datagrams (hello, requests, link state) were sent to `peer`.
     Control {
         /// The neighbour.
         peer: NodeAddr,
-        /// With all headers of the overlay.
+        /// Bytes, with all headers of the overlay.
         bytes: u32,
     },
     /// A repair packet of the real-time lane was sent to `peer`.
     Repair {
         /// The neighbour.
         peer: NodeAddr,
-        /// With all headers of the overlay.
+        /// Bytes, with all headers of the overlay.
         bytes: u32,
     },
     /// A record of the link-state database was replaced by a newer one.
     RecordAccepted {
-        /// Whose record.
+        /// The node that the record describes.
         origin: NodeAddr,
     },
     /// A record was refused: its signature or its form is wrong.
     RecordRefused {
-        /// Whose record it claims to be.
+        /// The node that the record claims to describe.
         origin: NodeAddr,
     },
-    /// The network has another root key: what older ones signed counts until a certain second.
+    /// The network has another root key. Signatures of older roots are valid until a certain second.
     RootSucceeded {
         /// The number of the new root.
         number: u8,
-        /// The last second in which counts what older ones signed.
+        /// The last second in which signatures of older roots are valid.
         until_s: u64,
     },
-    /// A succession was refused that contradicts the one that is known. If it was the old root key that signed it, somebody
-    /// else has that key.
+    /// The node refused a succession that contradicts the one that it knows. If the old root key signed the refused
+    /// succession, somebody else has that key.
     RootRefused {
-        /// The number of the root that it would make.
+        /// The number of the root that the refused succession would make.
         number: u8,
     },
-    /// A node sets groups that its certificate does not cover: nobody heeds it. Told once, until it stops.
+    /// A node sets groups that its certificate does not cover: other nodes ignore the setting. Reported once, until the
+    /// node stops.
     GroupsIgnored {
         /// The node.
         by: NodeAddr,
@@ -483,12 +485,12 @@ pub enum Event {
         /// How many bits the groups of the range have in common.
         prefix: u8,
     },
-    /// The routes have been computed anew.
+    /// The node has computed the routes again.
     RoutesChanged {
         /// Nodes that can be reached over links whose other ends are heard.
         reachable: u32,
-        /// Packets to some node have another next hop. If not, it is the ends of links on the way
-        /// that are heard no longer, or again.
+        /// Packets to some node have another next hop. If false, only the state of links on the paths has changed: the
+        /// other ends of some links are no longer heard, or are heard again.
         rerouted: bool,
     },
 }

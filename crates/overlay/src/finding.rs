@@ -1,26 +1,29 @@
-//! Which links a node makes by itself, among the nodes that offer themselves as neighbours.
+//! The links that a node makes automatically, among the nodes that offer themselves as neighbours.
 //!
 //! ```text
 //!   records: who offers itself ──▶ ring and chord: the network stays whole
 //!                              ──▶ trials, one at a time ──▶ measured ──▶ the nearest
 //! ```
 //!
-//! All offering nodes in the order of a hash of their addresses make a *ring*. Each node keeps the links to the next one and
-//! the one before, one *chord*, and the links to the [`NEAREST`] of those that it has measured. A chord leads forward along
-//! the ring over 2 to n/2 places.
+//! All offering nodes form a *ring*, in the order of a hash of their addresses. Each node keeps the links to the next
+//! one and the one before, one *chord*, and the links to the [`NEAREST`] of the nodes that it has measured. A chord
+//! leads forward along the ring over 2 to n/2 places.
 //!
-//! Choice: a ring with such chords stays connected without any two of its nodes. Two deaths leave two arcs. Let B be the
-//! longer one, with at least (n - 2)/2 nodes. The chord of the last node of the other arc passes the dead node beside it, and
-//! ends at most n/2 places on: in B. So any chord within the range does, and nodes that come and go move few of them. Chords
-//! at exact places (1, √n) would serve as well and move with each arrival. Two rings of different hashes are shorter, but at 60
-//! nodes a share of 3 % of them has a node with two neighbours in all.
-//! The chord is chosen by chance, so that the network is short too. Ring and chord make 2 links per node, and the
-//! nearest at most 2 more: on average a node has at most 8 neighbours. During the first trials one link fewer is kept for
-//! being near. The trial has its place, so a network whose nodes all enter at once has no more links at first than later.
+//! Choice: a ring with such chords stays connected without any two of its nodes. If two nodes fail, two arcs are left.
+//! Let B be the longer one, with at least (n - 2)/2 nodes. The chord of the last node of the other arc passes the
+//! failed node beside it, and ends at most n/2 places on: in B. So any chord within the range keeps the network
+//! connected, and nodes that come and go move few chords. Chords at exact places (1, √n) would serve as well, but would
+//! move with each arrival. Two rings of different hashes are shorter, but at 60 nodes 3 % of them have a node with only
+//! two neighbours in total.
+//! The chord is chosen at random, so that the network is also short. Ring and chord make 2 links per node, and the
+//! nearest nodes at most 2 more: on average a node has at most 8 neighbours. During the first trials, a node keeps one
+//! link fewer to near nodes. The trial takes its place, so a network whose nodes all enter at once has no more links at
+//! first than later.
 //!
-//! Nothing here trusts an offer: a node that does not answer is passed over for a while, twice as long each time. One that
-//! has many links already gets no more of choice, and loses some of those when too many have chosen it at once. Its links are
-//! those that it tells and those that others tell: no node hides what its neighbours say.
+//! This module does not trust an offer: a node that does not answer is skipped for a while, each time twice as long. A
+//! node that already has many links is not chosen any more, except by its neighbours in the ring, and it loses some
+//! chosen links when too many nodes have chosen it at once. Its number of links is taken from its own record and from
+//! the records of others: no node can hide what its neighbours report.
 
 mod first;
 mod unkept;
@@ -33,77 +36,78 @@ pub(crate) use view::{Role, Seen};
 use base::{Duration, NodeAddr, Rng, Time};
 use std::collections::BTreeMap;
 
-/// The nearest nodes to which links are kept.
+/// Number of nearest nodes to which links are kept.
 const NEAREST: usize = 2;
-/// A node with fewer links of its own choice is in need. Choice: two may die.
+/// A node with fewer links of its own choice is in need. Choice: two may fail.
 pub(crate) const LEAST: usize = 3;
-/// A node that is not reached any more keeps its place in the ring for so long. Choice: a restart.
+/// How long a node that is no longer reached keeps its place in the ring. Choice: a restart.
 const AWAY: Duration = Duration::from_secs(20);
-/// A trial lasts for so long once its link is up: three hellos of an idle link.
+/// How long a trial lasts once its link is up: three hellos of an idle link.
 const MEASURED_FOR: Duration = Duration::from_secs(3);
-/// A trial whose link does not come up ends.
+/// Time after which a trial ends whose link does not come up.
 const TRIAL_MOST: Duration = Duration::from_secs(15);
-/// So many trials follow each other at once, and each later one after a rest. Choice: the nearest of ten is in the nearest
-/// fifth of the network with 89 %; and four trials an hour are not felt.
+/// Number of trials that follow each other at once; each later one follows after a rest. Choice: the nearest of ten is
+/// in the nearest fifth of the network with a probability of 89 %, and four trials an hour cause no noticeable load.
 const FIRST_TRIALS: u64 = 8;
 const TRIAL_REST: Duration = Duration::from_secs(900);
-/// In a second, one of so many nodes begins one of its first trials, so that those that enter at once do not all measure at
-/// once.
+/// In each second, a node begins one of its first trials with a probability of one in this number, so that nodes which
+/// enter at once do not all measure at once.
 const BEGIN_ONE_OF: u64 = 4;
-/// What was measured counts for so long after the link has ended.
+/// How long a measurement is valid after the link has ended.
 const MEASURED_COUNTS: Duration = Duration::from_secs(24 * 3_600);
-/// As many measured nodes are remembered: 24 bytes each.
+/// Maximum number of measured nodes that are remembered: 24 bytes each.
 const MEASURED_MAX: usize = 256;
-/// After the first trials, a nearer node takes the place of another once in so long.
+/// After the first trials, the shortest time between two replacements of a near node by a nearer one.
 const CHANGE_REST: Duration = Duration::from_secs(60);
-/// It has to be nearer by a fifth, and by so much.
+/// A nearer node must be nearer by a fifth, and by at least this.
 const NEARER_BY: Duration = Duration::from_millis(1);
-/// Nodes with as many links are not chosen, unless they stand beside in the ring. Choice: twice the average.
+/// Nodes with this many links are not chosen, unless they are neighbours in the ring. Choice: twice the average.
 const LINKS_ENOUGH: usize = 16;
-/// Of more links than this the node is rid of those above [`LINKS_ENOUGH`]: all choose by what was told a moment ago, and
-/// many may choose the same one. Between the two numbers nothing changes.
+/// A node with more links than this loses those above [`LINKS_ENOUGH`]: all nodes choose by records from a moment ago,
+/// and many may choose the same node. Between the two numbers nothing changes.
 const LINKS_MANY: usize = 24;
-/// A node that did not answer is passed over for so long, at first and at most.
+/// How long a node is skipped that did not answer, at first and at most.
 const REST: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(3_600);
 
-/// A choice waits until the number of offers has stayed the same for so many looks, but not for more than so many.
+/// A choice waits until the number of offers has stayed the same for [`QUIET`] looks, but for at most [`WAIT_MOST`]
+/// looks.
 const QUIET: u32 = 2;
 const WAIT_MOST: u32 = 4;
 
-/// How a node stands when it chooses.
+/// The state of a node when it chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// It has too few links of its own choice.
+    /// The node has too few links of its own choice.
     pub(crate) in_need: bool,
     /// No links are about to end.
     pub(crate) calm: bool,
-    /// It has no link at all.
+    /// The node has no link at all.
     pub(crate) alone: bool,
 }
 
-/// What a node has chosen, and what it goes by.
+/// The node's choices, and the data that they depend on.
 #[derive(Debug)]
 pub(crate) struct Finder {
     own: NodeAddr,
     ring: Vec<NodeAddr>,
     chord: Option<NodeAddr>,
-    /// Nodes of too many links of which it was drawn whether this one leaves them, and when.
+    /// Nodes with too many links for which this node has drawn whether it leaves them, and when it drew.
     drawn: BTreeMap<NodeAddr, Time>,
     nearest: Vec<NodeAddr>,
     trial: Option<Trial>,
     measured: BTreeMap<NodeAddr, Measured>,
-    /// Who did not answer, until when that counts, and for how long the next time.
+    /// Nodes that did not answer: until when they are skipped, and for how long the next time.
     silent: BTreeMap<NodeAddr, (Time, Duration)>,
-    /// When offering nodes were reached last.
+    /// When each offering node was last reached.
     reached: BTreeMap<NodeAddr, Time>,
     next_change: Time,
     next_trial: Time,
     trials: u64,
     offers: usize,
-    /// For so many looks, a second each, their number has been the same.
+    /// Number of looks, one per second, for which the number of offers has been the same.
     quiet: u32,
-    /// So many looks have passed without a choice.
+    /// Number of looks that have passed without a choice.
     waited: u32,
 }
 
@@ -121,7 +125,7 @@ struct Measured {
 }
 
 impl Finder {
-    /// Nothing is known yet.
+    /// Returns a finder that knows nothing yet.
     pub(crate) fn new(own: NodeAddr) -> Finder {
         Finder {
             own,
@@ -142,7 +146,7 @@ impl Finder {
         }
     }
 
-    /// Why the link to a node is kept, if it is.
+    /// Returns why the link to a node is kept, if it is.
     pub(crate) fn role(&self, of: NodeAddr) -> Option<Role> {
         if self.ring.contains(&of) {
             Some(Role::Ring)
@@ -159,7 +163,7 @@ impl Finder {
         }
     }
 
-    /// All nodes to which there is to be a link.
+    /// Returns all nodes to which there is to be a link.
     pub(crate) fn kept(&self) -> Vec<NodeAddr> {
         let tried = self.trial.map(|trial| trial.of);
         let lasting = self.lasting();
@@ -167,7 +171,7 @@ impl Finder {
         lasting.iter().copied().chain(new).collect()
     }
 
-    /// Those among them that do not end with a trial.
+    /// Returns the kept nodes without the one that is only tried.
     pub(crate) fn lasting(&self) -> Vec<NodeAddr> {
         let ring = self.ring.iter().copied();
         let mut all: Vec<NodeAddr> = ring.chain(self.chord).collect();
@@ -177,7 +181,7 @@ impl Finder {
         all
     }
 
-    /// Nodes that offer themselves, those that were measured, and how often one was tried.
+    /// Returns the number of nodes that offer themselves, of measured nodes, and of trials.
     pub(crate) fn totals(&self) -> (usize, usize, u64) {
         (self.offers, self.measured.len(), self.trials)
     }
@@ -189,9 +193,9 @@ impl Finder {
             .insert(of, (now + rest, (rest * 2).min(REST_MAX)));
     }
 
-    /// Chooses anew, by what is seen of the nodes that offer themselves. A node `in_need` does not wait for who is away;
-    /// one that is not `calm`, as links that nobody keeps still end, begins no trial. One that is `alone` learns nothing of
-    /// the others from silence: its own way out may be down.
+    /// Chooses again, by what is known of the nodes that offer themselves. A node `in_need` does not wait for nodes
+    /// that are away. A node that is not `calm`, because links that nobody keeps are still ending, begins no trial. A
+    /// node that is `alone` learns nothing about others from silence: its own uplink may be down.
     pub(crate) fn review(
         &mut self,
         now: Time,
@@ -212,7 +216,8 @@ impl Finder {
         if alone {
             self.silent.clear();
         }
-        // Records come one after another when a node enters, or many do: a ring of some of them would hold for a second.
+        // Records arrive one after another when one or many nodes enter: a ring of only some of them would hold for a
+        // second.
         if self.quiet < QUIET && self.waited < WAIT_MOST {
             self.waited += 1;
             return;
@@ -271,8 +276,9 @@ impl Finder {
         seen.can_dial && is_there && is_silent.is_none_or(|(until, _)| now >= *until)
     }
 
-    /// Leaves nodes of choice that too many have chosen, each with the chance that makes [`LINKS_ENOUGH`] of all their links.
-    /// Their records tell of those that left some seconds later, so a node is left or kept once, and not chosen meanwhile.
+    /// Leaves chosen nodes that too many have chosen. Each node leaves with the probability that reduces their links to
+    /// [`LINKS_ENOUGH`]. The records of the chosen nodes report the departures some seconds later, so this node decides
+    /// once whether to leave or keep a node, and does not choose it meanwhile.
     fn shed(&mut self, now: Time, usable: &[Seen], rng: &mut Rng) {
         let drawn = &mut self.drawn;
         drawn.retain(|_, at| now.since(*at) < CHANGE_REST);
@@ -292,7 +298,7 @@ impl Finder {
         let ends = [ring.first(), ring.last()].into_iter().flatten();
         self.ring = ends.map(|seen| seen.addr).collect();
         self.ring.dedup();
-        // The place of a node is one less than the places that lead to it.
+        // The place of a node is one less than the number of places that lead to it.
         let most = ring.len().div_ceil(2);
         let range = ring.get(1..most).unwrap_or_default();
         if self
@@ -310,7 +316,7 @@ impl Finder {
         }
     }
 
-    /// The first trials are not over.
+    /// Returns true if the first trials are not over.
     fn is_learning(&self, usable: &[Seen]) -> bool {
         match self.trial {
             Some(_) => self.trials <= FIRST_TRIALS,
@@ -366,14 +372,14 @@ impl Finder {
         }
     }
 
-    /// Those that may be measured, and are not yet.
+    /// Returns the nodes that may be measured and have not been measured yet.
     fn untried<'a>(&self, usable: &'a [Seen]) -> impl Iterator<Item = &'a Seen> {
         let free = usable.iter().filter(|seen| !seen.is_up && seen.has_room());
         free.filter(|seen| !self.measured.contains_key(&seen.addr))
     }
 
-    /// By turns the one to which the way over other nodes is shortest, and anybody: ways over others say little of how near
-    /// nodes are of which nobody near is known.
+    /// Tries alternately the node with the shortest path over other nodes, and a random one: paths over other nodes say
+    /// little about how near a node is if no node near it is known.
     fn begin_trial(&mut self, now: Time, usable: &[Seen], rng: &mut Rng) {
         let new: Vec<&Seen> = self.untried(usable).collect();
         let nearest = new
@@ -401,7 +407,7 @@ impl Finder {
 mod tests {
     use super::*;
 
-    /// Thirty links, and a record that says so for ten seconds after the first have left.
+    /// Thirty links, and a record that reports this number for ten seconds after the first have left.
     #[test]
     fn a_node_of_too_many_links_is_left_by_about_as_many_as_are_too_many() {
         let crowded = NodeAddr(9);

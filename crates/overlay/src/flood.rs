@@ -8,13 +8,13 @@
 //!                         '--- no answer in time: again, each time later
 //! ```
 //!
-//! A queue holds names of records, not records: what goes out is the newest edition that the
-//! database has at that moment, so a newer record takes the place of an older one by itself, and a
-//! queue is never longer than the database. A neighbour that comes up gets the whole database,
-//! roots and certificates first, so that what follows can be verified; what it has already it confirms.
+//! A queue holds names of records, not records: what is sent is the newest edition in the database at that moment. So a
+//! newer record replaces an older one automatically, and a queue is never longer than the database. A neighbour that
+//! comes up gets the whole database, roots and certificates first, so that the rest can be verified; it confirms what
+//! it already has.
 //!
-//! Nothing is sent here: [`Flood::fill`] writes into the control datagram that the node is about to
-//! send on a link.
+//! This module sends nothing: [`Flood::fill`] writes into the control datagram that the node is about to send on a
+//! link.
 
 use crate::estimate::Rtt;
 use crate::link::LinkIndex;
@@ -24,22 +24,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::control::Builder;
 use wire::record::{Key, RecordKind, RecordSeq};
 
-/// Bytes of records that may be unacknowledged per link: eleven full datagrams per round trip, so
-/// a database of 1024 nodes (1024 · (170 + 300) bytes) passes a link of 50 ms in 2 s.
+/// Maximum number of unacknowledged bytes of records per link: eleven full datagrams per round trip, so a database of
+/// 1024 nodes (1024 · (170 + 300) bytes) passes a link of 50 ms in 2 s.
 pub const WINDOW_BYTES: usize = 16 * 1_024;
-/// Acknowledgements that wait per link: two per record of the largest database. Beyond, the
-/// neighbour sends again.
+/// Maximum number of acknowledgements that wait per link: two per record of the largest database. If there are more,
+/// the neighbour sends its records again.
 pub const MAX_ACKS: usize = 4_096;
 /// The wait for an acknowledgement before the first round trip has been measured.
 const INITIAL_WAIT: Duration = Duration::from_millis(250);
-/// The shortest wait: acknowledgements leave with the flush in which the record came, but a busy
-/// host flushes late.
+/// The shortest wait: acknowledgements leave with the flush in which the record arrived, but a busy host flushes late.
 const SHORTEST_WAIT: Duration = Duration::from_millis(40);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Between two times that a neighbour gets all again because it has made another session over a link in doubt: one that
-/// does so again and again costs no window of records for each.
+/// The shortest time after which a neighbour gets everything again because it has made another session over a link in
+/// doubt. A neighbour that does so repeatedly does not cost a window of records each time.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// A record that was sent to a neighbour.
@@ -55,47 +54,47 @@ struct Outgoing {
 
 #[derive(Clone, Debug, Default)]
 struct Neighbor {
-    /// Editions that were not sent yet: up to all of the database.
+    /// Editions that were not sent yet: at most all of the database.
     waiting: BTreeMap<Name, RecordSeq>,
-    /// What was sent and is not confirmed: no more than the window holds, so that an
-    /// acknowledgement costs the same however much still waits.
+    /// Records that were sent and are not confirmed: no more than the window holds, so that the cost of an
+    /// acknowledgement does not depend on how much is waiting.
     sent: BTreeMap<Name, Outgoing>,
     acks: BTreeSet<Key>,
     in_flight: usize,
-    /// No record needs to be looked at before.
+    /// No record needs to be sent before this time.
     due: Time,
     rtt: Rtt,
 }
 
-/// How much was flooded.
+/// Totals of flooding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Records sent, retransmissions included.
     pub records: u64,
-    /// Of these, sent again because no acknowledgement came.
+    /// Records that were sent again because no acknowledgement arrived.
     pub retransmissions: u64,
     /// Acknowledgements sent.
     pub acks: u64,
 }
 
-/// What each neighbour is still to be told.
+/// The records that each neighbour has yet to receive.
 #[derive(Clone, Debug, Default)]
 pub struct Flood {
     links: BTreeMap<LinkIndex, Neighbor>,
-    /// When all was said again over a link that was not known to have ended.
+    /// When everything was sent again over a link that was not known to have ended.
     told_again: BTreeMap<LinkIndex, Time>,
-    /// Links that have got something to say since they were last asked for.
+    /// Links that have had something to send since the last call.
     ready: BTreeSet<LinkIndex>,
     stats: Stats,
 }
 
 impl Flood {
-    /// No neighbour is up.
+    /// Returns a flood without neighbours.
     pub fn new() -> Flood {
         Flood::default()
     }
 
-    /// A link came up: its neighbour is to have everything.
+    /// A link came up: its neighbour gets everything.
     pub fn on_link_up(&mut self, link: LinkIndex, database: &Database) {
         let mut neighbor = Neighbor::default();
         for key in database.keys() {
@@ -105,8 +104,9 @@ impl Flood {
         self.ready.insert(link);
     }
 
-    /// The neighbour has made another session over a link that it may have ended in between, which this side has not
-    /// noticed: it may have forgotten what it had confirmed. Nothing if nothing was said over the link yet.
+    /// The neighbour has made another session over a link that it may have ended in between without this side noticing.
+    /// The neighbour may have forgotten the records that it had confirmed. Does nothing if nothing was sent over the
+    /// link yet.
     pub fn on_session_again(&mut self, now: Time, link: LinkIndex, database: &Database) {
         let again = self.told_again.get(&link);
         let is_due = again.is_none_or(|at| now.since(*at) >= TOLD_AGAIN_AFTER);
@@ -116,13 +116,13 @@ impl Flood {
         }
     }
 
-    /// A link went down: what was to be said over it is forgotten.
+    /// A link went down: what was to be sent over it is forgotten.
     pub fn on_link_down(&mut self, link: LinkIndex) {
         self.links.remove(&link);
         self.ready.remove(&link);
     }
 
-    /// A record came over `link`, and this is what the database says of it.
+    /// A record arrived over `link`, with this verdict of the database.
     pub fn on_verdict(&mut self, link: LinkIndex, verdict: &Verdict) {
         match *verdict {
             Verdict::Accepted(key) => {
@@ -135,14 +135,15 @@ impl Flood {
                     self.confirm(link, key);
                 }
             }
-            // Ours is newer than what it sent, which it will see when it gets ours.
+            // This node's edition is newer than the received one. The neighbour will learn that when it gets this
+            // node's.
             Verdict::Stale(ours) => self.put(link, ours),
             Verdict::Pending => {}
         }
     }
 
-    /// The database has a new record, from the neighbour at `from` or from this node itself: all
-    /// others are to have it.
+    /// The database has a new record, from the neighbour at `from` or from this node itself: all other neighbours are
+    /// to get it.
     pub fn on_record_accepted(&mut self, key: Key, from: Option<LinkIndex>) {
         for (&link, neighbor) in &mut self.links {
             if Some(link) != from {
@@ -160,13 +161,13 @@ impl Flood {
         if let Some(outgoing) = neighbor.has(key)
             && outgoing.attempts == 1
         {
-            // Only what was sent once tells how long an answer takes (Karn's rule).
+            // Only a record that was sent once shows how long an answer takes (Karn's rule).
             neighbor.rtt.on_sample(now, now.since(outgoing.at));
         }
     }
 
-    /// Appends to a control datagram what the neighbour is to be told, as far as there is room:
-    /// acknowledgements, then records that were not sent yet or not confirmed in time.
+    /// Appends to a control datagram what the neighbour is to receive, as far as there is room: acknowledgements, then
+    /// records that were not sent yet or not confirmed in time.
     pub fn fill(
         &mut self,
         now: Time,
@@ -189,32 +190,32 @@ impl Flood {
         }
     }
 
-    /// A link that has something to say at once, each once.
+    /// Returns a link that has something to send at once, each link once.
     pub fn poll_ready(&mut self) -> Option<LinkIndex> {
         self.ready.pop_first()
     }
 
-    /// When a link has something to say next, and which. Links handed out by
-    /// [`Flood::poll_ready`] and not yet filled are among them.
+    /// Returns when a link has something to send next, and which. This includes links that [`Flood::poll_ready`] has
+    /// returned and that are not yet filled.
     pub fn next_timeout(&self) -> Option<(Time, LinkIndex)> {
         let due = |(link, neighbor): (&LinkIndex, &Neighbor)| Some((neighbor.next()?, *link));
         self.links.iter().filter_map(due).min()
     }
 
-    /// The links that have something to say at `now`.
+    /// Returns the links that have something to send at `now`.
     pub fn due(&self, now: Time) -> impl Iterator<Item = LinkIndex> + '_ {
         let is_due = move |n: &Neighbor| n.next().is_some_and(|at| at <= now);
         let due = self.links.iter().filter(move |(_, n)| is_due(n));
         due.map(|(link, _)| *link)
     }
 
-    /// Every neighbour that is up has confirmed everything.
+    /// Returns true if every neighbour that is up has confirmed everything.
     pub fn is_settled(&self) -> bool {
         let settled = |n: &Neighbor| n.is_done() && n.acks.is_empty();
         self.links.values().all(settled)
     }
 
-    /// How much was flooded.
+    /// Returns the totals of flooding.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -226,7 +227,7 @@ impl Flood {
         }
     }
 
-    /// What a neighbour sends it has; it is told that it came.
+    /// Confirms a record that a neighbour has sent; the neighbour evidently has it.
     fn confirm(&mut self, link: LinkIndex, key: Key) {
         if let Some(neighbor) = self.links.get_mut(&link) {
             neighbor.has(key);
@@ -238,8 +239,8 @@ impl Flood {
     }
 }
 
-/// Whoever has the edition `has` of a record needs no `other`. A certificate of a newer root may have a lower serial than
-/// one of an older root, so there one edition says nothing of another one.
+/// Returns true if a node with the edition `has` of a record does not need `other`. A certificate of a newer root may
+/// have a lower serial than one of an older root, so for certificates one edition says nothing about another.
 fn covers(name: Name, has: RecordSeq, other: RecordSeq) -> bool {
     match name.kind {
         RecordKind::CERTIFICATE => has == other,
@@ -248,7 +249,7 @@ fn covers(name: Name, has: RecordSeq, other: RecordSeq) -> bool {
 }
 
 impl Neighbor {
-    /// Queues an edition, in the place of older ones.
+    /// Queues an edition, in place of older ones.
     fn put(&mut self, key: Key) {
         let name = Name::of(key);
         let has_it = |seq: RecordSeq| covers(name, seq, key.seq);
@@ -261,7 +262,7 @@ impl Neighbor {
         self.due = Time::ZERO;
     }
 
-    /// The neighbour has this edition: nothing older needs to be sent. Returns what was sent of it.
+    /// The neighbour has this edition: nothing older needs to be sent. Returns what was sent of the record.
     fn has(&mut self, key: Key) -> Option<Outgoing> {
         let name = Name::of(key);
         let has_it = |seq: RecordSeq| covers(name, key.seq, seq);
@@ -276,14 +277,14 @@ impl Neighbor {
         self.forget(name)
     }
 
-    /// What was sent under a name is no longer under way.
+    /// Forgets what was sent under a name: it is no longer under way.
     fn forget(&mut self, name: Name) -> Option<Outgoing> {
         let sent = self.sent.remove(&name)?;
         self.in_flight -= sent.bytes;
         Some(sent)
     }
 
-    /// Everything is confirmed.
+    /// Returns true if everything is confirmed.
     fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()
     }
@@ -301,8 +302,8 @@ impl Neighbor {
         (wait * (1 << attempts.saturating_sub(1).min(10))).min(LONGEST_WAIT)
     }
 
-    /// Sends what was not confirmed in time, then what waits, as far as window and datagram have
-    /// room, and finds out when to look again.
+    /// Sends the records that were not confirmed in time, then the waiting ones, as far as window and datagram have
+    /// room, and determines when to look again.
     fn fill_records(
         &mut self,
         now: Time,
@@ -329,7 +330,7 @@ impl Neighbor {
             };
             match database.record(now, name) {
                 Some((_, record)) if self.in_flight + record.len() > WINDOW_BYTES => {
-                    // An acknowledgement opens the window again, or a retransmission's time comes.
+                    // An acknowledgement opens the window again, or a retransmission becomes due.
                     break;
                 }
                 _ => is_full = !self.send(now, name, database, datagram, stats),
@@ -342,8 +343,8 @@ impl Neighbor {
         };
     }
 
-    /// Appends the newest edition of a record; false if the datagram has no room for it. A record
-    /// that is no more is forgotten.
+    /// Appends the newest edition of a record. Returns false if the datagram has no room for it. A record that no
+    /// longer exists is forgotten.
     fn send(
         &mut self,
         now: Time,

@@ -6,19 +6,18 @@
 //!                                                                   counters, cached next hop
 //! ```
 //!
-//! A packet is known by its source, its flow and its flow sequence number, so a copy that comes by
-//! another path is recognised. Packets of a burst mostly belong to one flow, so the last one is
-//! tried first. The table is bounded: idle flows leave it, and when it is full the one that was
-//! used least lately among a few leaves it.
+//! A packet is identified by its source, its flow and its flow sequence number, so a copy that arrives by another path
+//! is recognised. Packets of a burst mostly belong to one flow, so the last flow is tried first. The table is bounded:
+//! idle flows leave it, and when it is full, the least recently used of a few flows leaves it.
 //!
-//! A source that starts again numbers its packets anew, behind what was seen. It is taken for
-//! restarted when a packet comes from behind
-//! - after [`RESTART_SILENCE`] without a packet of the flow: no copy is under way for so long.
-//!   Copies of stamped packets take several paths, and one of them may be slow: such a packet must
-//!   also be from behind all that the window remembers, which a random first number is; or
-//! - from further behind than the largest window, twice in a row, the second one shortly after the
-//!   first in number. The first of the two is dropped as stale. What is less far behind waited
-//!   somewhere: in the socket of a host that did not run, while copies came by another path.
+//! A restarted source begins its numbering again, behind the numbers seen. The flow is taken as restarted when a packet
+//! arrives from behind
+//! - after [`RESTART_SILENCE`] without a packet of the flow: no copy is under way for so long. Copies of stamped
+//!   packets take several paths, and one of them may be slow: such a packet must also be behind all numbers that the
+//!   window remembers, as a random first number is; or
+//! - from further behind than the largest window, twice in a row, where the second number is a little above the first.
+//!   The first of the two is dropped as stale. A packet less far behind has waited somewhere: in the socket of a host
+//!   that did not run, while copies arrived by another path.
 
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
@@ -27,44 +26,44 @@ use wire::data::{Class, FlowSeq, Header, Routing};
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
-/// A flow without a packet for so long leaves the table.
+/// Time without a packet after which a flow leaves the table.
 pub const FLOW_IDLE: Duration = Duration::from_secs(60);
-/// A packet from behind after so long without any is the first of a restarted source.
+/// Silence of a flow after which a packet from behind is the first one of a restarted source.
 pub const RESTART_SILENCE: Duration = Duration::from_secs(2);
 
 /// Numbers that a flow's window covers at first: five seconds of voice, in 32 bytes.
 const WINDOW_START: usize = 256;
-/// And at most: 8 KiB.
+/// The maximum: 8 KiB.
 const WINDOW_LIMIT: usize = 64 << 10;
-/// Half a window is made to last so long. Choice: copies that links repair come as late as deadlines let
-/// them, and a video group's is half a second; a whole window lasts for two.
+/// The window grows until half of it covers this time. Choice: copies that links repair arrive as late as deadlines
+/// allow, and the deadline of a video group is half a second; a whole window covers two deadlines.
 const WINDOW_COVER: Duration = Duration::from_millis(500);
-/// Packets of reliable links come late by recoveries on several hops, timeouts among them.
+/// The same for packets of reliable links, which arrive late after recoveries on several hops, including timeouts.
 const RELIABLE_COVER: Duration = Duration::from_secs(2);
-/// 2 s of 2 Gbit/s in packets of 1400 bytes are 357 000 numbers; in 64 KiB.
+/// The maximum for reliable links: 2 s of 2 Gbit/s in packets of 1400 bytes are 357 000 numbers; in 64 KiB.
 const RELIABLE_LIMIT: usize = 512 << 10;
-/// The second packet of a restarted source comes at most so many numbers after the first.
+/// The maximum step from the first to the second packet of a restarted source.
 const RESTART_STEP: u64 = 64;
-/// Flows of which the least lately used one makes room.
+/// Number of flows of which the least recently used one makes room.
 const EVICTION_SAMPLE: usize = 8;
-/// Flows that one call of [`Flows::expire`] looks at.
+/// Number of flows that one call of [`Flows::expire`] examines.
 const EXPIRE_STEP: usize = 64;
 
-/// What a flow is known by.
+/// The key of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
-    /// The node where it begins.
+    /// The source node.
     pub source: NodeAddr,
-    /// The client's port there.
+    /// The client's port at the source.
     pub source_port: VirtualPort,
-    /// The node or group where it goes.
+    /// The destination node or group.
     pub destination: NodeAddr,
-    /// The port there.
+    /// The port at the destination.
     pub destination_port: VirtualPort,
 }
 
 impl FlowKey {
-    /// The flow of a packet.
+    /// Returns the flow of a packet.
     #[inline]
     pub fn of<B: AsRef<[u8]>>(header: &Header<B>) -> FlowKey {
         FlowKey {
@@ -75,7 +74,7 @@ impl FlowKey {
         }
     }
 
-    /// A number that two flows hardly share.
+    /// Returns a number that two flows hardly ever share.
     #[inline]
     pub fn hash(&self) -> u64 {
         let nodes = u64::from(self.source.0) << 32 | u64::from(self.destination.0);
@@ -103,83 +102,84 @@ impl core::fmt::Display for FlowKey {
 /// An odd number with well mixed bits: 2^64 by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a packet is to its flow.
+/// The relation of a packet to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is here for the first time.
+    /// The packet has arrived for the first time.
     New,
-    /// It has been here before.
+    /// The packet has arrived before.
     Duplicate,
-    /// It is from so far behind that nothing is known of it.
+    /// The packet is so far behind that nothing is known about it.
     Stale,
 }
 
-/// Where the numbers of a flow have come from.
+/// The origin of the numbers of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// From packets that pass, or from packets for this node alone.
+    /// The numbers come from passing packets, or from packets for this node alone.
     Passing,
-    /// From packets to a group that were delivered here, and that anybody can have written.
+    /// The numbers come from packets to a group that were delivered here without a seal, so that anybody can have
+    /// written them.
     Believed,
-    /// From such packets that were opened.
+    /// The numbers come from packets to a group that were opened.
     Opened,
 }
 
-/// How far apart the packets of a flow may be on their way here.
+/// How far apart the packets of a flow may arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By one path.
+    /// The packets take one path.
     Table,
-    /// By several.
+    /// The packets take several paths.
     Stamped,
-    /// By links that recover what they lose, however long it takes.
+    /// The packets take links that recover losses, however long that takes.
     Reliable,
 }
 
-/// A next hop, and when it holds.
+/// A next hop, and its validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cached {
-    /// The generation of the routes that it was taken from.
+    /// The generation of the routes from which it was taken.
     pub generation: u32,
-    /// Which of the routes: a socket may change its class.
+    /// The routing for which it is valid: a socket may change its class.
     pub routing: Routing,
     /// The index of the link.
     pub link: u32,
 }
 
-/// One flow.
+/// The state of one flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// What it is known by.
+    /// The key of the flow.
     pub key: FlowKey,
     /// The class of its last packet; the caller notes it.
     pub class: Class,
-    /// Packets that were here for the first time.
+    /// Packets that arrived for the first time.
     pub packets: u64,
-    /// Their bytes, as the caller counts.
+    /// Their bytes, as the caller counts them.
     pub bytes: u64,
-    /// Packets that were here before, or were stale.
+    /// Packets that had arrived before, or were stale.
     pub duplicates: u64,
     /// Packets whose deadline had passed; the caller counts them.
     pub expired: u64,
     /// Packets that were lost on a hop and recovered there; the caller counts them.
     pub recovered: u64,
-    /// When its first packet was here.
+    /// When its first packet arrived.
     pub first_seen: Time,
-    /// When its last packet was here, duplicates included.
+    /// When its last packet arrived, duplicates included.
     pub last_seen: Time,
     /// The caller's next hop.
     pub cached: Option<Cached>,
     window: PacedWindow,
-    /// Of packets that are sealed from end to end and pass here.
+    /// The marks of passing packets that are sealed from end to end.
     marks: Marks,
     /// The lowest number since the numbering began.
     first: u64,
-    /// Packets, and packets missing, before it began.
+    /// Packets, and missing packets, from before the numbering began.
     before: (u64, u64),
-    /// Whose word its numbers are.
+    /// The origin of its numbers.
     known: Known,
-    /// The last stale number, if nothing but stale ones came after it.
+    /// The last stale number, if only stale ones came after it.
     stale: Option<u64>,
 }
 
@@ -187,17 +187,18 @@ pub struct Flow {
 #[derive(Debug)]
 pub struct Flows {
     places: Map<FlowKey, u32>,
-    /// Where a mark has its place.
+    /// Determines the place of a mark.
     salt: u64,
     flows: Vec<Flow>,
     last: usize,
-    /// Where eviction and expiry go on looking.
+    /// The position at which eviction and expiry continue.
     hand: usize,
     evicted: u64,
 }
 
 impl Flows {
-    /// An empty table. The salt is a secret of the node: who knew it could choose marks that have the same place.
+    /// Returns an empty table. The salt is a secret of the node: anybody who knew it could choose marks with the same
+    /// place.
     pub fn new(salt: u64) -> Flows {
         Flows {
             places: Map::default(),
@@ -209,8 +210,8 @@ impl Flows {
         }
     }
 
-    /// Notes a packet of the flow `key` with its sequence number, and tells whether it is new.
-    /// The flow is returned for its cached next hop and its count of expired packets.
+    /// Notes a packet of the flow `key` with its sequence number, and returns whether it is new, together with the flow
+    /// for its cached next hop and its count of expired packets.
     #[inline]
     pub fn on_packet(
         &mut self,
@@ -222,7 +223,7 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Table)
     }
 
-    /// The same for a packet that was stamped, of which copies come by several paths.
+    /// The same for a stamped packet, of which copies arrive by several paths.
     #[inline]
     pub fn on_stamped(
         &mut self,
@@ -234,7 +235,7 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Stamped)
     }
 
-    /// The same for a packet that came over a reliable link, which may be late by seconds.
+    /// The same for a packet that arrived over a reliable link, which may be late by seconds.
     #[inline]
     pub fn on_reliable(
         &mut self,
@@ -246,8 +247,8 @@ impl Flows {
         self.note(now, key, seq, bytes, Way::Reliable)
     }
 
-    /// The same for a packet that passes and was sealed from end to end. It is a duplicate if it has the number
-    /// and the mark of one that was here: what others write into the flow costs it nothing.
+    /// The same for a passing packet that was sealed from end to end. It is a duplicate if an earlier packet had its
+    /// number and its mark. So packets that others write into the flow do not harm it.
     #[inline]
     pub fn on_marked(
         &mut self,
@@ -268,8 +269,8 @@ impl Flows {
         (verdict, flow)
     }
 
-    /// A packet that this node passes on and also receives was here before, by its mark. Its number counts once the
-    /// packet is believed.
+    /// Returns true if a packet that this node forwards and also receives has arrived before, by its mark. Its number
+    /// counts once the packet is believed.
     #[inline]
     pub fn is_repeated(
         &mut self,
@@ -284,15 +285,15 @@ impl Flows {
         is_repeated
     }
 
-    /// Counts such a packet that has come too late.
+    /// Counts such a packet that has arrived too late.
     pub fn on_expired(&mut self, now: Time, key: FlowKey) {
         self.flow(now, key).expired += 1;
     }
 
-    /// Notes a packet to a group that this node receives, and that it believes: because it was opened, or
-    /// because its source seals nothing. What anybody can have written is forgotten when the first opened packet comes, as
-    /// is what the node has noted as a relay: numbers far ahead silence nobody. From then on the numbers of opened
-    /// packets alone count; others that are still believed have none but their marks to be known again by.
+    /// Notes a packet to a group that this node receives and believes: because it was opened, or because its source
+    /// seals nothing. When the first opened packet arrives, the numbers that anybody can have written are forgotten, as
+    /// are those that the node has noted as a relay: forged numbers far ahead silence nobody. From then on, only the
+    /// numbers of opened packets count. Other packets that are still believed are recognized by their marks alone.
     #[inline]
     pub fn on_delivered(
         &mut self,
@@ -320,7 +321,7 @@ impl Flows {
         (verdict, flow)
     }
 
-    /// Counts a duplicate of a flow, if there is such a flow.
+    /// Counts a duplicate of a flow, if the flow exists.
     pub fn on_duplicate(&mut self, key: FlowKey) {
         if let Some(at) = self.places.get(&key) {
             self.flows[*at as usize].duplicates += 1;
@@ -349,33 +350,33 @@ impl Flows {
         (flow.on_packet(now, seq, bytes, way), flow)
     }
 
-    /// The flow of a key.
+    /// Returns the flow of a key.
     pub fn find(&self, key: &FlowKey) -> Option<&Flow> {
         self.flows.get(*self.places.get(key)? as usize)
     }
 
-    /// All flows, in no particular order but the same in every run.
+    /// Returns all flows, in no particular order but the same in every run.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Flow> {
         self.flows.iter()
     }
 
-    /// How many flows there are.
+    /// Returns the number of flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// True if there are none.
+    /// Returns true if there are no flows.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
 
-    /// Flows that had to make room for others.
+    /// Returns the number of flows that had to make room for others.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Looks at some flows and removes the idle ones. Call it now and then; a second apart is
-    /// enough for the whole table to be seen once in [`FLOW_IDLE`] (64 × 64 flows).
+    /// Examines some flows and removes the idle ones. Call it regularly; once a second is enough to see the whole table
+    /// once in [`FLOW_IDLE`] (64 × 64 flows).
     pub fn expire(&mut self, now: Time) {
         for _ in 0..EXPIRE_STEP.min(self.flows.len()) {
             if self.hand >= self.flows.len() {
@@ -395,7 +396,7 @@ impl Flows {
         }
     }
 
-    /// Where the flow of `key` is, after making it if need be.
+    /// Returns the place of the flow of `key`, and makes the flow if necessary.
     fn place(&mut self, now: Time, key: FlowKey) -> usize {
         if let Some(&at) = self.places.get(&key) {
             return at as usize;
@@ -415,8 +416,8 @@ impl Flows {
         at
     }
 
-    /// The least lately used of the next few flows. Choice: a sample instead of an exact order,
-    /// which would cost every packet that changes the flow.
+    /// Returns the least recently used of the next few flows. Choice: a sample instead of an exact order, which would
+    /// have a cost for every packet that changes the flow.
     fn least_lately_used(&mut self) -> usize {
         let start = self.hand;
         self.hand = (start + EVICTION_SAMPLE) % self.flows.len();
@@ -435,51 +436,51 @@ impl Flows {
     }
 }
 
-/// What a packet is known again by that passes: one that was sealed from end to end, or one to a group.
+/// The mark by which a passing packet is recognized: one that was sealed from end to end, or one to a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<W> {
-    /// Its tag: at hand, and anybody who sees the packet can write it on another one.
+    /// The packet's tag: it is at hand, but anybody who sees the packet can write it on another one.
     pub tag: u32,
-    /// There is no more to know it by: it was not sealed, and this is its number.
+    /// There is nothing else to recognize the packet by: it was not sealed, and `tag` is its number.
     pub is_final: bool,
-    /// All of it that no hop changes, in a way that nobody can write on another one. Dear.
+    /// The mark of all parts of the packet that no hop changes, which nobody can write on another packet. Expensive.
     pub whole: W,
 }
 
-/// Numbers and marks of the packets of a flow that were here last.
+/// Numbers and marks of the last packets of a flow.
 ///
-/// Of two packets with the same place the later one is remembered, so a ring need not know what is
-/// newest, and nothing that others write moves it on.
+/// If two packets have the same place, the later one is remembered. So a ring need not know which packet is newest, and
+/// packets that others write do not move it.
 ///
 /// ```text
 ///   places by number   the last so many packets, if each number has one packet
 ///   places by mark     as many again: of one number, the packet and what somebody has made of it
 /// ```
-/// By number alone, a packet and its changed copy made each other be forgotten at each meeting. Where the graph of a
-/// group has a cycle, both went round in it, twice as many each time, until their time to live ended.
+/// With places by number alone, a packet and its changed copy would replace each other at each meeting. In a group
+/// whose graph has a cycle, both would circulate, twice as many each time, until their time to live ends.
 ///
-/// Choice: marks of the whole packet cost a tenth of what a relay does with it, and most flows never have copies. So a flow
-/// goes by tags until two are alike. The second one of these passes, whichever is genuine, and from then on
-/// whole packets count, as long as copies come.
+/// Choice: computing the mark of the whole packet costs a tenth of what a relay does with the packet, and most flows
+/// never have copies. So a flow uses tags until two are alike. The second of these two packets passes, whichever is
+/// genuine, and from then on marks of whole packets are used, as long as copies arrive.
 #[derive(Clone, Debug, Default)]
 struct Marks {
-    /// The places by number, and behind them those by mark. Empty until the first packet.
+    /// The places by number, followed by those by mark. Empty until the first packet.
     places: Vec<u32>,
-    /// Until then whole packets count.
+    /// Until then, marks of whole packets are used.
     whole_until: Time,
-    /// Packets since they have become more.
+    /// Packets since the places last became more.
     since: u32,
 }
 
-/// Where a copy has come, others may for so long.
+/// How long further copies are expected after one has arrived.
 const COPIES_FOR: Duration = Duration::from_secs(10);
 /// Packets that a flow's marks cover at first: a second of voice, in 512 bytes.
 const MARKS_START: usize = 64;
-/// And at most: copies that come 10 ms apart at 100 000 packets per second, in 8 KiB.
+/// The maximum: copies that arrive 10 ms apart at 100 000 packets per second, in 8 KiB.
 const MARKS_LIMIT: usize = 1 << 10;
 
 impl Marks {
-    /// Notes a packet; true if the same one was here lately.
+    /// Notes a packet. Returns true if the same one has arrived recently.
     #[inline]
     fn is_repeated(
         &mut self,
@@ -503,13 +504,13 @@ impl Marks {
         }
         self.whole_until = now + COPIES_FOR;
         if !is_whole {
-            // The next copy is one of this packet, and is told by the whole of it.
+            // The next copy is one of this packet, and is recognized by the whole of it.
             self.replace((seq, salt), (mark.whole)(), false);
         }
         is_whole
     }
 
-    /// Remembers it in its places; true if it was in one of them.
+    /// Stores the mark in its places. Returns true if it was in one of them.
     #[inline]
     fn replace(&mut self, (seq, salt): (FlowSeq, u64), known: u32, is_final: bool) -> bool {
         let half = self.covered();
@@ -524,12 +525,12 @@ impl Marks {
         is_alike
     }
 
-    /// Packets in a row, copies of which are known.
+    /// Returns the number of consecutive packets whose copies are recognized.
     fn covered(&self) -> usize {
         self.places.len() / 2
     }
 
-    /// What was remembered is forgotten: a copy of it that comes now is one for the exit to drop.
+    /// Enlarges the places and forgets their content: the exit drops a copy of a forgotten packet.
     #[cold]
     fn grow(&mut self) {
         let covered = (self.covered() * 4).max(MARKS_START);
@@ -561,7 +562,7 @@ impl Flow {
         }
     }
 
-    /// Packets that have not come, up to the highest number that has.
+    /// Returns the number of packets that have not arrived, up to the highest number that has.
     pub fn missing(&self) -> u64 {
         let (packets, missing) = self.before;
         let span = self.window.next().saturating_sub(self.first);
@@ -621,12 +622,12 @@ impl Flow {
         }
     }
 
-    /// Begins the numbering at `seq`.
+    /// Restarts the numbering at `seq`.
     fn restart(&mut self, now: Time, seq: FlowSeq) -> Verdict {
         self.before = (self.packets, self.missing());
         self.window = PacedWindow::new(WINDOW_START);
         self.stale = None;
-        // One span up, so that there is room for numbers from before the first one.
+        // The number is one span higher, so that there is room for numbers before the first one.
         let wide = (1 << 32) + u64::from(seq.0);
         self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
         self.first = wide;

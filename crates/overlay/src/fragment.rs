@@ -1,47 +1,47 @@
-//! Datagrams that are longer than a packet: put together again at the exit, within bounded memory.
+//! Datagrams longer than a packet: the exit reassembles them, within bounded memory.
 //!
 //! ```text
 //!   fragment ─▶ known datagram? ── all of it there ─▶ delivered
 //!                 │ no                  │ not yet
 //!               room? ── the oldest goes   waits, until its time is over
 //! ```
-//! A datagram is put together in the packet buffer in which it is handed to its client. Fragments
-//! that come twice do no harm; one that contradicts the others is refused.
+//! A datagram is reassembled in the packet buffer in which its client gets it. Fragments that arrive twice do no harm.
+//! A fragment that contradicts the others is refused.
 
 use crate::stream::Ranges;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time, VirtualPort};
 use wire::data::Remaining;
 use wire::transport::Fragment;
 
-/// Datagrams that are put together at once at one node, each in a buffer of 64 KiB: 4 MiB.
+/// Maximum number of datagrams that one node reassembles at once, each in a buffer of 64 KiB: 4 MiB.
 pub const PARTIAL_MAX: usize = 64;
-/// Of them from one source: a sender of long datagrams over a lossy path does not crowd out others.
+/// The same for one source: a sender of long datagrams over a lossy path does not crowd out others.
 pub const PARTIAL_PER_SOURCE_MAX: usize = 16;
-/// How long the fragments of a datagram without a deadline may be apart. Choice: what two
-/// retransmissions take on the longest path, and no more, because the buffers are few.
+/// Maximum time between the fragments of a datagram without a deadline. Choice: the time of two retransmissions on the
+/// longest path, and no more, because the buffers are few.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a datagram in parts is known by.
+/// The key of a fragmented datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The node and port that have sent it.
+    /// The node and port that sent it.
     pub from: (NodeAddr, VirtualPort),
-    /// The node or group that it goes to.
+    /// Its destination node or group.
     pub to: NodeAddr,
-    /// The port that it goes to.
+    /// Its destination port.
     pub port: VirtualPort,
-    /// Which of the sender's.
+    /// The sender's number of the datagram.
     pub id: u32,
 }
 
-/// What became of a fragment.
+/// The result of taking a fragment.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was the last that was missing: the datagram, and what is left of its deadline.
+    /// The fragment was the last missing one: the datagram, and what is left of its deadline.
     Whole(Burst, Remaining),
-    /// It waits for others, or was here before.
+    /// The fragment waits for others, or had arrived before.
     Kept,
-    /// It contradicts others.
+    /// The fragment contradicts others.
     Contradicts,
     /// There is no packet buffer.
     NoBuffer,
@@ -53,7 +53,7 @@ struct Partial {
     total: u16,
     have: Ranges,
     bytes: usize,
-    /// What is left of its deadline, and when that was so.
+    /// The time left to its deadline, and the moment to which this value applies.
     remaining: (Remaining, Time),
     since: Time,
     until: Time,
@@ -62,9 +62,9 @@ struct Partial {
 /// Datagrams that were given up since the last call of [`Reassembly::take_given_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Their time was over.
+    /// Datagrams whose time had run out.
     pub late: u32,
-    /// Others took their place.
+    /// Datagrams whose place other datagrams have taken.
     pub crowded_out: u32,
 }
 
@@ -72,18 +72,18 @@ pub struct GivenUp {
 #[derive(Debug, Default)]
 pub struct Reassembly {
     partial: Map<Key, Partial>,
-    /// Not later than when the first one's time is over.
+    /// A time not later than the end of the first one's time.
     next: Option<Time>,
     given_up: GivenUp,
 }
 
 impl Reassembly {
-    /// How many wait.
+    /// Returns the number of waiting datagrams.
     pub fn len(&self) -> usize {
         self.partial.len()
     }
 
-    /// True when none waits.
+    /// Returns true if none waits.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty()
     }
@@ -134,7 +134,7 @@ impl Reassembly {
         partial.bytes += news;
         let (left, at) = partial.remaining;
         let left = left.minus(now.since(at));
-        // The one that has taken longest counts; none is the largest.
+        // The fragment that took longest counts; the value for no deadline is the largest.
         partial.remaining = (Remaining(left.0.min(remaining.0)), now);
         if partial.bytes < usize::from(partial.total) {
             return Outcome::Kept;
@@ -145,8 +145,8 @@ impl Reassembly {
         }
     }
 
-    /// The oldest datagram goes when there are too many, of this source or in all: what has waited
-    /// long is the least likely to become whole.
+    /// Removes the oldest datagram if there are too many, of this source or in total: a datagram that has waited long
+    /// is the least likely to become whole.
     fn make_room(&mut self, source: NodeAddr) {
         let of_source = |key: &Key| key.from.0 == source;
         let own = self.partial.keys().filter(|key| of_source(key)).count();
@@ -167,7 +167,7 @@ impl Reassembly {
         oldest.map(|(key, _)| *key)
     }
 
-    /// Gives up what has waited too long.
+    /// Gives up datagrams that have waited too long.
     pub fn expire(&mut self, now: Time) {
         if self.next.is_none_or(|next| now < next) {
             return;
@@ -178,12 +178,12 @@ impl Reassembly {
         self.next = self.partial.values().map(|partial| partial.until).min();
     }
 
-    /// Datagrams that were given up since the last call.
+    /// Returns the numbers of datagrams that were given up since the last call.
     pub fn take_given_up(&mut self) -> GivenUp {
         core::mem::take(&mut self.given_up)
     }
 
-    /// When [`Reassembly::expire`] has something to do.
+    /// Returns when [`Reassembly::expire`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         self.next
     }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The fragments of a datagram whose bytes tell their places.
+    /// The fragments of a datagram whose bytes depend on their places.
     fn fragments(total: u16, step: usize) -> Vec<(Fragment, Vec<u8>)> {
         let byte = |at: usize| (at * 31 % 251) as u8;
         (0..usize::from(total))

@@ -1,4 +1,4 @@
-//! Keys of groups: what this node's sources seal with, and what opens that of others.
+//! Keys of groups: the keys with which this node's sources seal, and the keys that open the packets of other sources.
 //!
 //! ```text
 //!   source                                                          receiver
@@ -9,12 +9,13 @@
 //!   one leaves, 10 min ──▶ another key is told ── 1 s ──▶ and used
 //! ```
 //!
-//! Who receives a group can also forge to the others who do, since all have one key of each source; no relay and
-//! nobody outside can. Choice: a signature per packet would cost more than all else that a node does with it.
+//! A receiver of a group can also forge packets to the other receivers, since all of them have the same key of each
+//! source. No relay and no outsider can. Choice: a signature per packet would cost more than everything else that a
+//! node does with it.
 //!
-//! A group is sealed if all its members can open that, which their records say ([`wire::link_state`], option 15).
-//! The members of groups of Scribe stand in no records: all nodes of the network have to be able. They are not
-//! told keys unasked either, but ask.
+//! A group is sealed if all its members can open sealed packets, which their records report ([`wire::link_state`],
+//! option 15). The members of groups of Scribe are in no records, so all nodes of the network must be able to open.
+//! These members do not receive keys without asking; they ask.
 
 mod own;
 mod received;

@@ -1,4 +1,4 @@
-//! Groups: who is in which, and where packets to them go. [Brogle09 §II, Amir06 §III-A]
+//! Groups: which nodes are in which group, and where packets to groups go. [Brogle09 §II, Amir06 §III-A]
 //!
 //! ```text
 //!   clients: join, leave ──▶ Local ──▶ parts of the node's groups record ──flooding──▶ all nodes
@@ -9,28 +9,27 @@
 //!                          receivers
 //! ```
 //!
-//! A group of class D is multicast: a packet goes along the shortest-path tree of its source, by
-//! the metric of its class, as far as the tree leads to members. Every node computes the same tree
-//! from the same records, so nothing stands in the packet but the group; a sender need not be a
-//! member. Each edge of the tree is a hop like any other, with the recovery of the packet's class.
-//! While records travel, nodes may disagree: a copy that comes twice is a duplicate of its flow,
-//! and ends there. A branch that is no longer of a tree is served for [`LINGER`] more, so that one
-//! branch ends after the other has begun.
+//! A group of class D is multicast: a packet takes the shortest-path tree of its source, by the metric of its class, as
+//! far as the tree leads to members. Every node computes the same tree from the same records, so the packet contains
+//! only the group; a sender need not be a member. Each edge of the tree is a hop like any other, with the recovery of
+//! the packet's class. While records travel, nodes may disagree: a copy that arrives twice is a duplicate of its flow,
+//! and the node drops it. A branch that no longer belongs to the tree is served for [`LINGER`] more, so that it ends
+//! after its replacement has begun.
 //!
-//! Packets that are stamped "two trees" go along two trees of their source at once, without a common node or link
-//! where the network has that, and meet again at every node that both lead to: whatever one node or link
-//! fails, nothing is lost meanwhile. The setting of the group asks for that, or the socket that sends.
+//! Packets that are stamped "two trees" take two trees of their source at once, without a common node or link if the
+//! network has such trees. The copies meet again at every node to which both trees lead. So if any one node or link
+//! fails, no packet is lost meanwhile. The setting of the group asks for that, or the sending socket.
 //!
-//! Where second ways are targeted, packets go along the tree, and along a second way to the members that the tree leads to
-//! through trouble: every node on the way finds that out itself (`ways.rs`). The setting of the group asks for that, or a
-//! node does it for packets with a deadline, if it protects by itself.
+//! If second ways are targeted, packets take the tree, and also a second way to the members whose path in the tree is
+//! in trouble: every node on the path determines that itself (`ways.rs`). The setting of the group asks for that, or a
+//! node does it for packets with a deadline, if it protects packets automatically.
 //!
-//! Who may send to a group and who may receive is said by permits ([`Permits`]); every node that a packet passes looks.
+//! Permits ([`Permits`]) say who may send to a group and who may receive. Every node that a packet passes checks them.
 //!
 //! A group of class E is anycast: a packet goes to the nearest member, hop by hop.
 //!
-//! Groups that Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: their tree is
-//! told to the node by whoever runs Scribe beside it.
+//! Groups whose trees Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: the program that runs
+//! Scribe for the node reports the trees to it.
 
 mod admission;
 mod local;

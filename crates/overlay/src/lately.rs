@@ -1,27 +1,29 @@
-//! By how much a counter has grown in the last one to two minutes: what is wrong now, and not what was wrong once.
+//! The growth of a counter within the last one to two minutes: it shows what is wrong now, and not what was wrong in
+//! the past.
 
 use base::{Duration, Time};
 
-/// Half of the window. Choice: what happened is told for one to two minutes, so who looks once a minute misses nothing.
+/// Half of the window. Choice: what happened is reported for one to two minutes, so a user who looks once a minute
+/// misses nothing.
 const HALF: Duration = Duration::from_secs(60);
 
 /// The growth of one counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lately {
     since: Time,
-    /// What it was at the beginning of this half, and of the one before.
+    /// The counter at the beginning of this half, and of the half before.
     marks: [u64; 2],
 }
 
 impl Lately {
-    /// Looks at the counter, which is at `total`. Call it every few seconds.
+    /// Looks at the counter, whose value is `total`. Call it every few seconds.
     pub(crate) fn look(&mut self, now: Time, total: u64) {
         if now.since(self.since) >= HALF {
             (self.since, self.marks) = (now, [total, self.marks[0]]);
         }
     }
 
-    /// By how much it has grown.
+    /// Returns by how much the counter has grown.
     pub(crate) fn grown(&self, total: u64) -> u64 {
         total - self.marks[1]
     }

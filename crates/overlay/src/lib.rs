@@ -15,14 +15,14 @@
 //!                               network below
 //! ```
 //!
-//! A packet's life at a relay: opened in place, checked for duplicates by lane and by flow, its
-//! time to live and time to deadline lowered, looked up, copied into the next lane's history,
-//! sealed in place, sent; a burst stays together as long as its packets go the same way.
-//! A loss' life: the receiver of a lane sees a gap, asks at once, asks again while the answer can
-//! still be in time; the sender answers from its history. [Amir06 §IV-A]
+//! A packet's life at a relay: the node opens the packet in place, checks it for duplicates by lane and by flow, lowers
+//! its time to live and its time to the deadline, looks up the next hop, copies the packet into the history of the next
+//! lane, seals it in place and sends it. A burst stays together as long as its packets have the same next hop.
+//! A loss' life: the receiver of a lane sees a gap, requests the missing packet at once, and repeats the request while
+//! the answer can still be in time. The sender answers from its history. [Amir06 §IV-A]
 //!
-//! Only [`Node`] and its links see the outbox; all below are plain structs whose methods take
-//! `now` and return values.
+//! Only [`Node`] and its links see the outbox. Everything below them is a plain struct whose methods take `now` and
+//! return values.
 #![forbid(unsafe_code)]
 
 mod aims;

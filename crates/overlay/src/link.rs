@@ -1,16 +1,16 @@
-//! One link: everything that this node keeps about one neighbour, and the links by index, by
-//! neighbour and by session.
+//! One link: everything that this node keeps about one neighbour. Also the table of links by index, by neighbour and by
+//! session.
 //!
 //! ```text
 //!   no session --Established--> session, hello probing --hellos in a row--> up <--a hello-- tried
 //!        ^                                                                   |                ^
 //!        '---- dial again <---- down (closing, or tried for long) <----------'--- silence ----'
 //! ```
-//! A session outlives an outage: after silence the hellos go on, and the link comes up again with
-//! the same keys unless the neighbour has restarted and brings a new session.
+//! A session survives an outage: after silence the hellos continue, and the link comes up again with the same keys,
+//! unless the neighbour has restarted and makes a new session.
 //!
-//! A link has one [`Path`] in use, and spares where there are several uplinks. It is up as long as one of
-//! them is; lanes, counts and what is told to others belong to the link.
+//! A link has one [`Path`] in use, and spares if there are several uplinks. It is up as long as one of its paths is up.
+//! Lanes, counts and announcements belong to the link.
 
 mod alarmed;
 mod dialling;
@@ -57,29 +57,30 @@ use wire::data::Class;
 use wire::link::{Kind, SessionIndex};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Silence after which a neighbour whose link is down is dialled again: at once when the silence of
-/// an active link has taken it down.
+/// Silence after which the node dials a neighbour again whose link is down: at once when the silence of an active link
+/// has taken it down.
 const SILENT: Duration = Duration::from_millis(300);
-/// The step from the dial of one place of a neighbour to that of the next. [RFC 8305 §5]
+/// The time between dialling one address of a neighbour and the next. [RFC 8305 §5]
 const DIAL_STEP: Duration = Duration::from_millis(250);
-/// The shortest rest between two dials of all its places.
+/// The shortest rest between two dials of all its addresses.
 const DIAL_REST: Duration = Duration::from_secs(1);
-/// So many dials without an answer double the rest between two, up to [`DIAL_REST_MAX`]: an Init
-/// has 1152 bytes, and a neighbour may be gone for days.
+/// After this many dials without an answer, the rest between two dials doubles, up to [`DIAL_REST_MAX`]: an Init has
+/// 1152 bytes, and a neighbour may be gone for days.
 const DIALS_PER_STEP: u32 = 8;
 const DIAL_REST_MAX: Duration = Duration::from_secs(8);
 
-/// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
+/// A link that has held packets back for this long has less room than the load needs. Choice: a step of the load is
 /// over by then.
 const FULL_AFTER: Duration = Duration::from_secs(1);
 
-/// What a link may lose and have no trouble. Choice: what recovery leaves of twice as much is not heard.
+/// The packet loss that a link may have without trouble. Choice: what recovery leaves of twice this loss is not
+/// audible.
 const LOSS_NOTABLE: f64 = 0.005;
 
-/// The mark of control datagrams, above that of every priority.
+/// The mark of control datagrams, above the mark of every priority.
 pub const MARK_CONTROL: u8 = 9;
 
-/// The mark of packets of a class: one more than the priority, because 0 is none.
+/// Returns the mark of packets of a class: one more than the priority, because 0 means no mark.
 pub const fn mark(class: Class) -> u8 {
     class.priority + 1
 }
@@ -91,112 +92,114 @@ pub struct Link {
     pub peer: NodeAddr,
     /// Its name, as its certificate says.
     pub name: String,
-    /// Where the configuration says that it is; dialled when there is no session.
+    /// The configured address; dialled when there is no session.
     pub dial: Option<UnderlayAddr>,
-    /// And where else it is.
+    /// Further addresses of the neighbour.
     pub(crate) dial_more: Vec<UnderlayAddr>,
-    /// The configuration had it and has it no more: there is no link unless the neighbour dials and may.
+    /// The configuration had this neighbour and no longer has it: there is no link unless the neighbour dials and may
+    /// do so.
     pub(crate) is_left: bool,
-    /// How it has come to be.
+    /// How the link has come to be.
     pub(crate) made: Made,
-    /// It is not dialled for now, though it is known where.
+    /// The node does not dial the neighbour for now, though it knows an address.
     pub(crate) is_resting: bool,
-    /// Where the neighbour says that it is, as far as it is dialled there as well.
+    /// The addresses that the neighbour announces, as far as the node dials them too.
     pub(crate) announced: Vec<UnderlayAddr>,
-    /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
+    /// The configured capacity of the link, in kbit/s; 0 if it is not known.
     pub capacity_kbps: u32,
-    /// What transfers have carried to the neighbour.
+    /// The rates that transfers to the neighbour have reached.
     pub carried: Option<Carried>,
-    /// The physical links that it crosses to the neighbour, once that is known.
+    /// The number of physical links to the neighbour, once it is known.
     pub hops: Option<NonZeroU8>,
-    /// The path in use, for what this end sends.
+    /// The path by which this end sends.
     pub path: Path,
-    /// The others.
+    /// The other paths.
     pub(crate) spares: Vec<Path>,
     pub(crate) choice: Choice,
     opening: Opening,
     uplinks: Uplinks,
-    /// Which of them bulk data takes.
+    /// The paths that bulk data takes.
     shares: Shares,
-    /// The neighbour takes sessions of further paths.
+    /// The neighbour accepts sessions of further paths.
     pub(crate) peer_knows_paths: bool,
     hello_settings: hello::Settings,
     parameters: Parameters,
-    /// Others know of an alarm, and have been told of it then.
+    /// When this node reported an alarm that others still know.
     alarm_told: Option<Time>,
-    /// When the link's cost is told to others.
+    /// When the link's cost is announced.
     pub announce: Announce,
     /// The real-time lane to the neighbour.
     pub history: History,
-    /// Chooses how its packets are protected.
+    /// Chooses how packets of the real-time lane are protected.
     pub(crate) pilot: Pilot,
-    /// What the neighbour has been told of flows that are to be repaired otherwise.
+    /// The aims of flows with special repair that the neighbour has been sent.
     pub(crate) told_aims: ToldAims,
-    /// What had gone when its plan began: bytes of real-time packets, and of repair packets.
+    /// Bytes of real-time packets and of repair packets that had been sent when the pilot's plan began.
     plan_began: (u64, u64),
-    /// Packets that its history could not keep for long enough.
+    /// Packets that the history could not keep for long enough.
     pub(crate) overrun: Lately,
-    /// The neighbour takes repair packets.
+    /// The neighbour accepts repair packets.
     pub(crate) peer_takes_repair: bool,
-    /// When the neighbour was told last what has become of its packets, and how many had come.
+    /// When this node last reported the fate of the neighbour's packets to it, and how many had arrived then.
     reported: (Time, u64),
-    /// In what runs the way to the neighbour loses, as it tells.
+    /// The runs of losses in the direction to the neighbour, as the neighbour reports them.
     runs_told: protection::RunsTold,
     strikes: u8,
     takes_repair: bool,
     /// The mark of the last packet of the real-time lane.
     lane_mark: u8,
-    /// Which of its packets are sent twice at once.
+    /// The choice of packets of the lane that are sent twice at once.
     ahead: Option<Ahead>,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
     /// Holds the real-time lane to the neighbour back when it meets congestion.
     pub brake: Option<Brake>,
-    /// What the neighbour has told last of the network's clock, and when.
+    /// The neighbour's last report of the network's clock, and when it arrived.
     pub(crate) clock_told: Option<(ClockOffset, Time)>,
-    /// What the own clock is ahead of the neighbour's by the network's, as stamps wrap.
+    /// The difference by which the own clock is ahead of the neighbour's, by the network's clock; it wraps as stamps
+    /// do.
     clocks_us: Option<u32>,
-    /// What the neighbour has told last of what arrived there and what was lost.
+    /// The neighbour's last report of how many datagrams arrived there and how many were lost.
     told: Option<(u32, u32)>,
-    /// The last hellos that were sent, by their stamps, for what the link carries until the answer.
+    /// The last hellos that were sent, by their stamps, to find what the link carried until the answer.
     asked: VecDeque<(u32, Echo)>,
-    /// The reliable lane, both ways.
+    /// The reliable lane, in both directions.
     pub reliable: Lane,
-    /// What the signatures of its records may cost.
+    /// The budget for checking the signatures of the neighbour's records.
     pub(crate) verifications: Verifications,
-    /// What the link has carried.
+    /// Totals of what the link has carried.
     pub counts: Counts,
     /// The number of this node's start, which its hellos carry.
     boot: u32,
-    /// The number of the neighbour's start; another one means that it has restarted.
+    /// The number of the neighbour's start; a changed number means that it has restarted.
     pub peer_boot: Option<u32>,
-    /// What becomes of dialling it.
+    /// The result of dialling the neighbour.
     pub(crate) dialling: Dialling,
-    /// The byte stream beside its datagrams.
+    /// The byte stream in addition to the link's datagrams.
     pub(crate) fallback: Fallback,
-    /// Since when the link is up, or down.
+    /// When the link came up or went down.
     pub(crate) since: Time,
-    /// Why the link went down last.
+    /// Why the link last went down.
     pub(crate) down_why: Option<&'static str>,
-    /// The link is on the list of those to look at in this flush.
+    /// The link is on the list of links that this flush looks at.
     pub(crate) touched: bool,
     /// Packets may be sent twice at once.
     copies_ahead: bool,
     copies_rest: Rest,
-    /// Since when the brake of the real-time lane holds packets back.
+    /// When the brake of the real-time lane began to hold packets back.
     full_since: Option<Time>,
-    /// The link that has carried last what this one had no room for, and when.
+    /// The link that has last carried packets for which this one had no room, and when.
     pub(crate) passed: Option<(LinkIndex, Time)>,
-    /// Its price tells of it.
+    /// The link's price includes the lack of room.
     is_priced_full: bool,
 }
 
 /// How a link has come to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// It is configured.
+    /// The link is configured.
     Hand,
-    /// It is configured as one by which the node enters the network.
+    /// The link is configured as one by which the node enters the network.
     First,
     /// This node has made it by itself.
     Found,
@@ -204,20 +207,20 @@ pub(crate) enum Made {
     Came,
 }
 
-/// What a link has carried since the node started. Bytes are those of sealed datagrams.
+/// Totals of what a link has carried since the node started. Bytes are those of sealed datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Data datagrams sent.
     pub data_out: u64,
     /// Their bytes.
     pub data_out_bytes: u64,
-    /// Of these bytes those of real-time packets that went for the first time.
+    /// The part of these bytes that belongs to real-time packets sent for the first time.
     pub realtime_out_bytes: u64,
     /// Data datagrams received.
     pub data_in: u64,
     /// Their bytes.
     pub data_in_bytes: u64,
-    /// Of the data datagrams, both ways, those that nodes have sent each other on their own account.
+    /// The data datagrams in both directions that nodes have sent each other on their own behalf.
     #[serde(skip)]
     pub own: u64,
     /// Control datagrams sent.
@@ -228,36 +231,36 @@ pub struct Counts {
     pub repair_out: u64,
     /// Their bytes.
     pub repair_out_bytes: u64,
-    /// Copies of data datagrams that went by a second path.
+    /// Copies of data datagrams that were sent by a second path.
     pub copies_out: u64,
     /// Their bytes.
     pub copies_out_bytes: u64,
-    /// Copies that should have gone and did not: no buffer, longer than the path takes, or no session.
+    /// Copies that should have been sent and were not: no buffer, longer than the path carries, or no session.
     pub copies_unsent: u64,
-    /// Bytes of the data datagrams that went by a path beside the one in use, to share the load.
+    /// Bytes of the data datagrams that were sent by a path other than the one in use, to share the load.
     pub spread_out_bytes: u64,
-    /// Times that another path was taken.
+    /// Number of changes of the path in use.
     pub path_changes: u64,
-    /// Times that the link came up.
+    /// Number of times that the link came up.
     pub ups: u64,
-    /// Times that it went down.
+    /// Number of times that the link went down.
     pub downs: u64,
 }
 
-/// A datagram that was opened, and whether its session or address asks for attention.
+/// A datagram that was opened, and whether its session or address needs attention.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The path that it came by.
+    /// The path by which it arrived.
     pub path: PathId,
-    /// Where the plaintext stands.
+    /// The position of the plaintext.
     pub plaintext: Range<usize>,
     /// Data or control.
     pub kind: Kind,
-    /// It is the first of a session that this node dialled.
+    /// True for the first datagram of a session that this node dialled.
     pub confirms: bool,
-    /// The neighbour has moved to another address below.
+    /// The neighbour has moved to another underlay address.
     pub moved: bool,
-    /// It has shown that packets are being lost.
+    /// The datagram has shown that packets are being lost.
     pub alarmed: bool,
 }
 
@@ -301,7 +304,8 @@ impl Link {
             runs_told: protection::RunsTold::default(),
             strikes: realtime.strikes,
             lane_mark: 0,
-            // The paper's nodes have requests alone, so theirs are not told that repair is of use.
+            // Nodes of the paper profile use requests alone, so their neighbours do not learn that repair packets are
+            // useful.
             takes_repair: realtime.aims.protect.repairs(),
             ahead: None,
             copies_ahead: realtime.copies_ahead,
@@ -328,14 +332,15 @@ impl Link {
         }
     }
 
-    /// The other end is heard, and hears this one.
+    /// Returns true if the other end is heard, and hears this one.
     pub fn is_up(&self) -> bool {
         self.path.is_up()
     }
 
-    /// The link carries data and has fallen silent: it may have failed, and nobody knows yet. Or it has become much longer,
-    /// and routes do not know. Where a spare carries copies meanwhile, nobody needs to; but an idle one that was well a second
-    /// ago says nothing of a neighbour that may be dead. It counts once it was heard after the doubt began.
+    /// Returns true if the link carries data and either has fallen silent, so that it may have failed, or has become
+    /// much longer than routes know. There is no doubt if a spare carries copies meanwhile. But an idle spare that
+    /// worked a second ago says nothing about a neighbour that may have failed: a spare counts once it was heard after
+    /// the doubt began.
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
         let silent = self.path.hello.doubted_since(now);
@@ -346,53 +351,54 @@ impl Link {
         !self.best_spare(now).is_some_and(is_heard)
     }
 
-    /// The link's datagrams travel inside a byte stream.
+    /// Returns true if the link's datagrams travel inside a byte stream.
     #[inline]
     pub fn is_over_stream(&self) -> bool {
         self.path.is_over_stream()
     }
 
-    /// The neighbour is reached there from now on.
+    /// The neighbour is reached at `at` from now on.
     pub(crate) fn move_to(&mut self, now: Time, at: UnderlayAddr) {
         self.fallback.on_moved(now, self.path.at, at);
         self.path.at = Some(at);
     }
 
-    /// Packets are sent over the link and taken from it: it is up, or was a moment ago and is tried
-    /// by what has no other way.
+    /// Returns true if packets are sent over the link and accepted from it: the link is up, or it was up a moment ago
+    /// and packets without another path try it.
     #[inline]
     pub fn carries(&self) -> bool {
         self.path.carries()
     }
 
-    /// It has room for what is not needed: what congestion has dropped is not helped by more.
+    /// Returns true if the link has room for redundant packets. If congestion drops packets, more packets do not help.
     pub(crate) fn takes_redundancy(&self) -> bool {
         self.brake.as_ref().is_none_or(Brake::allows_redundancy)
     }
 
-    /// What an answer of the neighbour takes at present; zero before the first is measured.
+    /// Returns the time until an answer of the neighbour arrives at present; zero before the first is measured.
     pub fn rtt(&self) -> Duration {
         self.path.rtt()
     }
 
-    /// What an answer to a request takes.
+    /// Returns the time until the answer to a request arrives.
     pub fn round_trip(&self) -> RoundTrip {
         self.path.round_trip()
     }
 
-    /// What the link takes from the time of a packet that is sent.
+    /// Returns the delay by which the link shortens the remaining time of a packet that is sent.
     #[inline]
     pub fn way_there(&self) -> Duration {
         self.path.way_there()
     }
 
-    /// What it has taken from that of one that came by a path; zero before it is measured.
+    /// Returns the delay by which the link has shortened the remaining time of a packet that arrived by `path`; zero
+    /// before it is measured.
     #[inline]
     pub fn way_here_by(&self, path: PathId) -> Duration {
         self.path_of(path).unwrap_or(&self.path).way_here()
     }
 
-    /// What the link suffers at present, in a word: nothing comes, packets wait, or some are lost.
+    /// Returns the present trouble of the link in a word: nothing arrives, packets wait, or some are lost.
     pub(crate) fn trouble(&self) -> Option<&'static str> {
         let is_queued = self.brake.as_ref().is_some_and(Brake::is_queued);
         let lost = self
@@ -409,15 +415,15 @@ impl Link {
         }
     }
 
-    /// For how long nothing has come from the neighbour; none if nothing ever has.
+    /// Returns how long nothing has arrived from the neighbour; `None` if nothing ever has.
     pub(crate) fn silence(&self, now: Time) -> Option<Duration> {
         self.paths().filter_map(|path| path.silence(now)).min()
     }
 
-    /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
-    /// come for so long that the neighbour may have restarted and lost its keys, or a stream was opened because
-    /// datagrams get through in one direction at most. It may be at so many places, which are dialled a short step apart:
-    /// the first that answers is used. [RFC 8305]
+    /// Returns true if the neighbour is to be dialled now. Either there is no session, or the session is old, or
+    /// nothing has arrived for so long that the neighbour may have restarted and lost its keys, or a stream was opened
+    /// because datagrams get through in at most one direction. The neighbour may be at any of `places` addresses. The
+    /// node dials them a short step apart and uses the first that answers. [RFC 8305]
     pub(crate) fn wants_dial(&self, now: Time, places: usize) -> bool {
         let path = &self.path;
         let rest = match self.next_step(now, places) {
@@ -431,25 +437,26 @@ impl Link {
         rested && (self.is_lost(now) || path.sessions.wants_rekey(now))
     }
 
-    /// When the next one of so many places is to be dialled, if some of them have been.
+    /// Returns when the next one of `places` addresses is to be dialled, if only some of them have been.
     pub(crate) fn next_step(&self, now: Time, places: usize) -> Option<Time> {
         let is_between = !(self.path.dials as usize).is_multiple_of(places.max(1));
         let dialled = self.path.dialled.filter(|_| is_between)?;
         let next = match dialled + DIAL_STEP {
-            // All of them are being dialled.
+            // All addresses are being dialled.
             past if past <= now => now + DIAL_STEP,
             next => next,
         };
         self.is_lost(now).then_some(next)
     }
 
-    /// There is no session, or nothing has come under it for so long that the neighbour may have lost its keys.
+    /// Returns true if there is no session, or if nothing has arrived for so long that the neighbour may have lost its
+    /// keys.
     fn is_lost(&self, now: Time) -> bool {
         let is_silent = now.since(self.path.heard) >= SILENT || self.fallback.stream().is_some();
         self.path.sessions.is_empty() || (!self.is_up() && is_silent)
     }
 
-    /// Looks whether the link has room for what it is given. To be called about once per second.
+    /// Checks whether the link has room for its load. To be called about once per second.
     pub(crate) fn note_room(&mut self, now: Time) {
         let is_full = self
             .brake
@@ -467,8 +474,8 @@ impl Link {
         self.path.hello.on_too_full(now, is_new);
     }
 
-    /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
-    /// neighbour measures it.
+    /// Returns the cost of the direction to the neighbour at the moment. The neighbour measures the loss of that
+    /// direction.
     pub fn measured_cost(&self, now: Time) -> LinkCost {
         self.path.measured_cost(now)
     }
@@ -505,8 +512,8 @@ impl Link {
             return Ok(received);
         }
         self.dialling.on_heard();
-        // Only the newest datagram tells where the neighbour is, so that a straggler from its old
-        // address does not move it back. A stream belongs to one neighbour: what another one sends on in it moves nobody.
+        // Only the newest datagram shows where the neighbour is, so that a straggler from its old address does not move
+        // it back. A stream belongs to one neighbour: datagrams that another neighbour forwards in it move nobody.
         let is_own = !from.is_stream() || self.fallback.stream() == Some(from);
         if !is_newest || !is_own || self.path.at == Some(from) {
             return Ok(received);
@@ -516,7 +523,7 @@ impl Link {
         Ok(Received { moved, ..received })
     }
 
-    /// Notes a data packet that came by a path.
+    /// Notes a data packet that arrived by a path.
     #[inline]
     pub(crate) fn on_data_received(
         &mut self,
@@ -532,15 +539,15 @@ impl Link {
         self.counts.data_in_bytes += (plaintext_bytes + CLEAR_BYTES + TAG_BYTES) as u64;
     }
 
-    /// Data datagrams of clients, both ways.
+    /// Returns the number of data datagrams of clients, in both directions.
     pub(crate) fn client_packets(&self) -> u64 {
         let all = self.counts.data_in + self.counts.data_out;
         all.saturating_sub(self.counts.own)
     }
 
-    /// When the link wants attention next.
+    /// Returns when the link needs attention next.
     pub fn next_timeout(&self) -> Option<Time> {
-        // A neighbour that is nowhere is told nothing: what is due for it waits until it is back.
+        // Nothing can be sent to a neighbour without a known address: what is due waits until the neighbour is back.
         let lanes = [self.history.next_timeout(), self.receiver.next_timeout()];
         let lanes = lanes.into_iter().flatten().min();
         let spares = self.spares.iter().filter_map(Path::next_timeout).min();
@@ -556,7 +563,7 @@ impl Link {
         .min()
     }
 
-    /// Begins the lanes anew: the neighbour has restarted, or this is the first session with it.
+    /// Restarts the lanes: the neighbour has restarted, or this is the first session with it.
     pub fn reset_lanes(&mut self, now: Time) {
         if let Some(brake) = &mut self.brake {
             brake.reset(now);

@@ -1,5 +1,5 @@
-//! How long a datagram a link carries: found by probes, because what is too long vanishes without a
-//! word. Lengths are those that UDP carries.
+//! The longest datagram that a link carries. The node finds it by probes, because datagrams that are too long are lost
+//! without a report. Lengths are those that UDP carries.
 //!
 //! ```text
 //!   up ─▶ check what is used ── answered ──────────────────────▶ rest ── long packets, 10 s ─▶ check
@@ -9,46 +9,46 @@
 //!                '── found ─────────────────────────────────▶ try more
 //! ```
 //!
-//! A probe that is lost says nothing, so each try but the first of a search has a companion of a few
-//! bytes: only where the short one was answered and the long one was not, the try counts. Several
-//! must, more when companions are lost too. A neighbour that answers neither is of an older version,
-//! or gone: then nothing changes. A companion leaves right behind its long probe: where it comes alone,
-//! what is missing before it is no loss of the link.
+//! A lost probe alone says nothing, so each try but the first of a search has a companion of a few bytes: a try counts
+//! only if the short probe was answered and the long one was not. Several tries must count, and more of them if
+//! companions are lost too. A neighbour that answers neither is of an older version, or has gone: then nothing changes.
+//! A companion leaves right behind its long probe: if it arrives alone, the datagram that is missing before it does not
+//! count as a loss of the link.
 //!
-//! Probes alone must not be fragmented, so what a link has to carry before its length is known arrives
-//! wherever fragments do: handshakes, control, the first packets. The network's own word (ICMP) is not
-//! waited for [RFC 8899]; where the host says that it cannot send so much, that decides at once.
+//! Only probes must not be fragmented. So what a link has to carry before its length is known arrives wherever
+//! fragments do: handshakes, control, the first packets. The node does not wait for reports of the network (ICMP)
+//! [RFC 8899]; if the host reports that it cannot send such a length, that decides at once.
 
 use base::{Duration, Time};
 use wire::control::MtuProbe;
 pub use wire::link_state::USABLE_BYTES_DEFAULT as DEFAULT;
 
-/// What every path is taken to carry: 1280 bytes of IPv6 less 48 of its header and UDP's are 1232.
+/// A length that every path is assumed to carry: 1280 bytes of IPv6 less 48 of its header and UDP's are 1232.
 pub const FLOOR: u16 = 1_200;
-/// The search ends when it is known so well.
+/// The search ends when the length is known with this precision.
 const PRECISION: u16 = 16;
 /// The companion's length: the shortest.
 pub const SHORT: u16 = MtuProbe::DATAGRAM_BYTES_MIN as u16;
-/// Tries without an answer that condemn a length where nothing else is lost; more for the length
-/// that mostly is right.
+/// Tries without an answer after which a length is too long, if nothing else is lost; the default length, which is
+/// mostly right, gets more tries.
 const TRIES: u32 = 3;
 const TRIES_DEFAULT: u32 = 5;
-/// Where companions are lost too, so many that chance explains the silence once in a thousand times.
+/// If companions are lost too, the number of tries is such that chance explains the silence once in a thousand times.
 const CHANCE: f64 = 1e-3;
 const TRIES_LOSSY_MAX: u32 = 16;
-/// Tries for one length, those that do not count included.
+/// Maximum number of tries for one length, including those that do not count.
 const TRIES_ALL_MAX: u32 = 60;
-/// Tries without any answer at all, after which the neighbour is taken for one that does not answer.
+/// Tries without any answer after which the neighbour is assumed not to answer probes.
 const TRIES_DEAF: u32 = 24;
-/// A try lasts two round trips and this, within limits.
+/// A try lasts two round trips plus this, within limits.
 const TRY_MORE: Duration = Duration::from_millis(100);
 const TRY_LEAST: Duration = Duration::from_millis(200);
 const TRY_MOST: Duration = Duration::from_secs(2);
-/// A link that carries long packets is checked so often.
+/// The interval at which a link that carries long packets is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// Suspicions bring a check no sooner after the last.
+/// The shortest time from one check to the next that a suspicion causes.
 const SUSPECT_REST: Duration = Duration::from_secs(1);
-/// More is tried so long after a length was found, then after twice as long each time.
+/// Time from finding a length until a longer one is tried; it doubles each time.
 const RAISE_FIRST: Duration = Duration::from_secs(30);
 const RAISE_MOST: Duration = Duration::from_secs(600);
 
@@ -63,38 +63,38 @@ pub struct Probe {
 
 #[derive(Debug)]
 struct Search {
-    /// `low` is answered or taken for granted, `high` is not answered, `size` is being tried.
+    /// `low` is answered or assumed, `high` is not answered, `size` is being tried.
     low: u16,
     high: u16,
     size: u16,
-    /// More than what is used is tried: nothing that fails takes anything away.
+    /// The search tries more than is used: a failure takes nothing away.
     is_raise: bool,
-    /// The number of its first try.
+    /// The number of the search's first try.
     first: u32,
-    /// Tries of this size, and those that count against it.
+    /// Tries of this size, and tries that count against it.
     tries: u32,
     failed: u32,
-    /// Companions of this search: sent, and answered in their try.
+    /// Companions of this search: sent, and answered within their try.
     companions: (u32, u32),
-    /// The companion of this try was answered; or is still to be sent.
+    /// The companion of this try was answered; or it is still to be sent.
     is_reached: bool,
     companion_due: bool,
-    /// When the try is over.
+    /// When the try ends.
     due: Time,
 }
 
-/// What one link carries, and how that is known.
+/// The maximum packet size of one link, and the state of the search for it.
 #[derive(Debug)]
 pub struct Mtu {
     usable: u16,
-    /// So much was answered since the link came up.
+    /// This length was answered since the link came up.
     is_proven: bool,
     is_up: bool,
     search: Option<Search>,
     number: u32,
     /// The neighbour has answered since the link came up.
     answers: bool,
-    /// Long packets have left since the last check, or something else asks for one.
+    /// Long packets have left since the last check, or something else has requested a check.
     is_wanted: bool,
     check_at: Time,
     checked: Time,
@@ -103,7 +103,7 @@ pub struct Mtu {
 }
 
 impl Mtu {
-    /// A link of which nothing is known.
+    /// Returns the state of a link of which nothing is known.
     pub fn new(now: Time) -> Mtu {
         Mtu {
             usable: DEFAULT,
@@ -120,26 +120,26 @@ impl Mtu {
         }
     }
 
-    /// The longest datagram to be sent.
+    /// Returns the longest datagram to be sent.
     #[inline]
     pub fn usable(&self) -> u16 {
         self.usable
     }
 
-    /// The longest datagram for what must arrive: more than every path carries only once a probe of
-    /// that length was answered.
+    /// Returns the longest datagram for packets that must arrive: longer than what every path carries only if a probe
+    /// of that length was answered.
     pub fn proven(&self) -> u16 {
         if self.is_proven { self.usable } else { FLOOR }
     }
 
-    /// The link has come up: perhaps over another path.
+    /// The link has come up, perhaps over another path.
     pub fn on_link_up(&mut self, now: Time) {
         self.is_up = true;
         self.is_proven = false;
         self.search = None;
         self.answers = false;
         (self.is_wanted, self.check_at) = (true, now);
-        // It may be another path, and carry more.
+        // The path may be another one, and carry more.
         self.plan_raise(now, Duration::ZERO);
         self.raise_after = RAISE_FIRST;
     }
@@ -150,7 +150,7 @@ impl Mtu {
         self.search = None;
     }
 
-    /// Packets of so many bytes have left.
+    /// Packets of this length have left.
     #[inline]
     pub fn on_sent(&mut self, bytes: usize) {
         self.is_wanted |= bytes > usize::from(FLOOR);
@@ -164,8 +164,8 @@ impl Mtu {
         }
     }
 
-    /// The next datagram to be sent; `None` when there is none for now. A try waits as long as the
-    /// round trip makes it.
+    /// Returns the next datagram to be sent; `None` if there is none for now. The length of a try depends on the round
+    /// trip.
     pub fn poll(&mut self, now: Time, rtt: Duration) -> Option<Probe> {
         if !self.is_up {
             return None;
@@ -187,7 +187,7 @@ impl Mtu {
         }
         let search = self.search.as_mut()?;
         self.number = self.number.wrapping_add(1);
-        // The first answer of a sound path needs no companion.
+        // The first answer of a working path needs no companion.
         search.companion_due = search.is_raise || self.number != search.first;
         search.is_reached = false;
         search.tries += 1;
@@ -196,7 +196,7 @@ impl Mtu {
         Some(Probe { number, bytes })
     }
 
-    /// The neighbour has had a probe.
+    /// The neighbour has answered a probe.
     pub fn on_answer(&mut self, now: Time, number: u32, bytes: u16) {
         let newest = self.number;
         let Some(search) = &mut self.search else {
@@ -222,7 +222,7 @@ impl Mtu {
         }
     }
 
-    /// The host cannot send datagrams of so many bytes in one piece. No other try is needed.
+    /// The host cannot send datagrams of this length in one piece. No other try is needed.
     pub fn on_too_long(&mut self, now: Time, bytes: u16) {
         if !self.is_up || bytes <= FLOOR {
             return;
@@ -237,7 +237,7 @@ impl Mtu {
         self.condemn(now, bytes);
     }
 
-    /// When [`Mtu::poll`] has something to do.
+    /// Returns when [`Mtu::poll`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         if !self.is_up {
             return None;
@@ -263,7 +263,7 @@ impl Mtu {
         }
     }
 
-    /// Looks what of `high` bytes is carried.
+    /// Searches for the longest length up to `high` that is carried.
     fn check_from(&mut self, now: Time, high: u16) {
         (self.is_wanted, self.checked) = (false, now);
         self.check_at = now + CHECK_EVERY;
@@ -286,7 +286,7 @@ impl Mtu {
         });
     }
 
-    /// A try is over without an answer.
+    /// A try has ended without an answer.
     fn judge(&mut self, now: Time) {
         let Some(search) = &mut self.search else {
             return;
@@ -303,7 +303,7 @@ impl Mtu {
         }
     }
 
-    /// The length that is tried, or a shorter one, is too long.
+    /// The tried length, or a shorter one, is too long.
     fn condemn(&mut self, now: Time, bytes: u16) {
         let Some(search) = &mut self.search else {
             return;
@@ -311,7 +311,7 @@ impl Mtu {
         search.high = search.size.min(bytes);
         search.companion_due = false;
         if !search.is_raise && self.usable >= search.size {
-            // What follows goes through meanwhile.
+            // This length gets through meanwhile.
             self.usable = FLOOR;
             self.is_proven = false;
             self.raise_after = RAISE_FIRST;
@@ -319,7 +319,7 @@ impl Mtu {
         self.go_on(now);
     }
 
-    /// The length that was tried is decided: to the next one.
+    /// The tried length is decided: continues with the next one.
     fn go_on(&mut self, now: Time) {
         let Some(search) = &mut self.search else {
             return;
@@ -329,7 +329,7 @@ impl Mtu {
         }
         let is_first_step = search.is_raise && search.low == self.usable;
         search.size = match is_first_step {
-            // Mostly the path is what it was: then one length more is enough to know.
+            // Mostly the path is unchanged: then one try of a slightly longer length is enough to know.
             true => search.low + PRECISION,
             false => search.low + (search.high - search.low) / 2,
         };
@@ -361,14 +361,14 @@ impl Mtu {
 }
 
 impl Search {
-    /// Tries that must count before a length is given up.
+    /// Returns how many tries must count before a length is given up.
     fn needed(&self) -> u32 {
         let least = match self.size == DEFAULT {
             true => TRIES_DEFAULT,
             false => TRIES,
         };
         let (sent, heard) = self.companions;
-        // As if one more had been lost: few companions prove little.
+        // The count adds one lost companion, because few companions prove little.
         let lost = 1.0 - f64::from(heard) / f64::from(sent + 1);
         // lost^n <= CHANCE
         let n = (CHANCE.ln() / lost.min(0.99).ln()).ceil() as u32;

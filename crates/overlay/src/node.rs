@@ -6,17 +6,18 @@
 //!   handle(Timeout)    -> timers of links, handshakes, records, flows
 //!   flush              -> own record, routes, and one control datagram per link that has news
 //! ```
-//! State that belongs together is a room: a struct with private fields, whose methods take what they need of the others,
-//! mostly the router and the links. What sends or delivers for a room is the node's, in the room's directory.
+//! State that belongs together is a room: a struct with private fields, whose methods take what they need from other
+//! rooms, mostly from the router and the links. Code that sends or delivers on behalf of a room belongs to the node and
+//! is in the room's directory.
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `router` | the network as it is known, and the ways through it |
-//! | `doubt` | links in doubt, and the ways around them |
+//! | `router` | the network as it is known, and the paths through it |
+//! | `doubt` | links in doubt, and the paths around them |
 //! | `groups` | joins, trees, keys, reports and audits of groups |
-//! | `own_links` | the links that the node makes by itself |
-//! | `own_record` | what others are told of this node |
-//! | `trust` | roots, and who may sign records |
+//! | `own_links` | the links that the node makes automatically |
+//! | `own_record` | the node's announcements about itself |
+//! | `trust` | roots, and the nodes that may sign records |
 //! | `handover` | the last step of datagrams for clients |
 //! | `clock` | the clock that all nodes have in common |
 
@@ -81,7 +82,7 @@ use secure::{Handshakes, Identity, Network, PacketMarks};
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// What a node is told at its start.
+/// The values that a node gets at its start.
 #[derive(Debug)]
 pub struct Config {
     /// Certificate and keys.
@@ -90,15 +91,15 @@ pub struct Config {
     pub network: Network,
     /// Neighbours that this node dials, and those that it expects.
     pub neighbors: Vec<Neighbor>,
-    /// Nodes that may become neighbours by dialling; `None` for every node of the network.
+    /// Nodes that may become neighbours by dialling this node; `None` for every node of the network.
     pub accept: Option<Vec<NodeAddr>>,
     /// Timers and thresholds.
     pub settings: Settings,
-    /// Links may be impaired by the operator.
+    /// The operator may impair links.
     pub lab: bool,
     /// Entropy: for keys, and for the protocol's own choices.
     pub seed: [u8; 32],
-    /// Wall time at [`Time::ZERO`], in seconds since 1970.
+    /// Wall-clock time at [`Time::ZERO`], in seconds since 1970.
     pub unix_start_s: u64,
 }
 
@@ -109,13 +110,14 @@ pub struct Neighbor {
     pub addr: NodeAddr,
     /// Its name.
     pub name: String,
-    /// Where to dial it; `None` waits for it to dial, or for [`Operation::Locate`](crate::request::Operation::Locate).
+    /// The address to dial; `None` waits for the neighbour to dial, or for
+    /// [`Operation::Locate`](crate::request::Operation::Locate).
     pub at: Option<UnderlayAddr>,
-    /// Where else it is, for further paths of the link.
+    /// Further addresses, for further paths of the link.
     pub more: Vec<UnderlayAddr>,
-    /// What the link to it can carry, in kbit/s; 0 if that is not known.
+    /// The capacity of the link to it, in kbit/s; 0 if it is not known.
     pub capacity_kbps: u32,
-    /// What its reliable lane does otherwise than the settings say.
+    /// The settings of its reliable lane that differ from the node's.
     pub reliable: crate::reliable::LinkSettings,
 }
 
@@ -124,7 +126,7 @@ pub struct Node {
     addr: NodeAddr,
     name: String,
     lab: bool,
-    /// Somebody has to know soon when nobody is reached any more.
+    /// The host must learn soon when no node is reached any more.
     watches_reach: bool,
     settings: Settings,
     handshakes: Handshakes,
@@ -132,18 +134,18 @@ pub struct Node {
     clock: clock::Clock,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
-    /// What repairs packets on the whole way between this node and others.
+    /// Repairs packets on the whole path between this node and others.
     end_repairs: end_repair::EndRepairs,
-    /// Whether what they seal arrives.
+    /// Checks whether packets that this node seals arrive.
     audits: Audits,
-    /// The topology by which their ways were looked at.
+    /// The generation of the topology by which the paths of audits were last reviewed.
     reviewed: Option<u64>,
     links: Links,
     sockets: Sockets,
     flows: Flows,
-    /// What the senders of some of them want of repair.
+    /// The aims of some flows, which say what repair their senders want.
     aims: FlowAims,
-    /// What packets that were sealed from end to end are known again by.
+    /// The marks by which packets sealed from end to end are recognized.
     marks: PacketMarks,
     handover: handover::Handover,
     router: router::Router,
@@ -152,34 +154,34 @@ pub struct Node {
     doubt: doubt::Doubt,
     groups: groups::Groups,
     streams: Streams,
-    /// More was to be sent on streams than one flush does.
+    /// There is more to send on streams than one flush sends.
     streams_again: Option<Time>,
-    /// A link of which repair packets have told packets.
+    /// A link whose repair packets have restored packets.
     found: Option<LinkIndex>,
-    /// The link by which the present packets came.
+    /// The link by which the present packets arrived.
     came: LinkIndex,
-    /// Reliable lanes that hold packets while their links are down.
+    /// Reliable lanes that still hold packets although their links are down.
     stranded: Vec<reliable::Stranded>,
-    /// Copies for a second path of a link: kept for its memory alone.
+    /// Copies for a second path of a link: kept only to reuse the memory.
     copies: Vec<Burst>,
-    /// The links that copies of a packet take: likewise.
+    /// The links that copies of a packet take: kept for the same reason.
     ways: Vec<LinkIndex>,
-    /// The clients that get a packet: likewise.
+    /// The clients that get a packet: kept for the same reason.
     receivers: Vec<ClientId>,
     rng: Rng,
-    /// A number that no other start of this node has: hellos carry it.
+    /// A number that differs for each start of this node: hellos carry it.
     boot: u32,
     echo_seq: u32,
     own_record: own_record::OwnRecord,
     housekeeping: Time,
-    /// When the next place of a neighbour is to be dialled.
+    /// When the next address of a neighbour is to be dialled.
     next_step: Option<Time>,
     trust: trust::Trust,
 }
 
 impl Node {
-    /// A node that knows its neighbours and has not said anything yet. It dials them when it is
-    /// flushed or woken first.
+    /// Returns a node that knows its neighbours and has not sent anything yet. It dials them when it is first flushed
+    /// or woken.
     pub fn new(config: Config) -> Node {
         let addr = config.identity.address();
         let name = config.identity.name().to_owned();
@@ -251,7 +253,8 @@ impl Node {
             copies: Vec::new(),
             rng,
             boot,
-            // Not where an earlier start began: its packets may still be remembered.
+            // The numbers do not begin where those of an earlier start began, because other nodes may still remember
+            // its packets.
             echo_seq: boot.rotate_left(16),
             own_record: own_record::OwnRecord::new(config.settings.alarms),
             settings: config.settings,
@@ -263,69 +266,69 @@ impl Node {
         node
     }
 
-    /// The node's overlay address.
+    /// Returns the node's overlay address.
     pub fn address(&self) -> NodeAddr {
         self.addr
     }
 
-    /// Tells the others, from the node's next record on, which version of the program it runs: ASCII
-    /// that can be seen, of at most [`wire::link_state::VERSION_BYTES_MAX`] bytes.
+    /// Announces the version of the program that the node runs, from the node's next record on: printable ASCII of at
+    /// most [`wire::link_state::VERSION_BYTES_MAX`] bytes.
     pub fn set_version(&mut self, version: &'static str) {
         self.own_record.set_version(version);
     }
 
-    /// Tells the node where the host's sockets are bound, in their order. Where there are several, its links may have
-    /// several paths.
+    /// Sets where the host's sockets are bound, in their order. If there are several, the node's links may have several
+    /// paths.
     pub fn set_sockets(&mut self, own: Vec<UnderlayAddr>) {
         self.own_links.set_sockets(own);
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The network that the node belongs to, with the roots and revocations that it knows.
+    /// Returns the network that the node belongs to, with the roots and revocations that it knows.
     pub fn network(&self) -> &Network {
         self.handshakes.network()
     }
 
-    /// What the node knows of the network: the records of all nodes.
+    /// Returns what the node knows of the network: the records of all nodes.
     pub fn database(&self) -> &Database {
         self.router.database()
     }
 
-    /// The neighbour that gets packets to `to` by `metric`.
+    /// Returns the neighbour that gets packets to `to` by `metric`.
     pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
         self.router.tables().next_hop(metric, to)
     }
 
-    /// What Scribe, beside this node, is to do next.
+    /// Returns the next task for the Scribe that runs for this node.
     pub fn next_errand(&mut self) -> Option<Errand> {
         self.groups.next_errand()
     }
 
-    /// Scribe builds the trees of some groups of the network.
+    /// Returns true if Scribe builds the trees of some groups of the network.
     pub fn wants_scribe(&self) -> bool {
         self.router.membership().wants_scribe()
     }
 
-    /// Places for groups have become free since a client's join was refused for want of one.
+    /// Returns true if places for groups have become free since a client's join was refused for lack of one.
     pub fn take_has_places(&mut self) -> bool {
         self.groups.take_has_places()
     }
 
-    /// The nodes that can be reached, in order of address.
+    /// Returns the nodes that can be reached, in order of address.
     pub fn reachable(&self) -> impl Iterator<Item = NodeAddr> {
         self.router.tables().destinations()
     }
 
-    /// The least one-way delay to a node; `None` if it cannot be reached.
+    /// Returns the smallest one-way delay to a node; `None` if it cannot be reached.
     pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
         self.router.tables().latency(to)
     }
 
-    /// Opens the socket of a service that runs beside this node, at a port that belongs to it.
+    /// Opens the socket of a service that runs with this node, at a port that belongs to the node.
     pub fn open_service(&mut self, client: ClientId, port: VirtualPort, options: Options) {
         let opened = self
             .sockets

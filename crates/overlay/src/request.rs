@@ -1,4 +1,4 @@
-//! What clients and operators ask of a node, and what they are told.
+//! The requests of clients and operators to a node, and the replies of the node.
 //!
 //! One client is one overlay socket: it binds a virtual port, sets the class of what it sends, and
 //! exchanges datagrams. [Amir06 §III-A]
@@ -19,18 +19,18 @@ pub enum Request {
         /// The port wanted.
         port: VirtualPort,
     },
-    /// Binds the socket to a whole range of ports, for one who stands for many.
+    /// Binds the socket to a whole range of ports, for a client that represents many users.
     BindRange {
-        /// The first.
+        /// The first port.
         first: VirtualPort,
-        /// The last.
+        /// The last port.
         last: VirtualPort,
     },
-    /// Sets what is stamped into packets from now on.
+    /// Sets the options that the node writes into packets from now on.
     Options(Options),
-    /// Sends one datagram. The burst holds the payload alone, with [`wire::HEADROOM`] spare bytes
-    /// before it and [`wire::TAG_BYTES`] behind, or as it comes where it is longer than
-    /// [`MAX_PAYLOAD`](crate::node::MAX_PAYLOAD): then it goes in fragments. An unbound socket is bound to any port first.
+    /// Sends one datagram. The burst holds the payload alone, with [`wire::HEADROOM`] spare bytes before it and
+    /// [`wire::TAG_BYTES`] behind. A payload longer than [`MAX_PAYLOAD`](crate::node::MAX_PAYLOAD) needs no spare
+    /// bytes: the node sends it in fragments. An unbound socket is bound to any port first.
     Send {
         /// The destination.
         to: NodeAddr,
@@ -39,9 +39,9 @@ pub enum Request {
         /// The payload.
         payload: Burst,
     },
-    /// The same from a port of the socket's range.
+    /// Sends one datagram from a port of the socket's range.
     SendFrom {
-        /// Which.
+        /// The port of the range.
         from: VirtualPort,
         /// The destination.
         to: NodeAddr,
@@ -50,15 +50,15 @@ pub enum Request {
         /// The payload.
         payload: Burst,
     },
-    /// Wants what is sent to a multicast group and port, or its share of what is sent to an anycast
-    /// group and port.
+    /// Asks for what is sent to a multicast group and port, or for a share of what is sent to an anycast group and
+    /// port.
     Join {
         /// The group.
         group: NodeAddr,
         /// The port that packets name.
         port: VirtualPort,
     },
-    /// Wants it no more.
+    /// Ends a `Join`.
     Leave {
         /// The group.
         group: NodeAddr,
@@ -73,7 +73,7 @@ pub enum Request {
     Operate(Operation),
 }
 
-/// What the operator asks.
+/// The operations that an operator requests.
 #[derive(Debug)]
 pub enum Operation {
     /// Emulates a bad network on what this node sends to a neighbour; `None` ends it. Lab mode only.
@@ -83,107 +83,107 @@ pub enum Operation {
         /// The model, or none.
         model: Option<impair::Model>,
     },
-    /// A neighbour as the configuration has it now: a new one, or one with another address below or
-    /// capacity.
+    /// A neighbour as the configuration now has it: a new one, or one with another underlay address or capacity.
     Meet(crate::node::Neighbor),
-    /// The neighbours, of those that are configured, by which the node enters the network: see [`Node::set_first`](crate::Node::set_first).
+    /// The configured neighbours by which the node enters the network: see [`Node::set_first`](crate::Node::set_first).
     First(Vec<NodeAddr>),
-    /// The configuration has this neighbour no more: the link ends, and is dialled no more. Until
-    /// the next start the neighbour may dial only if those who may are listed, and it among them.
+    /// The configuration no longer has this neighbour: the link ends, and the node no longer dials it. Until the next
+    /// start, the neighbour may dial only if the nodes that may dial are listed and the neighbour is among them.
     Part(NodeAddr),
     /// A neighbour's host name has been resolved (again).
     Locate {
         /// The neighbour.
         neighbor: NodeAddr,
-        /// Where it is.
+        /// The neighbour's address.
         at: UnderlayAddr,
-        /// And where else its name leads.
+        /// Further addresses to which the neighbour's name resolves.
         more: Vec<UnderlayAddr>,
     },
-    /// The host has a byte stream to a neighbour, which carries datagrams to this address and from it. Streams that
-    /// the neighbour has opened are told too.
+    /// The host has a byte stream to a neighbour, which carries datagrams to this address and from it. The host also
+    /// reports streams that the neighbour has opened.
     Tunnel {
         /// The neighbour.
         neighbor: NodeAddr,
         /// The address; see [`UnderlayAddr::is_stream`].
         at: UnderlayAddr,
-        /// The host has dialled it there, and not the neighbour.
+        /// The host has dialled the neighbour there; false if the neighbour has dialled.
         is_dialled: bool,
     },
-    /// That byte stream has ended.
+    /// The byte stream to a neighbour has ended.
     TunnelEnded {
         /// The neighbour.
         neighbor: NodeAddr,
-        /// The address that it had.
+        /// The address that the stream had.
         at: UnderlayAddr,
     },
-    /// A transfer has carried so much over the link to a neighbour.
+    /// A transfer has carried data over the link to a neighbour at these rates.
     Carried {
         /// The neighbour.
         neighbor: NodeAddr,
-        /// How much.
+        /// The rates.
         rates: wire::link_state::Rates,
     },
     /// This node's part in bulk data.
     Bulk(wire::link_state::Bulk),
-    /// The router in front of this node leads what comes to this endpoint to its socket; none if nothing does.
+    /// The router in front of this node forwards what arrives at this endpoint to the node's socket; `None` if no
+    /// endpoint is forwarded.
     Mapped(Option<wire::Endpoint>),
-    /// Where the node listens by the host's own interfaces, the best first.
+    /// The addresses at which the node listens on the host's own interfaces, the best first.
     Hosts(Vec<wire::Endpoint>),
-    /// How many physical links the link to a neighbour crosses has been probed, or is configured.
+    /// The number of physical links that the link to a neighbour crosses, as probed or configured.
     Hops {
         /// The neighbour.
         neighbor: NodeAddr,
-        /// Routers on the way and one more; none if that is not known.
+        /// The number of routers on the path plus one; `None` if that is not known.
         hops: Option<NonZeroU8>,
     },
     /// Replaces this node's certificate (renewed, same keys) without interruption.
     Renew(Box<secure::Identity>),
-    /// How a group is to be carried, for the whole network; `None` takes back what this node has
-    /// said. The version is the node's to choose.
+    /// Sets how a group is to be carried, for the whole network. `None` withdraws what this node has set. The node
+    /// chooses the version.
     SetGroup {
         /// The group.
         group: NodeAddr,
-        /// How.
+        /// How the group is carried.
         setting: Option<Setting>,
         /// How many bits the groups of a range have in common; 32 for one group.
         prefix: u8,
     },
-    /// Who may send to a group and who may receive, for the whole network; an open one takes back what this
-    /// node has said.
+    /// Sets who may send to a group and who may receive, for the whole network. An open permit withdraws what this node
+    /// has said.
     Permit(Permit),
-    /// Scribe: the tree of a group is now so from here.
+    /// Scribe: this is now the tree of a group as seen from here.
     Edges {
         /// The group.
         group: NodeAddr,
         /// The neighbours in its tree, its parent first if it has one.
         ends: Vec<NodeAddr>,
-        /// The first of them is the parent.
+        /// The first of `ends` is the parent.
         has_parent: bool,
         /// This node is in the tree.
         is_in_tree: bool,
     },
-    /// Scribe: the root of a group that was asked for.
+    /// Scribe: the root of a group that the node asked for.
     Root {
         /// The group.
         group: NodeAddr,
         /// Its root.
         at: NodeAddr,
     },
-    /// Scribe has ended: it builds no trees any more.
+    /// Scribe has ended and builds no more trees.
     NoScribe,
-    /// Root keys that have succeeded the first one: all of them as in [`secure::Network::chain_bytes`], to be checked and
-    /// flooded. Those that are known already do no harm.
+    /// Root keys that have succeeded the first one: all of them, as in [`secure::Network::chain_bytes`]. The node
+    /// checks and floods them. Keys that the node knows already do no harm.
     Succeed(Vec<u8>),
-    /// A new signed list of revoked certificates, to be checked and flooded.
+    /// A new signed list of revoked certificates. The node checks and floods it.
     Revoke(Vec<u8>),
-    /// Somebody has to know soon when the node reaches nobody any more: from now on a link in doubt has the
-    /// others watched more closely.
+    /// The host must learn soon when the node reaches nobody any more. From now on, a link in doubt makes the node
+    /// watch its other links more closely.
     WatchReach,
-    /// Nothing moves between the addresses of the paths to this neighbour: these paths are watched for a while as closely as
-    /// if they carried data.
+    /// Nothing moves between the addresses of the paths to this neighbour. The node watches these paths for a while as
+    /// closely as if they carried data.
     WatchPaths(NodeAddr),
-    /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
+    /// The node is about to stop. It notifies its neighbours, so that they need not wait for silence.
     Farewell,
 }
 
@@ -194,9 +194,9 @@ pub enum RequestError {
     PortInUse,
     /// The port belongs to the node itself.
     PortReserved,
-    /// The socket has no such port, or a range of them and none was named.
+    /// The socket has no such port, or it has a range of ports and the request named none.
     PortNotBound,
-    /// The socket is bound, and what it has bound cannot be changed into that.
+    /// The socket is bound, and its binding cannot be changed in that way.
     AlreadyBound,
     /// All ports or sockets are taken.
     Exhausted,
@@ -207,26 +207,26 @@ pub enum RequestError {
     },
     /// The destination is not the address of a node.
     BadDestination,
-    /// Not the address of a group.
+    /// The address does not belong to a group.
     NotAGroup,
-    /// As many groups as there can be.
+    /// The node is in as many groups as possible.
     TooManyGroups {
-        /// That many.
+        /// The maximum number of groups.
         max: usize,
     },
-    /// More settings of groups than its record holds.
+    /// The settings of groups do not fit into the node's record.
     TooManySettings {
-        /// So many have room.
+        /// The number of settings that fit.
         max: usize,
     },
-    /// The places for groups that are left are kept for clients with fewer.
+    /// The remaining places for groups are reserved for clients with fewer groups.
     TooManyOfOne {
-        /// So many.
+        /// The number of reserved places.
         kept: usize,
     },
-    /// Permits of more words than a record of this node holds.
+    /// Permits with more words than a record of this node holds.
     TooManyPermits,
-    /// This node's certificate does not let it say how these groups are carried, or who may.
+    /// This node's certificate does not allow it to set how these groups are carried, or who may use them.
     MayNotSet {
         /// The group, or the first of a range.
         group: NodeAddr,
@@ -243,9 +243,9 @@ pub enum RequestError {
         /// The group.
         group: NodeAddr,
     },
-    /// Nodes on the way could read it, and this node's configuration forbids that.
+    /// Nodes on the path could read the packet, and this node's configuration forbids that.
     Unsealed,
-    /// The class or option is not carried by this version.
+    /// This version does not carry the class or option.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
     Congested,
@@ -253,9 +253,9 @@ pub enum RequestError {
     NotALab,
     /// There is no such neighbour.
     NoSuchNeighbor,
-    /// As many neighbours as there can be.
+    /// The node has as many neighbours as possible.
     TooManyNeighbors,
-    /// The certificate, list or root key is not of this network, or not newer than the present one.
+    /// The certificate, list or root key does not belong to this network, or is not newer than the present one.
     BadCredential,
 }
 
@@ -345,19 +345,19 @@ impl core::fmt::Display for RequestError {
 }
 impl core::error::Error for RequestError {}
 
-/// What a client is told.
+/// A reply to a client.
 #[derive(Debug)]
 pub enum Reply {
     /// The socket is bound.
     Bound {
-        /// To this port.
+        /// The port.
         port: VirtualPort,
     },
     /// The client is in the group.
     Joined,
     /// The client is not in the group.
     Left,
-    /// It is not, because the join was refused.
+    /// The client is not in the group, because the join was refused.
     NotJoined {
         /// The group.
         group: NodeAddr,
@@ -374,28 +374,28 @@ pub enum Reply {
         from: NodeAddr,
         /// The sender's port.
         port: VirtualPort,
-        /// The port that it is for.
+        /// The destination port.
         to: VirtualPort,
         /// The group that it was sent to, if it was one.
         group: Option<NodeAddr>,
-        /// It was lost on a hop and recovered there.
+        /// The packet was lost on a hop and recovered there.
         recovered: bool,
-        /// What is left of its deadline.
+        /// The time left to its deadline.
         remaining: Remaining,
         /// The payload alone.
         payload: Burst,
     },
     /// Something about streams.
     Stream(StreamReply),
-    /// The link on the way has no room for a flow of the client, or has it again.
+    /// The link on the path has no room for a flow of the client, or has room again.
     Room {
         /// The flow's port here.
         from: VirtualPort,
-        /// The node where it goes.
+        /// The destination node.
         to: NodeAddr,
-        /// The port there.
+        /// The port at the destination.
         port: VirtualPort,
-        /// Its packets pass.
+        /// The flow's packets pass.
         is_there: bool,
     },
 }

@@ -9,19 +9,20 @@
 //! ```
 //! A packet without a deadline is held at most [`HOLD_WITHOUT_DEADLINE`].
 //!
-//! A flow that its receiver wants *as sent* is put in order and handed over at its sender's pace: each packet when
-//! its remaining time has come down to the flow's lead. What a repair has held back then leaves in no
-//! burst, which small sockets do not take. Who sends says when by the deadline: the
-//! header's remaining time tells a packet's age, to 100 µs, and a repair's time is in it.
+//! A flow whose receiver wants it *as sent* is put in order and handed over at its sender's pace: each packet when its
+//! remaining time has decreased to the flow's lead. So packets that were delayed by a repair do not leave in a burst,
+//! which small sockets do not accept. The sender's pace is known from the deadline: the header's remaining time shows a
+//! packet's age, to 100 µs, including the time of repairs.
 //!
-//! Numbers of a flow begin at a multiple of [`START_SPACING`]. Who hears a number that lies little above one waits for
-//! those before it, as for any others: they are the first of a flow, and come later if a link has to repair them.
+//! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
+//! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
+//! arrive later if a link has to repair them.
 //!
-//! What is held is bounded, per flow and for the whole node. Where it would be more, the first gap is given
-//! up: one packet is lost, and not all that comes until the deadline. Of the node's bound the flow pays
-//! that holds most, so that the trouble of one costs no other. A held packet does not stay in the buffer
-//! in which it came, for buffers are what the node receives with: it moves into memory of its size
-//! ([`Hold::keep`]), and where there is none it does not wait.
+//! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
+//! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
+//! its gap, so that its trouble costs no other flow. A held packet does not stay in the buffer in which it arrived,
+//! because the node needs buffers for receiving. It moves into memory of its size ([`Hold::keep`]), and without such
+//! memory it does not wait.
 
 use base::{ClientId, Duration, Map, NodeAddr, Pool, Time, VirtualPort};
 use lead::Lead;
@@ -30,93 +31,93 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a packet without a deadline waits for its predecessors. Choice: two hundred
 /// milliseconds, time for several strikes on a continental hop.
 pub const HOLD_WITHOUT_DEADLINE: Duration = Duration::from_millis(200);
-/// Packets held per flow while one before them is missing. Choice: 800 ms at 20 000 packets/s, the longest
-/// deadline of a video group and some. Of a faster flow a missing packet has less time, and comes too late
-/// for order then.
+/// Maximum number of packets held per flow while one before them is missing. Choice: 800 ms at 20 000 packets/s, a
+/// little more than the longest deadline of a video group. In a faster flow, a missing packet has less time, after
+/// which it is too late for order.
 const MAX_HELD: usize = 16_384;
-/// Bytes held per flow. Choice: a second of 100 Mbit/s, which is 10 000 packets/s of 1316 bytes.
+/// Maximum number of bytes held per flow. Choice: a second of 100 Mbit/s, which is 10 000 packets/s of 1316 bytes.
 pub const FLOW_BYTES_MAX: usize = 16 << 20;
-/// Bytes held at a node. Choice: three quarters of what a node's pool keeps, four flows of the fastest; the
-/// rest is for what waits for a full socket.
+/// Maximum number of bytes held at a node. Choice: three quarters of what a node's pool keeps, four of the fastest
+/// flows; the rest is for packets that wait for a full socket.
 pub const NODE_BYTES_MAX: usize = 48 << 20;
-/// Flows that are put in order at one node.
+/// Maximum number of flows that are put in order at one node.
 const MAX_FLOWS: usize = 4_096;
 /// A flow that has been silent this long is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// A number so far from what is expected is that of a sender that has begun anew: numbers begin at
-/// random, so it shows in all but one of 2^15 restarts. Choice: 3 s at 20 000 packets/s, longer
-/// than any packet is late.
+/// A number this far from the expected one belongs to a sender that has restarted: numbers begin at random, so all but
+/// one of 2^15 restarts are detected. Choice: 3 s at 20 000 packets/s, longer than any packet is late.
 const RESTART_JUMP: u64 = 1 << 16;
-/// A flow's numbers begin at a multiple of it. Choice: 2^16, so that one join in 4096 falls by chance on a number
-/// that looks like a beginning, and waits once for what was before it.
+/// The numbers of a flow begin at a multiple of this. Choice: 2^16, so that one join in 4096 happens at a number that
+/// looks like a beginning, and waits once for the numbers before it.
 pub const START_SPACING: u32 = 1 << 16;
-/// A first packet that comes with one of so many numbers is not the flow's first. Choice: what may be lost
-/// in one burst when a flow begins.
+/// If the number of the first received packet is at least this much above a multiple of [`START_SPACING`], the flow has
+/// begun earlier. Choice: the number of packets that may be lost in one burst when a flow begins.
 const FIRST_FEW: u32 = 16;
-/// What is handed over at its sender's pace is looked at again after so long: receivers do not see less, and
-/// 10 000 packets/s do not wake the node 10 000 times.
+/// The interval at which packets that are handed over at their sender's pace are checked: receivers do not notice less,
+/// and 10 000 packets/s do not wake the node 10 000 times.
 const PACE_STEP: Duration = Duration::from_micros(500);
 /// A packet is released this long before its deadline, for the client to read it in time.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// Whose packets: the receiving client, the node or group and port that they are for, and the sender.
+/// The key of a flow: the receiving client, the node or group and port that the packets are for, and the sender.
 pub type FlowKey = (ClientId, (NodeAddr, VirtualPort), NodeAddr, VirtualPort);
 
-/// What can be held.
+/// An item that can be held.
 pub trait Hold {
-    /// Its bytes, with what it takes to hold it.
+    /// Returns its size in bytes, with the overhead of holding it.
     fn bytes(&self) -> usize;
-    /// Moves into memory of its size. False when there is none.
+    /// Moves the item into memory of its size. Returns false if there is none.
     fn keep(&mut self, pool: &Pool) -> bool;
 }
 
-/// What is held at a node, and what was given up for want of room.
+/// Packets held at a node, and gaps given up for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldTotals {
     /// Packets.
     pub packets: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Gaps that were given up because as much was held as may be.
+    /// Gaps that were given up because the limit was reached.
     pub given_up: u64,
 }
 
-/// How a flow is handed over.
+/// How a flow's packets are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// In order, as soon as may be.
+    /// The node hands packets over in order, as soon as possible.
     AtOnce,
-    /// In order and as sent, with so much time left to the deadline, or as repairs have needed lately.
+    /// The node hands packets over in order and at the sender's pace, with this time left to the deadline, or as late
+    /// as recent repairs have needed.
     AsSent(Option<Duration>),
 }
 
-/// What became of a flow's packets that were not handed over.
+/// Packets of a flow that were not handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// They came after what follows them had been handed over.
+    /// Packets that arrived after their successors had been handed over.
     pub late: u64,
-    /// They were waited for in vain: late ones are among them.
+    /// Packets for which the flow waited in vain, including late ones.
     pub missed: u64,
 }
 
-/// What became of an arrival.
+/// The result of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Taken; [`Resequencer::pop`] hands out what is ready.
     Taken,
-    /// Its successors have been delivered.
+    /// Its successors have been delivered already.
     TooLate,
-    /// There are as many flows as there may be, or nobody has fetched what is ready.
+    /// The limit of flows is reached, or nobody has fetched the packets that are ready.
     Full,
 }
 
-/// All flows that are put in order; `T` is what is held.
+/// All flows whose packets are put in order; `T` is the type of a held item.
 #[derive(Debug)]
 pub struct Resequencer<T> {
     flows: Map<FlowKey, Flow<T>>,
     /// When to look at which flow.
     agenda: BTreeSet<(Time, FlowKey)>,
-    /// When something was handed over at its pace last.
+    /// When a packet was last handed over at its sender's pace.
     paced_at: Time,
     totals: HeldTotals,
     node_bytes_max: usize,
@@ -124,7 +125,7 @@ pub struct Resequencer<T> {
 
 #[derive(Debug)]
 struct Flow<T> {
-    /// What is added to the sender's numbers, so that they go on rising when it begins anew.
+    /// The difference that is added to the sender's numbers, so that they continue to rise after the sender restarts.
     shift: u32,
     /// The next number to deliver, shifted and widened.
     next: u64,
@@ -132,22 +133,22 @@ struct Flow<T> {
     order: Order,
     lead: Lead,
     losses: Losses,
-    /// Where it stands in the agenda.
+    /// Its place in the agenda.
     wake: Time,
     /// Their bytes.
     bytes: usize,
-    /// Gaps that were given up for want of room.
+    /// Gaps that were given up for lack of room.
     given_up: u64,
-    /// Not later than the earliest release among those held.
+    /// A time not later than the earliest release of a held packet.
     earliest: Time,
     last: Time,
 }
 
 #[derive(Debug)]
 struct Held<T> {
-    /// When it is handed over at the latest.
+    /// The latest time at which the packet is handed over.
     at: Time,
-    /// It keeps its sender's pace until then.
+    /// The packet keeps its sender's pace until then.
     is_paced: bool,
     item: T,
 }
@@ -165,8 +166,7 @@ impl<T> Default for Resequencer<T> {
 }
 
 impl<T: Hold> Resequencer<T> {
-    /// Takes a packet that arrived `now` with `remaining` time to its deadline, and gives it back
-    /// when it cannot be delivered.
+    /// Takes a packet that arrived `now` with `remaining` time to its deadline. Returns it if it cannot be delivered.
     pub fn push(
         &mut self,
         now: Time,
@@ -181,7 +181,7 @@ impl<T: Hold> Resequencer<T> {
             if self.flows.len() >= MAX_FLOWS {
                 return Err((Verdict::Full, item));
             }
-            // The widened numbers start high enough for a first late packet to lie below.
+            // The widened numbers start high enough that a late first packet can be below them.
             let next = (1 << 32) + u64::from(seq - after_start(seq));
             let flow = Flow {
                 shift: 0,
@@ -215,7 +215,7 @@ impl<T: Hold> Resequencer<T> {
         if is_paced {
             flow.lead.on_arrival(now, left);
         }
-        // What is next and due is fetched at once. Anything else waits, if it has memory of its own.
+        // A packet that is next and due is fetched at once. Any other packet waits, if it has memory of its own.
         let is_ready = wide == flow.next && !(is_paced && at - flow.lead_of(now) > now);
         if !is_ready && !item.keep(pool) {
             (at, is_paced) = (now, false);
@@ -230,7 +230,7 @@ impl<T: Hold> Resequencer<T> {
         self.totals.bytes = self.totals.bytes + bytes - freed;
         self.totals.packets += usize::from(replaced.is_none());
         flow.earliest = flow.earliest.min(at);
-        // What is next the caller fetches now.
+        // The caller now fetches the packet that is next.
         if wide != flow.next {
             let wake = flow.wake.min(at);
             schedule(&mut self.agenda, key, flow, wake);
@@ -238,7 +238,7 @@ impl<T: Hold> Resequencer<T> {
         Ok(())
     }
 
-    /// The next packet of `key` that is ready: the next in order, or one whose deadline is near.
+    /// Returns the next packet of `key` that is ready: the next in order, or one whose deadline is near.
     pub fn pop(&mut self, now: Time, key: FlowKey) -> Option<T> {
         let flow = self.flows.get_mut(&key)?;
         let popped = flow.pop(now, &mut self.totals);
@@ -251,8 +251,8 @@ impl<T: Hold> Resequencer<T> {
         popped
     }
 
-    /// A flow that must give up its first gap, because the node holds as much as it may: the one that
-    /// holds most. What it has ready then is to be fetched by [`Resequencer::pop`].
+    /// If the node holds as much as it may, gives up the first gap of the flow that holds most, and returns that flow.
+    /// The caller then fetches its ready packets by [`Resequencer::pop`].
     pub fn relieve(&mut self) -> Option<FlowKey> {
         if self.totals.bytes <= self.node_bytes_max {
             return None;
@@ -272,7 +272,7 @@ impl<T: Hold> Resequencer<T> {
         Some(*key)
     }
 
-    /// What became of packets of one source for members of a group here that were not handed over.
+    /// Returns the packets of one source for members of a group here that were not handed over.
     pub fn of_group(&self, source: NodeAddr, group: NodeAddr) -> Losses {
         let flows = self.flows.iter();
         let flows = flows.filter(|((_, to, from, _), _)| (to.0, *from) == (group, source));
@@ -282,13 +282,12 @@ impl<T: Hold> Resequencer<T> {
         })
     }
 
-    /// What is held in all.
+    /// Returns the totals of held packets.
     pub fn totals(&self) -> HeldTotals {
         self.totals
     }
 
-    /// The flows that hold something or have given up something, those that hold most first: what each
-    /// holds and has given up.
+    /// Returns the flows that hold packets or have given up gaps, those that hold most first, with their totals.
     pub fn holders(&self) -> Vec<(FlowKey, HeldTotals)> {
         let flows = self.flows.iter().map(|(key, flow)| (*key, flow.totals()));
         let mut holders: Vec<_> = flows
@@ -298,7 +297,7 @@ impl<T: Hold> Resequencer<T> {
         holders
     }
 
-    /// A packet of any flow whose time has come.
+    /// Returns a packet of any flow whose time has come.
     pub fn pop_due(&mut self, now: Time) -> Option<(FlowKey, T)> {
         while let Some(&(at, key)) = self.agenda.first()
             && at <= now
@@ -316,13 +315,13 @@ impl<T: Hold> Resequencer<T> {
         Some((*at).max(self.paced_at + PACE_STEP))
     }
 
-    /// Forgets the flows of a client that is gone.
+    /// Forgets the flows of a client that has gone.
     pub fn close(&mut self, client: ClientId) {
         self.forget(|key, _| key.0 == client);
     }
 
-    /// Forgets what came to a client for a group that it has left: what comes when it joins again does
-    /// not wait for what was sent meanwhile.
+    /// Forgets what arrived at a client for a group that it has left: when the client joins again, packets do not wait
+    /// for those that were sent meanwhile.
     pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) {
         self.forget(|key, _| (key.0, key.1) == (client, (group, port)));
     }
@@ -348,8 +347,8 @@ impl<T: Hold> Resequencer<T> {
 }
 
 impl<T: Hold> Flow<T> {
-    /// The place of a packet in the flow. What a restarted sender says stands behind all that is
-    /// held of what it said before.
+    /// Returns the place of a packet in the flow. Packets of a restarted sender are placed behind all held packets from
+    /// before the restart.
     fn number(&mut self, seq: u32) -> u64 {
         let wide = |shift| base::seq::widen(u64::from(seq.wrapping_add(shift)), 32, self.next);
         if wide(self.shift).abs_diff(self.next) > RESTART_JUMP {
@@ -379,7 +378,7 @@ impl<T: Hold> Flow<T> {
             return None;
         }
         if first != self.next {
-            // At a time that was given nothing waits any longer, as the receiver wants it.
+            // At a given time, no packet waits any longer, as the receiver wants it.
             let is_timed = is_paced && matches!(self.order, Order::AsSent(Some(_))) && !is_early;
             if !is_timed && !self.is_due(now) {
                 if !is_full {
@@ -390,7 +389,7 @@ impl<T: Hold> Flow<T> {
             }
             self.losses.missed += first - self.next;
         }
-        // Everything before a packet whose time has come goes first, so order is kept.
+        // Everything before a packet whose time has come is handed over first, so order is kept.
         self.next = first + 1;
         let Held { item, .. } = self.held.remove(&first)?;
         if is_paced {
@@ -405,8 +404,8 @@ impl<T: Hold> Flow<T> {
         Some(item)
     }
 
-    /// The time of one of those held has come. They are looked through only when it may have: what is
-    /// handed out in order costs the same however many wait behind it.
+    /// Returns true if the time of a held packet has come. The held packets are searched only when that is possible:
+    /// handing out packets in order costs the same however many wait behind them.
     fn is_due(&mut self, now: Time) -> bool {
         if self.earliest <= now {
             let releases = self.held.values().map(|held| held.at);
@@ -415,17 +414,18 @@ impl<T: Hold> Flow<T> {
         self.earliest <= now
     }
 
-    /// With how much time left, less the margin, packets are handed over at present.
+    /// Returns the time left, less the margin, with which packets are handed over at present.
     fn lead_of(&self, now: Time) -> Duration {
         match self.order {
             Order::AtOnce => Duration::from_secs(u64::from(u32::MAX)),
             Order::AsSent(Some(left)) => left - MARGIN,
-            // What would wait for less than a look is not kept waiting: the header tells time to 100 µs.
+            // A packet that would wait for less than the interval of checks does not wait: the header's time has a
+            // precision of 100 µs.
             Order::AsSent(None) => self.lead.at(now) + PACE_STEP,
         }
     }
 
-    /// When there may be something to hand over, having been looked at now.
+    /// Returns when there may be a packet to hand over, after a check now.
     fn wake_at(&self, now: Time) -> Time {
         let Some((&first, held)) = self.held.first_key_value() else {
             return Time::FAR;
@@ -438,7 +438,7 @@ impl<T: Hold> Flow<T> {
     }
 }
 
-/// How far a number lies above the beginning of its flow, if it is one of the first few.
+/// Returns how far a number is above the beginning of its flow, if it is one of the first few.
 const fn after_start(seq: u32) -> u32 {
     match seq % START_SPACING {
         after if after < FIRST_FEW => after,

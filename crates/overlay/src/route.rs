@@ -7,45 +7,44 @@
 //!                         one map: destination -> a route per metric
 //! ```
 //!
-//! The packet path reads the map alone: one hash. Nothing is computed between two changes of the
-//! topology. A change costs the repair of four trees, and the map is written where a tree has
-//! changed; `sinew bench routing` tells how long that takes. So the trees of all metrics are kept,
-//! used or not.
+//! The packet path only reads the map: one hash. Nothing is computed between two changes of the topology. A change
+//! costs the repair of four trees, and the map is written where a tree has changed; `sinew bench routing` measures how
+//! long that takes. So the trees of all metrics are kept, used or not.
 //!
-//! A silent link is in the trees at a cost that no other path reaches, so the only way is always tried.
+//! The trees contain silent links at a cost that no other path reaches. So if a silent link is the only way, it is
+//! always tried.
 //!
-//! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same
-//! records; a node that held on to its old next hop because the new one is better by little would
-//! break that. So routes are exactly the shortest paths, ties are broken by address, and what
-//! keeps them from flapping is that costs are announced reluctantly (`announce`).
+//! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same records. A node that kept
+//! its old next hop because the new one is only a little better would break that. So routes are exactly the shortest
+//! paths, and addresses decide ties. Routes do not flap because costs are announced reluctantly (`announce`).
 //!
-//! [`Tables::generation`] changes when a next hop does: flows that cache theirs compare it.
+//! [`Tables::generation`] changes when a next hop does: flows that cache a next hop compare it.
 
 use crate::link_state::{Database, Followed};
 use base::{Duration, Map, NodeAddr};
 use graph::spf::Tree;
 use graph::{Change, Cost, Metric, NodeIndex, Topology, table};
 
-/// Where packets to a destination go.
+/// The route to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The neighbour that gets them.
+    /// The neighbour that gets the packets.
     pub next_hop: NodeAddr,
-    /// What the path costs, in the metric's unit.
+    /// The cost of the path, in the metric's unit.
     pub cost: Cost,
     /// The one-way delay of the path.
     pub latency: Duration,
 }
 
-/// What of the routes has changed, from the least to the most.
+/// The changes of the routes, from the smallest to the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Changed {
     /// Nothing that matters to packets.
     #[default]
     Nothing,
-    /// Packets go as before, but whether the other ends of the links on the way are heard has changed.
+    /// Packets take the same routes, but whether the other ends of the links on the paths are heard has changed.
     Silence,
-    /// A next hop.
+    /// A next hop has changed.
     Hops,
 }
 
@@ -77,7 +76,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The node `own`, which can reach nobody.
+    /// Returns the tables of the node `own`, which can reach no other node yet.
     pub fn new(own: NodeAddr) -> Tables {
         Tables {
             own,
@@ -89,7 +88,7 @@ impl Tables {
         }
     }
 
-    /// Follows the database, and says what has changed.
+    /// Follows the database, and returns what has changed.
     pub fn update(&mut self, database: &mut Database) -> Changed {
         if self.followed == Some(database.generation()) {
             return Changed::Nothing;
@@ -107,19 +106,19 @@ impl Tables {
         changed
     }
 
-    /// The neighbour that gets packets to `to`: `None` if it is unreachable or this node.
+    /// Returns the neighbour that gets packets to `to`: `None` if it is unreachable or this node.
     #[inline]
     pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
         Some(self.route(metric, to)?.next_hop)
     }
 
-    /// The route to `to`: `None` if it is unreachable or this node.
+    /// Returns the route to `to`: `None` if it is unreachable or this node.
     #[inline]
     pub fn route(&self, metric: Metric, to: NodeAddr) -> Option<Route> {
         self.routes.get(&to)?[metric.index()]
     }
 
-    /// The least one-way delay to `to` that any path has; zero to this node itself.
+    /// Returns the smallest one-way delay to `to` of any path; zero to this node itself.
     pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
         if to == self.own {
             return Some(Duration::ZERO);
@@ -127,9 +126,9 @@ impl Tables {
         Some(self.route(Metric::Latency, to)?.latency)
     }
 
-    /// The delay that a packet needs at least from `neighbor` on to `to`. It is what remains of
-    /// our own shortest path without the link to the neighbour: no path of the neighbour is
-    /// shorter, or ours would be.
+    /// Returns the smallest delay that a packet needs from `neighbor` to `to`. It is this node's shortest path without
+    /// the link to the neighbour: no path of the neighbour is shorter, because this node's path would then be shorter,
+    /// too.
     pub fn latency_from(&self, neighbor: NodeAddr, to: NodeAddr) -> Option<Duration> {
         if neighbor == to {
             return Some(Duration::ZERO);
@@ -138,7 +137,7 @@ impl Tables {
         Some(self.latency(to)?.saturating_sub(link))
     }
 
-    /// The longest datagram that the present path to `to` carries: the least of its links. `None`
+    /// Returns the longest datagram that the present path to `to` carries: the smallest value of its links. `None`
     /// without a path.
     pub fn usable(&self, metric: Metric, to: NodeAddr, database: &Database) -> Option<u16> {
         let (tree, topology) = (self.trees.tree(metric)?, database.topology());
@@ -153,28 +152,28 @@ impl Tables {
         Some(least)
     }
 
-    /// The route to `to` leads over a link whose other end is not heard: nothing says that what takes
-    /// it arrives.
+    /// Returns true if the route to `to` leads over a link whose other end is not heard: packets that take it may not
+    /// arrive.
     pub fn is_silent(&self, metric: Metric, to: NodeAddr) -> bool {
         self.route(metric, to)
             .is_some_and(|route| route.cost.is_silent())
     }
 
-    /// Every node that can be reached over links whose other ends are heard, in order of address.
+    /// Returns every node that can be reached over links whose other ends are heard, in order of address.
     pub fn destinations(&self) -> impl Iterator<Item = NodeAddr> {
         let mut all: Vec<NodeAddr> = self.heard().collect();
         all.sort_unstable();
         all.into_iter()
     }
 
-    /// How many nodes can be reached over such links.
+    /// Returns how many nodes can be reached over such links.
     pub fn reachable(&self) -> usize {
         self.heard().count()
     }
 
     fn heard(&self) -> impl Iterator<Item = NodeAddr> {
         let routes = self.routes.iter();
-        // Where any path avoids silent links, the one of fewest hops does.
+        // If any path avoids silent links, the path of the fewest hops does.
         let is_heard = |routes: &Routes| {
             let route = routes[Metric::Hops.index()];
             route.is_some_and(|route| !route.cost.is_silent())
@@ -182,28 +181,28 @@ impl Tables {
         routes.filter_map(move |(to, routes)| is_heard(routes).then_some(*to))
     }
 
-    /// The generation of the topology that the routes belong to.
+    /// Returns the generation of the topology that the routes belong to.
     pub fn followed(&self) -> Option<u64> {
         self.followed
     }
 
-    /// Another number whenever a next hop has changed.
+    /// Returns a number that changes whenever a next hop has changed.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// What packets go by has changed though no next hop has: members of anycast groups.
+    /// Marks a change that affects packets though no next hop has changed: members of anycast groups.
     pub fn touch(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The trees behind the routes, for whoever wants paths.
+    /// Returns the tree behind the routes, for callers that need paths.
     pub fn tree(&self, metric: Metric) -> Option<&Tree> {
         self.trees.tree(metric)
     }
 
-    /// Everything from scratch, over a topology whose indices may mean other nodes than before.
+    /// Builds everything from scratch, over a topology whose indices may refer to other nodes than before.
     fn start_anew(&mut self, topology: &mut Topology) -> Changed {
         self.trees = table::Tables::new(self.own);
         for metric in Metric::ALL {
@@ -258,7 +257,7 @@ impl Tables {
     }
 }
 
-/// Enters what a tree says of a destination.
+/// Enters the route that a tree has to a destination.
 fn enter(
     routes: &mut Map<NodeAddr, Routes>,
     topology: &Topology,

@@ -1,5 +1,5 @@
-//! The node as it is at one moment, for status, metrics and tools. Plain data, ready for JSON; the
-//! keys are a contract.
+//! The state of the node at one moment, for status, metrics and tools. Plain data, ready for JSON; the keys are a
+//! contract.
 
 mod groups;
 mod network;
@@ -29,26 +29,28 @@ pub struct Snapshot {
     pub uptime_s: f64,
     /// `modern` or `paper`.
     pub profile: &'static str,
-    /// Links may be impaired.
+    /// Links of this node may be impaired.
     pub lab: bool,
     /// How often the root key of the network was replaced, as far as the node knows: the number of the newest root.
     pub root: u8,
-    /// The number of its certificate.
+    /// The serial number of its certificate.
     pub certificate_serial: u32,
-    /// The number of the root that signed its certificate, or the delegation of its issuer; null if none did that the node
-    /// knows.
+    /// The number of the root that signed its certificate, or that signed the delegation of the certificate's issuer;
+    /// null if the node knows no such root.
     pub certificate_root: Option<u8>,
-    /// Last second at which its certificate counts, in seconds since 1970: its own end, or that of the root that signed it.
+    /// Last second at which its certificate is valid, in seconds since 1970. The limit is the certificate's own end, or
+    /// that of the root that signed it.
     pub certificate_not_after_s: u64,
     /// The certificate ends within 30 days.
     pub certificate_expires_soon: bool,
     /// The number of the root that signed the list of revocations.
     pub revocations_root: u8,
-    /// The version of the list of revocations; 0 for none. A list of a newer root counts before all versions of older ones.
+    /// The version of the list of revocations; 0 for none. A list of a newer root takes precedence over all versions of
+    /// older roots.
     pub revocations_version: u32,
     /// Open client sockets.
     pub sockets: usize,
-    /// Where neighbours see it on the network below, as they tell with `direct_links`.
+    /// The addresses at which neighbours see the node on the underlay network, as they report with `direct_links`.
     pub seen: Vec<SeenStatus>,
     /// Its links.
     pub links: Vec<LinkStatus>,
@@ -60,30 +62,30 @@ pub struct Snapshot {
     pub streams: Vec<StreamStatus>,
     /// How packets to and from other nodes are sealed from end to end.
     pub ends: Vec<EndStatus>,
-    /// What is suspected to swallow packets between this node and others.
+    /// The relays and links that are suspected to drop packets between this node and others.
     pub suspects: Vec<SuspectStatus>,
     /// How often a path was found to deliver less than its links promise.
     pub paths_bad: u64,
-    /// Nodes that have renewed their records more often than they may: the first few.
+    /// Nodes that have renewed their records more often than allowed: the first few.
     pub flooders: Vec<FlooderStatus>,
-    /// What waits here for its predecessors.
+    /// The packets that wait here for their predecessors.
     pub held: HeldStatus,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
-    /// How finding links by itself stands; null if the node does not.
+    /// The state of finding links automatically; null if the node does not do this.
     pub finding: Option<FindingStatus>,
 }
 
-/// How finding links stands.
+/// The state of finding links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FindingStatus {
     /// Other nodes that offer themselves as neighbours.
     pub offers: usize,
-    /// Those whose round trip over a link was measured within a day.
+    /// Offering nodes whose round trip over a link was measured within the last day.
     pub measured: usize,
     /// Links that were made to measure a node.
     pub trials: u64,
-    /// Nodes to which this one wants a link by its own choice.
+    /// Nodes to which this node wants a link by its own choice.
     pub kept: usize,
     /// Links that neither end keeps, and that traffic still uses or has used until just now.
     pub unkept: usize,
@@ -91,23 +93,23 @@ pub struct FindingStatus {
     pub dropped: u64,
 }
 
-/// Where a neighbour sees this node.
+/// The address at which a neighbour sees this node.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeenStatus {
     /// The neighbour.
     pub by: String,
-    /// The address and port from which it gets datagrams of this node.
+    /// The address and port from which the neighbour receives this node's datagrams.
     pub at: String,
-    /// It gets them through a byte stream, and that is where this node may take streams.
+    /// The neighbour receives them through a byte stream, and `at` is where this node may accept streams.
     pub by_stream: bool,
 }
 
-/// A node that renews its records more often than it may.
+/// A node that renews its records more often than allowed.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlooderStatus {
-    /// Who.
+    /// The node.
     pub node: String,
-    /// Its records that were dropped here for that.
+    /// Records of the node that this node dropped for that reason.
     pub dropped: u64,
 }
 
@@ -116,77 +118,78 @@ pub struct FlooderStatus {
 pub struct EndStatus {
     /// The other node.
     pub node: String,
-    /// It says that it seals; if not, nodes on the way can read what goes to it.
+    /// The node reports that it seals; if not, nodes on the path can read what is sent to it.
     pub seals: bool,
-    /// Seconds since the present session was made; null without one: none was needed of late.
+    /// Seconds since the present session was made; null without a session, because none was needed recently.
     pub session_age_s: Option<f64>,
-    /// The keys of the present session come from ML-KEM too, so that a quantum computer does not open what is recorded now.
+    /// The keys of the present session also come from ML-KEM, so that a quantum computer cannot open what is recorded
+    /// now.
     pub post_quantum: bool,
-    /// Why there can be no session with it, in words; null if nothing is known against one.
+    /// Why there can be no session with the node, in words; null if no obstacle is known.
     pub reason: Option<String>,
     /// Packets sealed for it.
     pub sealed: u64,
-    /// Packets of it that were opened.
+    /// Packets from the node that were opened.
     pub opened: u64,
-    /// Packets in its name that did not open.
+    /// Packets in the node's name that could not be opened.
     pub refused: u64,
-    /// Coded repair of what goes to it, null unless `protect` is `end-to-end` and packets have passed.
+    /// Coded repair of what is sent to the node; null unless `protect` is `end-to-end` and packets have passed.
     pub repair: Option<EndRepairStatus>,
-    /// Packets of it that coded repair between the two has restored.
+    /// Packets from the node that coded repair between the two nodes has restored.
     pub restored: u64,
 }
 
-/// Coded repair between the two ends of a way.
+/// Coded repair between the two ends of a path.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndRepairStatus {
     /// Repair packets per packet, in percent; 0 if none are sent.
     pub repair_pct: f64,
-    /// Why no better, in words.
+    /// Why the repair is not better, in words.
     pub reason: String,
-    /// What is lost on the way, before repair, as the other end reports.
+    /// Packet loss on the path before repair, as the other end reports.
     pub lost_pct: f64,
-    /// What is predicted to stay lost.
+    /// Packet loss that is predicted to remain.
     pub predicted_pct: f64,
-    /// What stayed lost under the plan in force; null before the other end has reported of it.
+    /// Packet loss that remained under the plan in force; null before the other end has reported it.
     pub measured_pct: Option<f64>,
-    /// What may stay lost.
+    /// Packet loss that may remain.
     pub target_pct: f64,
     /// Repair packets sent.
     pub sent: u64,
 }
 
-/// A relay or link whose paths to a node deliver less than their links promise. Packets go around it.
+/// A relay or link whose paths to a node deliver less than their links promise. Packets avoid it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuspectStatus {
-    /// What it is.
+    /// The suspect.
     #[serde(flatten)]
     pub suspect: KnownSuspect,
-    /// Where the paths lead.
+    /// The destination of the paths.
     pub path_to: String,
-    /// It is one of so many.
+    /// Number of suspects, this one included, among which the culprit is.
     pub among: usize,
     /// How often paths with it were found bad.
     pub strikes: u32,
-    /// For so many seconds.
+    /// Seconds for which it has been suspected.
     pub for_s: f64,
 }
 
-/// What waits at a node for its predecessors, for it is to be delivered in order.
+/// The packets that a node holds until their predecessors arrive, because delivery is in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HeldStatus {
     /// Packets.
     pub packets: usize,
-    /// Their bytes, with what it takes to hold them.
+    /// Their bytes, with the overhead of holding them.
     pub bytes: usize,
-    /// As many may be.
+    /// The limit for `bytes`.
     pub bytes_limit: usize,
-    /// As many may be of one flow.
+    /// The limit for the bytes of one flow.
     pub flow_bytes_limit: usize,
-    /// Gaps that were given up because as much was held as may be.
+    /// Gaps that were given up because the limit was reached.
     pub given_up: u64,
-    /// The same of the last one to two minutes.
+    /// Gaps that were given up for this reason within the last one to two minutes.
     pub given_up_lately: u64,
-    /// Who holds most, or has given up gaps: the first few.
+    /// The flows that hold most, or that have given up gaps: the first few.
     pub holders: Vec<HolderStatus>,
 }
 
@@ -201,74 +204,75 @@ pub struct HolderStatus {
     pub packets: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Gaps that were given up for want of room.
+    /// Gaps that were given up for lack of room.
     pub given_up: u64,
 }
 
-/// One link.
+/// The state of one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkStatus {
     /// The neighbour's name.
     pub name: String,
     /// The neighbour's overlay address.
     pub peer: String,
-    /// Where it is reached, or where it is dialled.
+    /// The address at which the neighbour is reached or dialled.
     pub at: Option<String>,
-    /// Where the configuration says that it is; null if it dials this node.
+    /// The address in the configuration; null if the neighbour dials this node.
     pub dialled_at: Option<String>,
-    /// `udp`, or `tcp` while its datagrams travel inside a byte stream, because UDP has no answer.
+    /// `udp`, or `tcp` while the link's datagrams travel inside a byte stream because UDP gets no answer.
     pub over: &'static str,
-    /// The keys of the present session on the path in use come from ML-KEM too, so that a quantum computer does not open
+    /// The keys of the present session on the path in use also come from ML-KEM, so that a quantum computer cannot open
     /// what is recorded now.
     pub post_quantum: bool,
-    /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),
-    /// `down` or `no-session`.
+    /// `up`, `probing`, `silent` (the other end is not heard, and packets without another path try the link), `down` or
+    /// `no-session`.
     pub state: &'static str,
-    /// Why there is this link, in words.
+    /// Why this link exists, in words.
     pub why: String,
-    /// What its outages of late cost a path that takes it, in milliseconds of latency.
+    /// The cost that the link's recent outages add to a path over it, in milliseconds of latency.
     pub price_ms: f64,
-    /// That is gone after so long, if the link does not fail again.
+    /// The time until this price has gone, if the link does not fail again.
     pub price_ends_in_s: Option<f64>,
-    /// Why it is not up, in words; null while it is.
+    /// Why the link is not up, in words; null while it is up.
     pub reason: Option<String>,
     /// Seconds since the link came up or went down.
     pub since_s: f64,
     /// Round trip.
     pub rtt_ms: Option<f64>,
-    /// The shortest of the last seconds.
+    /// The shortest round trip of the last seconds.
     pub rtt_least_ms: Option<f64>,
-    /// By how much half of the round trips are longer than that.
+    /// The amount by which half of the round trips exceed that shortest one.
     pub rtt_varies_ms: f64,
-    /// What the link suffers: `outage`, `queue` or `loss`, the worst of them; null for nothing.
+    /// The trouble of the link: `outage`, `queue` or `loss`, the worst of them; null for none.
     pub trouble: Option<&'static str>,
-    /// Lost on the way from the neighbour, in percent.
+    /// Packet loss from the neighbour to this node, in percent.
     pub loss_in_pct: f64,
-    /// The packets over which that was measured: the fewer, the less sure it is.
+    /// The number of packets over which that was measured: the fewer, the less certain it is.
     pub loss_in_packets: u64,
-    /// Lost on the way to the neighbour, in percent, as it measures.
+    /// Packet loss from this node to the neighbour, in percent, as the neighbour measures it.
     pub loss_out_pct: f64,
-    /// Mean length of a run of losses on the way from the neighbour, in packets; 1 without any.
+    /// Mean length of a run of losses from the neighbour to this node, in packets; 1 without any.
     pub loss_run_in: f64,
-    /// The same on the way to the neighbour, as it tells.
+    /// The same from this node to the neighbour, as the neighbour reports it.
     pub loss_run_out: f64,
-    /// Seconds since anything came from the neighbour: as old are the numbers above. Null before.
+    /// Seconds since anything arrived from the neighbour, which is the age of the numbers above. Null if nothing has
+    /// arrived.
     pub heard_s: Option<f64>,
-    /// What others have been told of the link: latency.
+    /// The latency that this node has announced for the link.
     pub announced_latency_ms: Option<f64>,
-    /// What others have been told of the link: loss in percent.
+    /// The packet loss that this node has announced for the link, in percent.
     pub announced_loss_pct: Option<f64>,
-    /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
+    /// The longest datagram that the link carries to the neighbour, as UDP counts its bytes.
     pub mtu_bytes: u16,
-    /// The physical links that it crosses to the neighbour, as probed or configured.
+    /// The number of physical links to the neighbour, as probed or configured.
     pub hops: Option<NonZeroU8>,
     /// The link carries data.
     pub active: bool,
-    /// The emulated network on the way to the neighbour.
+    /// The emulated network in the direction to the neighbour.
     pub impairment: Option<String>,
     /// Its paths, the one in use first.
     pub paths: Vec<PathStatus>,
-    /// What it has carried.
+    /// Totals of what the link has carried.
     #[serde(flatten)]
     pub counts: crate::link::Counts,
     /// The real-time lane.
@@ -277,56 +281,57 @@ pub struct LinkStatus {
     pub reliable: ReliableStatus,
 }
 
-/// How a path fares, for a decision of the host.
+/// The condition of a path, for a decision of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathHealth {
-    /// The own socket by which it leaves, as far as the node is told of its sockets.
+    /// The node's own socket by which packets on the path leave, if the node knows its sockets.
     pub from: Option<UnderlayAddr>,
-    /// Where the neighbour is reached by it.
+    /// The neighbour's address on the path.
     pub at: UnderlayAddr,
-    /// What is known of the other end.
+    /// The state of the other end.
     pub state: hello::State,
-    /// For how long nothing has come by it; none if nothing ever has.
+    /// Time since anything arrived by the path; `None` if nothing ever has.
     pub silence: Option<Duration>,
-    /// What this node sends takes it.
+    /// This node sends by this path.
     pub in_use: bool,
 }
 
-/// One path of a link.
+/// The state of one path of a link.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathStatus {
-    /// Its number; it keeps it while paths change places.
+    /// The path's number; it stays the same while paths change places.
     pub number: u8,
-    /// The own address that it leaves from, as far as the node is told of its sockets.
+    /// The own address from which packets on the path leave, if the node knows its sockets.
     pub from: Option<String>,
-    /// Where the neighbour is reached by it.
+    /// The neighbour's address on the path.
     pub at: Option<String>,
-    /// As of a link.
+    /// The state; the values are those of a link.
     pub state: &'static str,
-    /// What this node sends takes it.
+    /// This node sends by this path.
     pub in_use: bool,
-    /// Bulk data takes it beside the path in use: streams, and connections of `sinew cp`.
+    /// Bulk data takes this path beside the path in use: streams, and connections of `sinew cp`.
     pub shares: bool,
-    /// It carries data, one way or the other.
+    /// The path carries data, in at least one direction.
     pub active: bool,
     /// Round trip.
     pub rtt_ms: Option<f64>,
-    /// Lost on the way from the neighbour, in percent.
+    /// Packet loss from the neighbour to this node, in percent.
     pub loss_in_pct: f64,
-    /// Lost on the way to the neighbour, in percent, as it measures.
+    /// Packet loss from this node to the neighbour, in percent, as the neighbour measures it.
     pub loss_out_pct: f64,
-    /// Bytes of all datagrams that went by it, and that came.
+    /// Bytes of all datagrams that were sent by the path.
     pub out_bytes: u64,
-    /// See `out_bytes`.
+    /// Bytes of all datagrams that were received by the path.
     pub in_bytes: u64,
-    /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
+    /// The longest datagram that the path carries to the neighbour, as UDP counts its bytes.
     pub mtu_bytes: u16,
-    /// What it costs in the choice among the link's paths: milliseconds of expected latency, with loss and outages of
-    /// late.
+    /// The path's cost in the choice among the link's paths: milliseconds of expected latency, with loss and recent
+    /// outages.
     pub cost_ms: f64,
-    /// Seconds since anything came by it; null before.
+    /// Seconds since anything arrived by the path; null if nothing has.
     pub heard_s: Option<f64>,
-    /// Why it was taken in place of another one, and how many seconds ago; null of others, and of a first one.
+    /// Why the node took this path in place of another one, and how many seconds ago; null for other paths, and for a
+    /// first one.
     pub chosen: Option<(String, f64)>,
 }
 
@@ -359,50 +364,50 @@ pub struct LaneStatus {
     pub probes: u64,
     /// Packets that could not be kept for repair as long as their deadlines, because the history has no more room.
     pub overrun: u64,
-    /// The same of the last one to two minutes.
+    /// Packets that overran in this way within the last one to two minutes.
     pub overrun_lately: u64,
-    /// The rate that the lane keeps to while it meets congestion.
+    /// The rate limit of the lane while it meets congestion.
     pub brake_bps: Option<u64>,
     /// Repair packets made.
     pub repairs: u64,
-    /// Packets that repair packets of the neighbour have told.
+    /// Packets restored from repair packets of the neighbour.
     pub decoded: u64,
-    /// What protects packets to the neighbour.
+    /// How packets to the neighbour are protected.
     pub protection: ProtectionStatus,
 }
 
 /// How the packets of a real-time lane to a neighbour are protected.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProtectionStatus {
-    /// `none`, `requests`, `repair` beside requests, or `copies` that come later beside them.
+    /// `none`, `requests`, `repair` in addition to requests, or `copies` that follow later in addition to requests.
     pub plan: &'static str,
-    /// Why that, and no more.
+    /// Why the lane has this protection, and no more.
     pub reason: &'static str,
     /// Repair packets per hundred packets that are covered.
     pub repair_pct: f64,
-    /// Packets in a repair packet at most.
+    /// The maximum number of packets that one repair packet covers.
     pub window: u32,
-    /// Packets that a repair packet leaves to later ones.
+    /// The number of newest packets that a repair packet leaves to later ones.
     pub lag: u32,
-    /// What may stay lost, in percent.
+    /// Packet loss that may remain, in percent.
     pub target_pct: f64,
-    /// The flow whose target that is, as `from > to`; null if it is the node's own.
+    /// The flow that sets this target, as `from > to`; null if it is the node's own target.
     pub target_of: Option<String>,
-    /// Repair packets per hundred packets at most.
+    /// The maximum number of repair packets per hundred packets.
     pub most_pct: f64,
-    /// What is expected to stay lost, in percent.
+    /// Packet loss that is expected to remain, in percent.
     pub predicted_pct: f64,
-    /// The same with requests alone.
+    /// Packet loss that is expected to remain with requests alone.
     pub requests_pct: f64,
-    /// With so much more time for its packets requests alone would do; null if they would never, or do already.
+    /// The additional time per packet with which requests alone would suffice; null if they never would, or already do.
     pub requests_lack_ms: Option<u64>,
-    /// What has stayed lost or came too late under the plan, as the neighbour tells; null before it has.
+    /// Packets lost for good or late under the plan, in percent, as the neighbour reports; null before its report.
     pub measured_pct: Option<f64>,
-    /// Of so many packets.
+    /// The number of packets over which that was measured.
     pub measured_packets: u64,
-    /// The bytes of repair under this plan, in percent of those of the real-time packets under it.
+    /// The bytes of repair under this plan, in percent of the bytes of real-time packets under it.
     pub cost_pct: f64,
-    /// Times that the plan has changed.
+    /// Number of times that the plan has changed.
     pub changes: u64,
 }
 
@@ -421,17 +426,17 @@ pub struct ReliableStatus {
     pub queued: usize,
     /// Their bytes.
     pub queued_bytes: usize,
-    /// The smoothed round trip of the lane, with what queues below add.
+    /// The smoothed round trip of the lane, including the queues below it.
     pub srtt_ms: Option<f64>,
     /// Packets sent for the first time.
     pub originals: u64,
     /// Packets sent again.
     pub retransmissions: u64,
-    /// Of those, the ones that proved unnecessary.
+    /// Retransmissions that proved unnecessary.
     pub spurious: u64,
-    /// Times that nothing was heard until the timer ran out.
+    /// Number of times that the timer expired because nothing was heard.
     pub timeouts: u64,
-    /// Times that the window was cut for a loss.
+    /// Number of times that the window was cut after a loss.
     pub cuts: u64,
     /// Packets marked as having met congestion.
     pub marked: u64,
@@ -439,7 +444,7 @@ pub struct ReliableStatus {
     pub overflows: u64,
     /// Packets received for the first time.
     pub received: u64,
-    /// Of those, the ones that filled a gap.
+    /// Received packets that filled a gap.
     pub recovered: u64,
     /// Packets received again.
     pub duplicates: u64,
@@ -452,7 +457,7 @@ pub struct RouteStatus {
     pub to: String,
     /// The metric.
     pub metric: &'static str,
-    /// The neighbour that is next.
+    /// The next neighbour on the route.
     pub next_hop: String,
     /// The cost in the metric's own unit.
     pub cost: f64,
@@ -460,32 +465,33 @@ pub struct RouteStatus {
     pub latency_ms: f64,
 }
 
-/// One flow that begins here, passes, or ends here.
+/// A flow that begins here, passes, or ends here.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
-    /// What this node does: `originates`, `forwards` or `delivers`.
+    /// The role of this node: `originates`, `forwards` or `delivers`.
     pub role: &'static str,
     /// The link protocol that it uses.
     pub link: &'static str,
-    /// What routes it: a metric, `stamped`, or, where it begins, the scheme of the stamps.
+    /// How the flow is routed: a metric, `stamped`, or, at the source, the scheme of the stamps.
     pub routing: &'static str,
     /// Its priority.
     pub priority: u8,
-    /// The deadline of its packets, known where it begins.
+    /// The deadline of its packets, which is known at the source.
     pub deadline_ms: Option<f64>,
-    /// What may stay lost of its packets on a link, in percent, and repair packets per hundred packets at most, as its sender
-    /// says; null for what each node's settings say.
+    /// The packet loss that may remain on a link, in percent, as the flow's sender asks; null if each node's settings
+    /// decide.
     pub target_pct: Option<f64>,
-    /// See `target_pct`.
+    /// The maximum number of repair packets per hundred packets, as the flow's sender asks; null if each node's
+    /// settings decide.
     pub most_pct: Option<f64>,
-    /// The paths that its packets take from this node on, by address, this node first. Empty for
-    /// what passes with a stamp, which only its source knows, for floods, and without a route.
+    /// The paths of its packets from this node on, by address, this node first. Empty for passing packets with a stamp,
+    /// which only the source knows, for floods, and without a route.
     pub paths: Vec<Vec<String>>,
     /// Source node and port.
     pub from: String,
     /// Destination node and port.
     pub to: String,
-    /// The neighbour that is next, if the flow goes on.
+    /// The next neighbour, if the flow continues.
     pub next_hop: Option<String>,
     /// Why this node does not carry the flow at present; null if it does.
     pub refused: Option<String>,
@@ -493,7 +499,7 @@ pub struct FlowStatus {
     pub packets: u64,
     /// Bytes with the overlay header.
     pub bytes: u64,
-    /// Packets that were here before.
+    /// Packets that had arrived here before.
     pub duplicates: u64,
     /// Packets past their deadline.
     pub expired: u64,
@@ -508,28 +514,28 @@ pub struct StreamStatus {
     pub from: String,
     /// The peer's node and port.
     pub to: String,
-    /// `calling`, `waiting` to be accepted, `open`, or `closing`: its client is gone, and what was
-    /// written is still on its way.
+    /// `calling`, `waiting` to be accepted, `open`, or `closing`: the client has gone, and what it wrote is still on
+    /// its way.
     pub state: &'static str,
-    /// What it carries: `bytes`, `messages` or `expiring messages`.
+    /// The content of the stream: `bytes`, `messages` or `expiring messages`.
     pub framing: &'static str,
     /// The link protocol of its packets.
     pub link: &'static str,
-    /// What routes them.
+    /// How its packets are routed.
     pub routing: &'static str,
     /// Their priority.
     pub priority: u8,
     /// Bytes that the peer has acknowledged.
     pub sent: u64,
-    /// Bytes that are written and not acknowledged.
+    /// Bytes that were written and are not acknowledged yet.
     pub unacknowledged: u64,
-    /// Bytes that have come in order.
+    /// Bytes that have arrived in order.
     pub received: u64,
-    /// Those of them that the application has not taken.
+    /// Bytes that have arrived in order and that the application has not taken yet.
     pub unread: u64,
     /// The congestion window in bytes.
     pub window: u64,
-    /// Bytes of it in flight.
+    /// Bytes in flight.
     pub in_flight: u64,
     /// The smoothed round trip.
     pub srtt_ms: Option<f64>,
@@ -537,6 +543,6 @@ pub struct StreamStatus {
     pub retransmissions: u64,
     /// Messages of this end that were given up because they had expired.
     pub given_up: u64,
-    /// Messages of the peer that have not come because of that.
+    /// Messages of the peer that did not arrive because they had expired.
     pub missed: u64,
 }

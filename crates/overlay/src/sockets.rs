@@ -1,8 +1,8 @@
 //! The sockets of this node's clients: ports, options, and the sequence numbers of their flows.
 //!
-//! One client is one socket. Ports 0 to 15 belong to the node (7 answers echoes); ports from
-//! [`EPHEMERAL_FIRST`] are given to those who ask for any. A socket has one port, or a range of them
-//! when it stands for many, which costs no more than one.
+//! One client is one socket. Ports 0 to 15 belong to the node (7 answers echoes); ports from [`EPHEMERAL_FIRST`] are
+//! assigned to clients that ask for any. A socket has one port, or a range of ports when it represents many users,
+//! which costs no more than one.
 
 use crate::request::{Delivery, Options, RequestError};
 use crate::resequence::START_SPACING;
@@ -12,17 +12,16 @@ use wire::data::{Class, LinkProtocol, Routing};
 
 /// Ports below this belong to the node.
 pub const RESERVED_PORTS: u16 = 16;
-/// The first port that is given to a socket that asks for any.
+/// The first port for sockets that ask for any.
 pub const EPHEMERAL_FIRST: u16 = 32_768;
-/// Sockets of one node: a thousand clients, with room for each to have a few.
+/// Maximum number of sockets of one node: a thousand clients, with room for each to have a few.
 pub const MAX_SOCKETS: usize = 4_096;
-/// Destinations whose flow a socket remembers; 40 bytes each.
+/// Maximum number of destinations whose flow a socket remembers; 40 bytes each.
 const MAX_FLOWS_PER_SOCKET: usize = 1_024;
-/// The same for a socket with a range of ports: four of each of 4096 calls, RTP and RTCP of two
-/// streams. 650 kB.
+/// The same for a socket with a range of ports: four flows for each of 4096 calls, RTP and RTCP of two streams. 650 kB.
 const MAX_FLOWS_PER_RANGE: usize = 16_384;
 
-/// What a socket sends to one destination.
+/// The packets that a socket sends to one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing {
     /// The next flow sequence number.
@@ -33,23 +32,24 @@ pub struct Outgoing {
     pub bytes: u64,
     /// When the last one was sent.
     pub last: Time,
-    /// The link on the way has no room for it.
+    /// The refusal of the flow, if the first link has no room for it.
     refusal: Option<Refusal>,
 }
 
-/// That a flow has no room.
+/// The state of a flow without room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refusal {
-    /// When its client was told last.
+    /// When its client was last notified.
     told: Option<Time>,
-    /// When a packet of it was refused last.
+    /// When a packet of it was last refused.
     last: Time,
 }
 
-/// While packets are refused their client is told so often: who has missed it hears it again, and who
-/// hears nothing for longer knows that it is over.
+/// While packets are refused, their client is notified at this interval: a client that has missed a notification gets
+/// another, and a client that gets none for longer knows that it is over.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
-/// A flow of which no packet was refused for so long has room: as long as a link tries before.
+/// A flow has room again if none of its packets was refused for this long. Before that, a link may admit packets only
+/// as a try.
 const ROOM_AFTER: Duration = Duration::from_millis(1_500);
 
 /// One client's socket.
@@ -59,13 +59,13 @@ pub struct Socket {
     pub port: Option<VirtualPort>,
     /// The last port of its range, if it has one.
     pub last: Option<VirtualPort>,
-    /// What it stamps into packets and how it receives.
+    /// The values that it writes into packets, and how it receives.
     pub options: Options,
-    /// What goes to each destination, from each port of a range. The only port of others is 0 here.
+    /// The flows to each destination, from each port of a range. For a socket with a single port, the port is 0 here.
     flows: Map<(VirtualPort, NodeAddr, VirtualPort), Outgoing>,
-    /// Where a flow that is not remembered starts: above all that was used before.
+    /// The first number of a new flow: above all numbers used before.
     next_start: u32,
-    /// Flows had to be forgotten: what they send next has numbers little above those before.
+    /// Flows had to be forgotten: their next packets have numbers a little above those before.
     is_crowded: bool,
 }
 
@@ -74,13 +74,13 @@ pub struct Socket {
 pub struct Sockets {
     by_client: Map<ClientId, Socket>,
     by_port: Map<VirtualPort, ClientId>,
-    /// By the first port: the last, and who has them. No two have a port in common, nor one with
-    /// `by_port`.
+    /// The last port and the client of each range, by its first port. No two ranges share a port, and no range shares
+    /// one with `by_port`.
     ranges: BTreeMap<VirtualPort, (VirtualPort, ClientId)>,
     next_ephemeral: u16,
 }
 
-/// What a socket does that has not been told otherwise: voice, in short.
+/// Returns the options of a socket that has not set any: in short, those for voice.
 pub fn default_options() -> Options {
     Options {
         class: Class {
@@ -106,7 +106,7 @@ impl Socket {
         }
     }
 
-    /// The port from which it sends when it says `from`: one of its range, or its only one.
+    /// Returns the port from which the socket sends when it asks for `from`: one of its range, or its only one.
     pub fn source(&self, from: Option<VirtualPort>) -> Option<VirtualPort> {
         match (self.port, self.last, from) {
             (Some(first), Some(last), Some(from)) => (first..=last).contains(&from).then_some(from),
@@ -115,7 +115,7 @@ impl Socket {
         }
     }
 
-    /// A packet of a flow was refused for want of room: whether its client is to be told now.
+    /// A packet of a flow was refused for lack of room. Returns whether its client is to be notified now.
     pub(crate) fn refused(&mut self, now: Time, key: (VirtualPort, NodeAddr, VirtualPort)) -> bool {
         let Some(flow) = self.flows.get_mut(&self.key_of(key)) else {
             return false;
@@ -132,7 +132,7 @@ impl Socket {
         is_due
     }
 
-    /// A flow sends: true if it was refused, and has not been for a while.
+    /// A flow sends. Returns true if the flow had been refused and has not been for a while.
     pub(crate) fn is_let_in(
         &mut self,
         now: Time,
@@ -149,7 +149,7 @@ impl Socket {
         is_over
     }
 
-    /// As flows are kept: a socket with one port does not write it.
+    /// Returns the key under which a flow is kept: a socket with one port does not store that port.
     fn key_of(
         &self,
         (from, to, port): (VirtualPort, NodeAddr, VirtualPort),
@@ -160,8 +160,7 @@ impl Socket {
         }
     }
 
-    /// Counts a packet of so many bytes from a port of its range to a destination, and gives its
-    /// sequence number.
+    /// Counts a packet of this length from a port of its range to a destination, and returns its sequence number.
     pub fn next_seq(
         &mut self,
         now: Time,
@@ -190,8 +189,8 @@ impl Socket {
             self.flows.clear();
             self.is_crowded = true;
         }
-        // Whoever puts them in order sees by the number whether something was before. Choice: of a socket that
-        // talks to many nodes only the first flow, since numbers jump by this.
+        // A receiver that puts the packets in order sees from the number whether there were packets before. Choice: for
+        // a socket that sends to many nodes, only the first flow begins so, since numbers jump by this.
         if !self.is_crowded && (self.flows.is_empty() || to.is_multicast()) {
             let beyond = self.next_start.wrapping_add(START_SPACING - 1);
             self.next_start = beyond - beyond % START_SPACING;
@@ -210,7 +209,7 @@ impl Socket {
 }
 
 impl Sockets {
-    /// The socket of `client`, made when there is none and room for one.
+    /// Returns the socket of `client`. Makes it if there is none and there is room.
     pub fn open(&mut self, client: ClientId, rng: &mut Rng) -> Result<&mut Socket, RequestError> {
         if !self.by_client.contains_key(&client) {
             if self.by_client.len() >= MAX_SOCKETS {
@@ -223,12 +222,12 @@ impl Sockets {
             .ok_or(RequestError::Exhausted)
     }
 
-    /// The socket of `client`, if it has one.
+    /// Returns the socket of `client`, if it has one.
     pub fn client(&mut self, client: ClientId) -> Option<&mut Socket> {
         self.by_client.get_mut(&client)
     }
 
-    /// Binds `client` to `port`, or to any free one for 0. A socket that is bound moves.
+    /// Binds `client` to `port`, or to any free one for 0. A socket that is bound already changes its port.
     pub fn bind(
         &mut self,
         client: ClientId,
@@ -272,8 +271,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Binds `client` to the ports from `first` to `last`, of which nobody has any; to any one port if
-    /// both are 0. The first of them.
+    /// Binds `client` to the ports from `first` to `last`, which must all be free; to any one port if both are 0.
+    /// Returns the first port.
     pub fn bind_range(
         &mut self,
         client: ClientId,
@@ -296,7 +295,7 @@ impl Sockets {
         }
         let range = first..=last;
         let single = self.by_port.keys().any(|port| range.contains(port));
-        // Ranges are apart, so of those that begin before the end the last one ends last.
+        // Ranges do not overlap, so of those that begin before the end, the last one also ends last.
         let before = self.ranges.range(..=last).next_back();
         if single || before.is_some_and(|(_, (end, _))| *end >= first) {
             return Err(RequestError::PortInUse);
@@ -319,7 +318,7 @@ impl Sockets {
         }
     }
 
-    /// Who is bound to `port`, and how it receives.
+    /// Returns the client that is bound to `port`, and how it receives.
     pub fn bound(&self, port: VirtualPort) -> Option<(ClientId, Delivery)> {
         let client = self.owner(port)?;
         Some((client, self.by_client.get(&client)?.options.delivery))
@@ -333,8 +332,8 @@ impl Sockets {
         (port <= *last).then_some(*client)
     }
 
-    /// What bound sockets send: from which port with which options, and where to. In no particular
-    /// order but the same in every run.
+    /// Returns what bound sockets send: from which port, with which options, and where to. In no particular order but
+    /// the same in every run.
     pub fn outgoing(
         &self,
     ) -> impl Iterator<Item = (VirtualPort, &Options, NodeAddr, VirtualPort, &Outgoing)> {
@@ -353,12 +352,12 @@ impl Sockets {
         })
     }
 
-    /// How many sockets there are.
+    /// Returns how many sockets there are.
     pub fn len(&self) -> usize {
         self.by_client.len()
     }
 
-    /// True when there is no socket.
+    /// Returns true if there is no socket.
     pub fn is_empty(&self) -> bool {
         self.by_client.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The stamps of this node's packets: computed when first wanted, kept until the topology changes.
+//! The stamps of this node's packets: computed when first needed, kept until the topology changes.
 //!
 //! ```text
 //!   (destination, scheme, link protocol, deadline) ──▶ entry? of this topology? ──▶ the bytes
@@ -10,19 +10,18 @@
 //!                   the old one; without one, none: by table, by expected latency
 //! ```
 //!
-//! A stamp is computed on the engine's thread, so it costs packets time. One computation is bounded
-//! by its effort, and after it the node rests for nine times as long as it took by the count of
-//! work, so a network in uproar, or a thousand clients that write to a thousand nodes, cannot
-//! spend more than a tenth of the node on it. Work is counted, not timed: the same inputs give the
-//! same routes.
+//! A stamp is computed on the engine's thread, so the computation delays packets. One computation is limited by its
+//! effort, and after it the node pauses for nine times as long as it took by the count of work. So a network with many
+//! changes, or a thousand clients that write to a thousand nodes, cannot take more than a tenth of the node's time for
+//! it. Work is counted, not timed, so that the same inputs give the same routes.
 //!
-//! When a node dies, its neighbours find out one after the other, those with idle links seconds
-//! later. What is computed in between may lead through the dead node over a link that nobody has
-//! missed yet. So a disjoint path that was in use and has all its links goes on being stamped,
-//! beside the new ones, until things have settled.
+//! When a node fails, its neighbours notice one after the other, those with idle links seconds later. A stamp that is
+//! computed in between may lead through the failed node over a link whose failure nobody has noticed yet. So a disjoint
+//! path that was in use and still has all its links continues to be stamped, together with the new ones, until the
+//! changes have settled.
 //!
-//! The scheme "targeted" has a memory: its entry holds a [`Watch`] of where there was trouble. While there is any,
-//! the stamp is worked out anew when that could be over, though the topology stays.
+//! The scheme "targeted" has a state: its entry holds a [`Watch`] of where there was trouble. While there is any, the
+//! stamp is computed again when the trouble could be over, even if the topology stays.
 
 use base::{Duration, Map, NodeAddr, Time};
 use graph::best::{Effort, Question, best_route};
@@ -35,34 +34,33 @@ use wire::data::LinkProtocol;
 use wire::ipc::Scheme;
 use wire::stamp::{STAMP_BYTES_MAX, Stamp, emit_subgraph};
 
-/// Stamps kept: 256 of at most 514 bytes are 130 kB. When there are more, the one that was wanted
-/// least lately goes.
+/// Maximum number of stamps kept: 256 of at most 514 bytes are 130 kB. When there are more, the least recently used one
+/// is removed.
 pub const STAMPS_MAX: usize = 256;
-/// What is spent on a best route.
+/// The effort for a best route.
 pub const EFFORT: Effort = Effort::STAMP;
 /// One unit of work, as [`Effort::work`] counts.
 const WORK: Duration = Duration::from_nanos(5);
-/// Work per link of the topology, in each of the runs of Dijkstra's algorithm that any scheme
-/// needs (100 ns), and their number: one per disjoint path, six for bounds and metrics of a best
-/// route.
+/// Work per link of the topology, in each run of Dijkstra's algorithm that a scheme needs (100 ns). The number of runs
+/// is one per disjoint path, and six for bounds and metrics of a best route.
 const WORK_PER_LINK: u64 = 20;
-/// After a computation: nine parts of rest to one of work.
+/// Parts of pause per part of work, after a computation.
 const REST: u64 = 9;
 
-/// What a stamp depends on besides the topology.
+/// The parameters of a stamp besides the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wish {
-    /// Where the packets go.
+    /// The destination of the packets.
     pub to: NodeAddr,
     /// How the stamp is chosen.
     pub scheme: Scheme,
-    /// What is done about losses on each link.
+    /// How losses are handled on each link.
     pub link: LinkProtocol,
-    /// How soon packets have to be there; none if it does not matter.
+    /// The deadline of the packets; `None` if they have none.
     pub deadline: Option<Duration>,
 }
 
-/// What the node has stamps for.
+/// The stamps of a node.
 #[derive(Debug, Default)]
 pub struct Stamps {
     entries: Map<Wish, Entry>,
@@ -70,36 +68,36 @@ pub struct Stamps {
     stats: Stats,
 }
 
-/// What computing stamps has come to.
+/// Totals of computing stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Stamps computed.
     pub computed: u64,
-    /// Of them those that are none: no path, too long, or no deadline for a best route.
+    /// Computations without a stamp as result: no path, too long, or no deadline for a best route.
     pub failed: u64,
 }
 
-/// How long old paths are stamped beside new ones: an idle link is given up within so long.
+/// How long old paths are stamped together with new ones: an idle link is given up within this time.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Old paths beside new ones, at most.
+/// Maximum number of old paths that are stamped together with new ones.
 const OLD_PATHS_MAX: usize = 3;
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// The topology that it was computed for.
+    /// The generation of the topology for which it was computed.
     generation: u64,
     wanted: Time,
     paths: Vec<Vec<NodeAddr>>,
-    /// Those that were in use before and still are, and until when.
+    /// Paths that were in use before and still are, and until when.
     old: Vec<Vec<NodeAddr>>,
     old_until: Time,
-    /// Where there was trouble, for the scheme "targeted".
+    /// The places with trouble, for the scheme "targeted".
     watch: Watch,
     /// Empty if there is none.
     stamp: Vec<u8>,
 }
 
-/// The question that scheme "best" asks of a topology; `None` without a deadline.
+/// Returns the question that the scheme "best" asks of a topology; `None` without a deadline.
 pub fn question(src: NodeAddr, wish: &Wish) -> Option<Question> {
     let us = wish.deadline?.as_micros();
     Some(Question {
@@ -114,8 +112,8 @@ pub fn question(src: NodeAddr, wish: &Wish) -> Option<Question> {
     })
 }
 
-/// The paths from `src` that a scheme chooses in a topology, none for flooding, and the work that
-/// it took. Empty if there is no path or nothing to choose by.
+/// Returns the paths from `src` that a scheme chooses in a topology, none for flooding, and the work that it took.
+/// Empty if there is no path, or no criterion for choosing.
 fn paths(
     now: Time,
     topology: &Topology,
@@ -149,7 +147,7 @@ fn paths(
     }
 }
 
-/// The paths of the dissemination graph for the trouble that there is by now.
+/// Returns the paths of the dissemination graph for the present trouble.
 ///
 /// Choice: without a deadline every path is in time.
 fn targeted(
@@ -170,8 +168,8 @@ fn targeted(
 }
 
 impl Stamps {
-    /// The stamp of a packet from `own`, for the topology of this generation, or an older one while
-    /// it rests. `None` for now, if there is none: route by table.
+    /// Returns the stamp of a packet from `own`, for the topology of this generation, or for an older one during a
+    /// pause. `None` if there is no stamp for now: the packet is routed by table.
     pub fn stamp(
         &mut self,
         now: Time,
@@ -207,7 +205,7 @@ impl Stamps {
         (!entry.stamp.is_empty()).then_some(&entry.stamp)
     }
 
-    /// The paths of the stamp that packets get at present; none if they get none.
+    /// Returns the paths of the stamp that packets get at present; none if they get none.
     pub fn present(&self, wish: &Wish) -> impl Iterator<Item = &[NodeAddr]> {
         let entry = self
             .entries
@@ -219,7 +217,7 @@ impl Stamps {
         paths.map(Vec::as_slice)
     }
 
-    /// What computing stamps has come to.
+    /// Returns the totals of computing stamps.
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -245,7 +243,7 @@ impl Stamps {
         {
             entry.keep(now, before, topology);
         }
-        // The old ones are known to carry packets: if not all fit one stamp, they do.
+        // The old paths are known to carry packets: if not all paths fit into one stamp, the old ones take precedence.
         let mut together = Vec::new();
         for path in entry.old.iter().chain(&entry.paths) {
             together.push(path.clone());
@@ -268,7 +266,7 @@ impl Stamps {
 }
 
 impl Entry {
-    /// Keeps the paths of the entry before this one that have all their links.
+    /// Keeps the paths of the former entry that still have all their links.
     fn keep(&mut self, now: Time, before: Entry, topology: &Topology) {
         let has_link = |hop: &[NodeAddr]| {
             let ends = topology.index(hop[0]).zip(topology.index(hop[1]));
@@ -278,7 +276,7 @@ impl Entry {
         let is_settled = now >= before.old_until;
         let mut old: Vec<Vec<NodeAddr>> = Vec::new();
         self.old_until = before.old_until;
-        // Without a failure there are better paths now, and those before are not missed.
+        // Without a failure there are better paths now, and the former ones are not needed.
         if !before.paths.iter().all(is_whole) {
             old.extend(before.paths);
             self.old_until = now + SETTLE;
@@ -290,7 +288,7 @@ impl Entry {
     }
 }
 
-/// The stamp for some paths; `None` if there are none, or they do not fit one.
+/// Returns the stamp for some paths; `None` if there are none, or they do not fit into one.
 fn bytes_of(paths: &[Vec<NodeAddr>]) -> Option<Vec<u8>> {
     let graph = Subgraph::of_paths(paths).ok()?;
     let place = |place: usize| u8::try_from(place).ok();

@@ -1,4 +1,5 @@
-//! `graph::protection` reckons with what the pilot of a lane predicts: it cannot ask the pilot, which is above it.
+//! `graph::protection` assumes what the pilot of a lane predicts: it cannot ask the pilot, which is in a crate above
+//! it.
 
 use base::{Duration, Time};
 use graph::metric::Repair;
@@ -6,12 +7,12 @@ use graph::protection::{Lane, left, table};
 use graph::{LinkCost, Parameters};
 use overlay::realtime::{Aims, LaneLink, Losses, Pilot, Protect, RoundTrip, Share, predict_repair};
 
-/// The share that may stay lost.
+/// The share of packets that may stay lost.
 const TARGET: f64 = 0.0005;
-/// Packets that a copy comes later at most.
+/// The maximum number of packets by which a copy comes later.
 const LAG_MOST: u32 = 8;
 
-/// What a share leaves of a packet, for the losses of a link.
+/// Returns what a share leaves of a packet's loss, for the losses of a link.
 fn repaired(losses: Losses, (repairs, packets): (u16, u16), reach: u32) -> f64 {
     let combined = Share {
         repairs: repairs.into(),
@@ -62,7 +63,7 @@ fn the_table_is_what_is_predicted() {
     assert!(is_same, "the table is to be\n{rows}");
 }
 
-/// What the pilot of a lane predicts for one call.
+/// Returns what the pilot of a lane predicts for one call.
 fn piloted(protect: Protect, loss: f64, run: f64, latency: Duration, slack: Duration) -> f64 {
     const INTERVAL: Duration = Duration::from_millis(20);
     let aims = Aims {
@@ -121,7 +122,8 @@ fn what_is_left_is_what_the_pilot_predicts() {
                         mine > 2.0 * theirs || theirs > 2.0 * mine
                     };
                     cells += 1;
-                    // Where a share leaves about the target, the pilot takes that one or the next: less by half or two thirds.
+                    // If a share leaves about the target, the pilot takes that share or the next, which leaves less by
+                    // half or two thirds.
                     steps += usize::from(differ(TARGET / 100.0));
                     if differ(TARGET) {
                         let (mine, theirs) = (left.share(), piloted);

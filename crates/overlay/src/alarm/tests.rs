@@ -14,13 +14,13 @@ struct Wire {
     pps: u64,
     rng: Rng,
     seq: u64,
-    /// Of the packet before.
+    /// Whether the packet before was lost.
     was_lost: bool,
     loss: Loss,
     alarm: Alarm,
     seen: u64,
     looked_s: f64,
-    /// Alarms that have gone on and off, by the second.
+    /// When alarms were raised and ended, in seconds.
     on: Vec<f64>,
     off: Vec<f64>,
 }
@@ -41,9 +41,9 @@ impl Wire {
         }
     }
 
-    /// Loses this share of the packets for so long, `burst` of the packets behind a lost one.
+    /// Loses this share of the packets for this time; `burst` is the share of packets that are lost after a lost one.
     fn run(&mut self, seconds: f64, share: f64, burst: f64) {
-        // So that the share is as stated: a run has 1 / (1 - burst) packets.
+        // With this rate the share is as stated, because a run has 1 / (1 - burst) packets.
         let begins = share * (1.0 - burst) / (1.0 - share);
         for _ in 0..(seconds * self.pps as f64) as u64 {
             self.was_lost = self.rng.chance(if self.was_lost { burst } else { begins });
@@ -83,7 +83,7 @@ impl Wire {
     }
 }
 
-/// What the threshold is derived from, whatever the background and the pace are.
+/// Checks what the threshold is derived from, whatever the background and the pace.
 #[test]
 fn false_alarms_are_no_more_than_one_an_hour() {
     for (share, burst) in [
@@ -97,7 +97,7 @@ fn false_alarms_are_no_more_than_one_an_hour() {
         for (pps, seeds) in [(10, 10), (50, 10), (200, 4)] {
             for seed in 0..seeds {
                 let mut wire = Wire::new(pps, seed);
-                // As long as it takes to know the background.
+                // Runs for as long as it takes to know the background.
                 wire.run(1_000.0, share, burst);
                 wire.on.clear();
                 wire.run(HOUR_S, share, burst);
@@ -111,8 +111,8 @@ fn false_alarms_are_no_more_than_one_an_hour() {
 
 #[test]
 fn trouble_is_seen_within_some_packets_and_its_end_within_seconds() {
-    // Loss, packets per second, loss before, and what it may take to see on average: three or four runs, and for
-    // 5 % some more.
+    // Loss, packets per second, loss before, and the packets that detection may take on average: three or four runs,
+    // and a few more for 5 %.
     let cases = [
         (0.4, 50, 0.0, 0.35),
         (0.4, 50, 1e-3, 0.45),
@@ -146,7 +146,7 @@ fn trouble_is_seen_within_some_packets_and_its_end_within_seconds() {
     }
 }
 
-/// Less is none, and the same link told by its averages would be in trouble, too.
+/// A smaller loss is no trouble. The same link judged by its averages would be in trouble.
 #[test]
 fn a_link_that_has_always_lost_much_is_in_trouble_and_one_that_has_always_lost_little_is_not() {
     let share_of_time_on = |share: f64| {
@@ -201,7 +201,7 @@ proptest! {
     ) {
         let mut wire = Wire::new(100, seed);
         wire.run(20.0, 0.0, 0.0);
-        // Packets that wait, with when they come.
+        // Packets that wait, with the times when they arrive.
         let mut waiting: Vec<(u64, u64)> = Vec::new();
         for n in 0..6_000u64 {
             let number = wire.seq + n;

@@ -1,37 +1,37 @@
-//! What holds an announcement back at the moment, and until when: for whoever asks why routes stay
+//! The reason that delays an announcement at the moment, and the end of the delay: for explanations of why routes stay
 //! as they are.
 
 use super::{Announce, Damped, Settings};
 use base::{Duration, Time};
 use graph::LinkCost;
 
-/// How the announcements of one link are held back.
+/// How the announcements of one link are delayed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Damping {
-    /// What is announced.
+    /// The announced cost.
     pub announced: LinkCost,
-    /// Nothing is announced before, whatever is measured: the spacing.
+    /// Nothing is announced before this time, whatever is measured: the spacing.
     pub not_before: Time,
-    /// Changes that are measured and wait to be announced.
+    /// Changes that are measured and wait for their announcement.
     pub pending: Vec<Pending>,
-    /// For how long a clear improvement of the latency must last at the moment.
+    /// How long a clear improvement of the latency must last at the moment.
     pub latency_hold: Duration,
-    /// For how long a clear improvement of the loss must last.
+    /// How long a clear improvement of the loss must last at the moment.
     pub loss_hold: Duration,
 }
 
 /// A change that has not lasted long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// What has changed.
+    /// The quantity that has changed.
     pub what: Quantity,
-    /// To the better.
+    /// The change is an improvement.
     pub better: bool,
-    /// When it is announced if it lasts.
+    /// When the change is announced if it lasts.
     pub due: Time,
 }
 
-/// What is damped by itself.
+/// A quantity that is damped on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// The latency.
@@ -41,7 +41,7 @@ pub enum Quantity {
 }
 
 impl Announce {
-    /// What holds announcements back; none while the link is down.
+    /// Returns what delays announcements; `None` while the link is down.
     pub fn damping(&self) -> Option<Damping> {
         let not_before = self.last.filter(|_| !self.is_silent)? + self.settings.spacing;
         let pending = [
@@ -62,7 +62,7 @@ impl Announce {
 }
 
 impl Damped {
-    /// One change at most: a value is better or worse.
+    /// Returns at most one change: a value is either better or worse.
     fn pending(&self, s: &Settings, what: Quantity, not_before: Time) -> Option<Pending> {
         let ends = self
             .spells(s)
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(damping.announced, cost(20, 0.0));
         assert_eq!(damping.not_before, start + Duration::from_secs(2));
         assert_eq!(damping.pending, []);
-        // Worse at once: held by the spacing. Better: by the hold.
+        // A change for the worse is delayed by the spacing. A change for the better is delayed by the hold.
         let soon = start + Duration::from_millis(100);
         announce.on_measure(soon, cost(10, 0.2));
         let damping = announce.damping().unwrap();
@@ -109,7 +109,7 @@ mod tests {
                 pending(Quantity::Loss, false, start + Duration::from_secs(2)),
             ]
         );
-        // What it tells is what happens.
+        // The reported times are the times at which the announcements happen.
         let early = start + Duration::from_millis(1_999);
         assert_eq!(announce.on_measure(early, cost(10, 0.2)), None);
         let due = announce.damping().unwrap().pending[1].due;

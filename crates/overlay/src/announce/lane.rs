@@ -1,16 +1,17 @@
-//! What others are told of the real-time lane of a link: in what runs it loses, and how much repair is sent.
+//! The values that a node announces about the real-time lane of a link: the length of its runs of losses, and the
+//! amount of repair that is sent.
 //!
-//! Both are damped as latency and loss are, each for itself. Runs are told in steps, and not at all of a link that loses
-//! hardly anything: an estimate that wanders within a step floods nothing. When repair rests, others
-//! are told after a moment; when it goes on, they are told after a longer while.
+//! Both values are damped like latency and loss, each on its own. The length of runs is announced in steps, and not at
+//! all for a link with hardly any loss: an estimate that varies within a step floods nothing. When repair pauses,
+//! others are told after a moment; when it continues, they are told after a longer while.
 
 use super::{Announce, Damped, Threshold};
 use base::Time;
 use graph::protection::Lane;
 use wire::link_state::Protection;
 
-/// Change of the mean run, in 256ths. Choice: the mean of 50 runs, each as long as it happens to be, is off by a tenth; what
-/// can be told has steps of a quarter and more.
+/// Change of the mean run, in 256ths. Choice: the mean of 50 runs of random length is off by a tenth; the values that
+/// can be announced have steps of a quarter and more.
 const RUN: Threshold = Threshold {
     worse: 0.25,
     clearly_worse: 0.6,
@@ -18,7 +19,7 @@ const RUN: Threshold = Threshold {
     clearly_better: 0.5,
     floor: 64,
 };
-/// Change of the repair that is missing, in 16ths: each counts.
+/// Change of the repair that is missing, in 16ths: every change counts.
 const BARE: Threshold = Threshold {
     worse: 0.0,
     clearly_worse: 0.0,
@@ -26,17 +27,17 @@ const BARE: Threshold = Threshold {
     clearly_better: 0.0,
     floor: 0,
 };
-/// Of links that lose less (shares of 65 536: 0.1 %) runs are not told.
+/// Runs are not announced for links with less loss than this (shares of 65 536: 0.1 %).
 const LOSS_LEAST: u32 = 66;
 
 /// The lane of one link under damping.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
     run: Damped,
-    /// How much repair is missing to the most that can be told, so that more is worse.
+    /// How much repair is missing from the maximum that can be announced. So a larger value is worse.
     bare: Damped,
-    /// When something was told last, since the link came up. Apart from the cost: what becomes worse with both must not
-    /// wait for the other.
+    /// When a value was last announced since the link came up. Separate from the cost: when both become worse, one must
+    /// not wait for the other.
     pub(super) last: Option<Time>,
     knows_run: bool,
 }
@@ -51,13 +52,13 @@ impl Lanes {
         }
     }
 
-    /// The link comes up: what was told before it was down says nothing.
+    /// The link comes up: announcements from before it was down no longer apply.
     pub(super) fn begin(&mut self) {
         self.last = None;
         self.knows_run = false;
     }
 
-    /// What is damped.
+    /// Returns the damped values.
     pub(super) fn both(&self) -> [&Damped; 2] {
         [&self.run, &self.bare]
     }
@@ -74,7 +75,8 @@ impl Lanes {
 }
 
 impl Announce {
-    /// What is announced of the lane; `asks` says whether this end asks for what it misses. None before anything is known.
+    /// Returns what is announced of the lane; `asks` says whether this end requests what it misses. `None` before
+    /// anything is known.
     pub fn protection(&self, asks: bool) -> Option<Protection> {
         self.last.and(self.lanes.last)?;
         let lane = self.lanes.told();
@@ -85,8 +87,8 @@ impl Announce {
         Some(Protection::new(run, lane.repair_16ths, asks))
     }
 
-    /// This is how the lane is at the moment; the run is 0 as long as the neighbour does not tell it. True if it is to be
-    /// announced anew. To be called with [`Announce::on_measure`].
+    /// Takes in the lane's present state; the run is 0 while the neighbour has not reported it. Returns true if the
+    /// lane is to be announced again. To be called with [`Announce::on_measure`].
     pub fn on_lane(&mut self, now: Time, lane: Lane) -> bool {
         if self.last.is_none() || self.is_silent {
             return false;
@@ -177,7 +179,7 @@ mod tests {
         announce.on_lane(at(101), lane(2.0, 16));
         let mut told = 0;
         for s in 102..3_700 {
-            // Off by a tenth, one standard deviation, and anew each second.
+            // Off by a tenth, one standard deviation, and independent each second.
             let off: f64 = (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
             told += u32::from(announce.on_lane(at(s), lane(2.0 + 0.2 * off, 16)));
         }
@@ -195,7 +197,7 @@ mod tests {
         announce.on_lane(at(101), lane(2.0, 16));
         let changes: Vec<(u64, u8)> = (102..300)
             .filter_map(|s| {
-                // It rests for a minute, and for a moment later.
+                // Repair pauses for a minute, and for a moment later.
                 let rests = (120..180).contains(&s) || s == 250;
                 let is_news = announce.on_lane(at(s), lane(2.0, if rests { 0 } else { 16 }));
                 is_news.then(|| (s, announce.protection(true).unwrap().repair_16ths()))

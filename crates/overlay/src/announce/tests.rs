@@ -8,8 +8,7 @@ fn cost(latency_us: u32, loss: f64) -> LinkCost {
     LinkCost::new(latency_us, loss)
 }
 
-/// A link with data at `pps` whose loss follows `loss_at`, for `span`; gives the announcements
-/// behind the first.
+/// A link with data at `pps` whose loss follows `loss_at`, for `span`; returns the announcements after the first.
 fn drive(
     settings: Settings,
     pps: u64,

@@ -1,22 +1,22 @@
-//! How much later than usual what comes from the neighbour is: the part of a round trip that is not this
-//! direction's.
+//! How much later than usual packets from the neighbour arrive: the part of a round trip that does not belong to this
+//! node's sending direction.
 //!
 //! ```text
 //!   neighbour's clock   10.000   10.100   10.200        stamps of its hellos
 //!   own clock           73.020   73.120   73.260        difference 63.02  63.02  63.06
 //!                                                       excess      0      0     0.04
 //! ```
-//! Neither clock needs to be right, and only what they drift apart within the window is an error.
+//! Neither clock needs to be right. Only their drift against each other within the window is an error.
 
 use base::{Duration, Time};
 
-/// Half of the window of the least difference. Choice: clocks that drift by 100 ppm, as cheap ones do, err by
-/// 1 ms, and a way that has become longer is the usual one after ten seconds.
+/// Half of the window for the smallest difference. Choice: clocks that drift by 100 ppm, as cheap ones do, cause an
+/// error of 1 ms, and a path that has become longer is the usual one after ten seconds.
 const LEAST_HALF: Duration = Duration::from_secs(5);
-/// A difference that jumps by more is a clock that was set.
+/// A difference that jumps by more than this comes from a clock that was set.
 const JUMP_US: i32 = 5_000_000;
 
-/// The least difference of late, and the last one.
+/// The smallest recent difference, and the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inbound {
     least_us: [Option<i32>; 2],
@@ -25,9 +25,9 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// A hello with the stamp of its sender's clock has come.
+    /// A hello with a stamp of the sender's clock has arrived.
     pub fn on_stamp(&mut self, now: Time, stamp_us: u32) {
-        // As numbers of 32 bits that wrap, and so do differences of differences.
+        // Differences are 32-bit numbers that wrap, and so are differences of differences.
         let difference_us = (now.as_micros() as u32).wrapping_sub(stamp_us) as i32;
         let jumped = difference_us.wrapping_sub(self.last_us).unsigned_abs() > JUMP_US as u32;
         if jumped || now.since(self.half_since) >= LEAST_HALF {
@@ -43,7 +43,7 @@ impl Inbound {
         });
     }
 
-    /// How much later than usual the last one was.
+    /// Returns how much later than usual the last hello was.
     pub fn excess(&self) -> Duration {
         let excess_us = |least_us: &i32| self.last_us.wrapping_sub(*least_us).max(0);
         let most_us = self.least_us.iter().flatten().map(excess_us).max();

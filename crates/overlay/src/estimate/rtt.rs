@@ -1,5 +1,5 @@
-//! The round trip of a link: an average for what is announced, a recent least for what a packet
-//! pays, and a present value for those who wait for an answer.
+//! The round trip of a link: an average for announcements, a recent minimum for the deadlines of packets, and a present
+//! value for waiting for an answer.
 //!
 //! ```text
 //!   samples   40  41  40  1900  2100  2300  41  40  40  40  40  40  ...
@@ -10,14 +10,14 @@
 //!   present   40  40  40   270   500   725  640 565  40  40  40  40      requests, answers
 //! ```
 //!
-//! Hellos that waited in full queues measure the queues. While those are full the packets behind
-//! them are lost anyway; when they are empty again the average stays long for tens of samples.
-//! Taken from the deadline of every packet it would make a healthy link drop all it gets.
+//! Hellos that waited in full queues measure the queues. While the queues are full, the packets behind them are lost
+//! anyway. When the queues are empty again, the average stays long for tens of samples. If it were subtracted from the
+//! deadline of every packet, a healthy link would drop all packets.
 
 use base::{Duration, Time};
 use core::cmp::Ordering;
 
-/// Round-trip time: smoothed with its mean deviation, least of late, and at present.
+/// Round-trip time: smoothed with its mean deviation, the recent minimum, and the present value.
 ///
 /// The weights are those of RFC 6298 (1/8 and 1/4). [Amir06 §III-A] asks for an exponentially
 /// weighted average and gives no weight.
@@ -25,7 +25,7 @@ use core::cmp::Ordering;
 pub struct Rtt {
     smoothed_ns: u64,
     deviation_ns: u64,
-    /// The least sample of the present half of the window and of the half before.
+    /// The smallest sample of the present half of the window and of the half before.
     least: [Option<Duration>; 2],
     half_since: Time,
     recent: [Duration; PRESENT_SAMPLES],
@@ -44,24 +44,24 @@ struct OfLate {
     samples: u32,
 }
 
-/// Longer "round trips" are clocks that jumped or peers that lie, not links: two to a
+/// Longer "round trips" come from clocks that jumped or peers that report wrong values, not from links: two hops to a
 /// geostationary satellite and back, with queues, stay below.
 const LONGEST_RTT: Duration = Duration::from_secs(10);
-/// Half of the window of [`Rtt::least`]. Choice: with both halves the least is between 4 and 8 s
-/// old at most, four hellos of an idle link, so a path that has become longer is believed soon.
+/// Half of the window of [`Rtt::least`]. Choice: with both halves, the minimum is at most between 4 and 8 s old, four
+/// hellos of an idle link, so a path that has become longer is accepted soon.
 const LEAST_HALF: Duration = Duration::from_secs(4);
-/// Samples that must agree that the round trip is short again. Choice: 0.3 s of hellos on a link
-/// that carries data; of three in a row under mere jitter one is mostly above the average.
+/// Samples that must agree that the round trip is short again. Choice: 0.3 s of hellos on a link that carries data; of
+/// three in a row under mere jitter, one is mostly above the average.
 const PRESENT_SAMPLES: usize = 3;
-/// Where all round trips of so long are longer, and of the one before, the path is. Choice: five hellos of a link that
-/// carries data. A host that has stalled sends late answers too, but all at once, after a time without any.
+/// If all round trips of this time and of the period before are longer, the path is longer. Choice: five hellos of a
+/// link that carries data. A stalled host sends late answers too, but all at once, after a time without any.
 const LATE_HALF: Duration = Duration::from_millis(500);
-/// So many must have come in the one before.
+/// Minimum number of samples in the period before.
 const LATE_SAMPLES: u32 = 3;
-/// What all are longer by counts from here on. Choice: what the brake takes for a queue (`brake_queue_floor`).
+/// The amount by which all round trips must be longer. Choice: the brake's limit for a queue (`brake_queue_floor`).
 const LONGER: Duration = Duration::from_millis(10);
-/// A step of [`Rtt::usually_longer`] is this part of the mean deviation, but no more than that part of the least: a host
-/// that stalls makes some answers in a row late by seconds. Choice: the median of jitter is found within twenty
+/// A step of [`Rtt::usually_longer`] is this part of the mean deviation, but at most that part of the minimum, because
+/// a stalled host makes some answers in a row late by seconds. Choice: the median of jitter is found within twenty
 /// samples, two seconds of a link in use, and varies by a tenth of it.
 const USUAL_STEP: u64 = 8;
 const USUAL_STEP_OF_LEAST: u64 = 16;
@@ -92,40 +92,40 @@ impl Rtt {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// The average; none before the first sample.
+    /// Returns the average; `None` before the first sample.
     pub fn smoothed(&self) -> Option<Duration> {
         (self.samples > 0).then_some(Duration::from_nanos(self.smoothed_ns))
     }
 
-    /// The mean deviation from the average; zero before the first sample.
+    /// Returns the mean deviation from the average; zero before the first sample.
     pub fn deviation(&self) -> Duration {
         Duration::from_nanos(self.deviation_ns)
     }
 
-    /// The shortest of the last 4 to 8 seconds, or of the last samples where they are fewer.
+    /// Returns the shortest round trip of the last 4 to 8 seconds, or of the last samples if they are fewer.
     pub fn least(&self) -> Option<Duration> {
         self.least.iter().flatten().min().copied()
     }
 
-    /// By how much half of the round trips are longer than the least, or all of late; zero before the first sample. Few
-    /// long ones in a row hardly move it.
+    /// Returns the amount by which half of the round trips, or all recent ones, exceed the minimum; zero before the
+    /// first sample. A few long round trips in a row hardly change it.
     pub fn usually_longer(&self) -> Duration {
         let least = self.least().unwrap_or_default();
         let usual = Duration::from_nanos(self.usual_ns);
         usual.max(self.least_of_late().unwrap_or_default()) - least
     }
 
-    /// The path has become longer of late, or a queue stands on it: even the shortest round trips exceed what half of them
-    /// usually take by more than half of what that exceeds the least.
+    /// Returns true if the path has recently become longer, or has a queue: even the shortest round trips exceed the
+    /// median by more than half of the amount by which the median exceeds the minimum.
     pub fn is_longer(&self) -> bool {
         let usual = Duration::from_nanos(self.usual_ns);
         let most = usual + (usual - self.least().unwrap_or_default()).div(2) + LONGER;
         self.least_of_late().is_some_and(|late| late > most)
     }
 
-    /// By how much the shortest round trip of late exceeds the least, where the path has become longer and not only fuller;
-    /// else zero. Choice: another route adds the same to each, and a queue that grows or jitter does not. So the round
-    /// trips of late may differ by a quarter of what they are longer by.
+    /// Returns the amount by which the shortest recent round trip exceeds the minimum, if the path has become longer
+    /// and not only fuller; otherwise zero. Choice: another route adds the same to each round trip; a growing queue or
+    /// jitter does not. So the recent round trips may differ by a quarter of that amount.
     pub fn longer_by(&self) -> Duration {
         let (Some(late), Some(least)) = (self.least_of_late(), self.least()) else {
             return Duration::ZERO;
@@ -139,44 +139,45 @@ impl Rtt {
         }
     }
 
-    /// The shortest of the last half to whole second, if they say how long the path is now.
+    /// Returns the shortest round trip of the last half to whole second, if there are enough samples to show the path's
+    /// present length.
     fn least_of_late(&self) -> Option<Duration> {
         let [present, before] = self.of_late;
         (before.samples >= LATE_SAMPLES).then(|| present.least.min(before.least))
     }
 
-    /// What an answer takes at present: the average, but no longer than any of the last few.
+    /// Returns the time that an answer takes at present: the average, but no longer than any of the last few samples.
     pub fn present(&self) -> Option<Duration> {
         let longest = self.recent.iter().max().copied()?;
         Some(self.smoothed()?.min(longest))
     }
 
-    /// When an answer is overdue: the average and two deviations, but no more than the longest of
-    /// late. [`Rtt::present`] is exceeded by half of the answers where round trips vary.
+    /// Returns when an answer is overdue: the average and two deviations, but no more than the longest recent sample.
+    /// Half of the answers exceed [`Rtt::present`] if round trips vary.
     pub fn usual_most(&self) -> Option<Duration> {
         let longest = self.recent.iter().max().copied()?;
         let usual = self.smoothed()? + self.deviation() * 2;
         Some(usual.min(longest).max(self.present()?))
     }
 
-    /// The last measured; zero before the first sample.
+    /// Returns the last measurement; zero before the first sample.
     pub fn latest(&self) -> Duration {
         self.recent[0]
     }
 
-    /// How many measurements went in.
+    /// Returns the number of measurements.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// How long to wait for an answer before it counts as lost (RFC 6298: average plus four
-    /// deviations), `initial` before the first sample.
+    /// Returns how long to wait for an answer before it counts as lost (RFC 6298: average plus four deviations),
+    /// `initial` before the first sample.
     pub fn patience(&self, initial: Duration) -> Duration {
         self.smoothed()
             .map_or(initial, |rtt| rtt + self.deviation() * 4)
     }
 
-    /// The median, as a sequence of steps towards each sample.
+    /// Tracks the median by a step towards each sample.
     fn enter_usual(&mut self, ns: u64) {
         let least = self.least().unwrap_or_default().as_nanos();
         let most = (least / USUAL_STEP_OF_LEAST).max(1);

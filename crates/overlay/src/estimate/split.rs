@@ -1,4 +1,4 @@
-//! Which part of a round trip is the way here and which the way there, though no clock is right.
+//! Splits a round trip into the delays of its two directions, though no clock is right.
 //!
 //! ```text
 //!                      both ways 20 ms       the way here 200 ms longer
@@ -7,32 +7,32 @@
 //!   less half              1000  ◀── the clocks      1100        not the clocks: it was longer
 //!   the way here             20                       220        difference less the clocks
 //! ```
-//! What the clocks differ by is known to within half of a round trip, so the shortest of a long time tells best, as
-//! in NTP's clock filter (RFC 5905 §10). By the link alone a path that is longer one way from the beginning is taken for
-//! one that is as long both ways; it is never off by more than half of the shortest round trip. Where other paths lead
-//! around it, what the network's clock says counts instead (`node::clock`).
+//! The difference of the clocks is known to within half of a round trip, so the shortest round trip of a long time
+//! gives the best estimate, as in NTP's clock filter (RFC 5905 §10). From the link alone, a path that is longer in one
+//! direction from the beginning looks like one with equal directions; the error is never more than half of the shortest
+//! round trip. If other paths lead around the link, the network's clock decides instead (`node::clock`).
 //!
-//! Clocks drift. How fast is the median of what the differences have moved by from one window to the next: a
-//! path that changes moves one of them, drift moves all.
+//! Clocks drift. The rate of the drift is the median of how much the differences have moved from one window to the
+//! next: a path that changes moves one of them, drift moves all.
 
 use base::{Duration, Time};
 
-/// Of so much time the shortest are taken. Choice: fifty hellos of a link in use, and 5 ms of clocks that drift by
-/// 1000 ppm.
+/// The length of a window, of which the shortest values are taken. Choice: fifty hellos of a link in use, and 5 ms for
+/// clocks that drift by 1000 ppm.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Movements of which the median is taken, and the fewest.
+/// Number of movements of which the median is taken, and the minimum number.
 const MOVES: usize = 9;
 const MOVES_LEAST: usize = 3;
-/// By so much a round trip counts as longer with each window that it is old: drift is known to about 200 ppm.
+/// A round trip counts as longer by this much for each window of its age: drift is known to about 200 ppm.
 const AGES_US: i64 = 2_000;
-/// A difference that moves by this much more than the round trip is a clock's that was set, or stood still.
+/// A difference that moves by this much more than the round trip comes from a clock that was set or stood still.
 const JUMP_US: i64 = 10_000;
-/// What ways differ from half of the round trip by less than this, this share of it, and what round trips vary
-/// by, is chance.
+/// If a direction differs from half of the round trip by less than this, plus this share of the round trip, plus the
+/// variation of round trips, the difference is chance.
 const CHANCE: Duration = Duration::from_millis(5);
 const CHANCE_SHARE: u64 = 16;
 
-/// The ways of one link.
+/// The directions of one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
     /// Differences are counted from the first one.
@@ -46,26 +46,26 @@ pub struct Split {
     clocks: Option<Clocks>,
 }
 
-/// The shortest of a window, in microseconds.
+/// The shortest values of a window, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     difference: Option<i64>,
     round_trip: Option<i64>,
 }
 
-/// What the clocks differ by, and of how long a round trip it was taken.
+/// The difference of the clocks, and the length of the round trip from which it was taken.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
     us: i64,
     round_trip_us: i64,
-    /// Windows that have passed since.
+    /// Windows that have passed since then.
     age: i64,
 }
 
 impl Split {
-    /// A hello with the stamp of its sender's clock has come, and may have brought a round trip.
+    /// A hello with a stamp of its sender's clock has arrived, and may have brought a round trip.
     pub fn on_hello(&mut self, now: Time, stamp_us: u32, round_trip: Option<Duration>) {
-        // As numbers of 32 bits that wrap, and so do differences of differences.
+        // Differences are 32-bit numbers that wrap, and so are differences of differences.
         let raw_us = (now.as_micros() as u32).wrapping_sub(stamp_us);
         let first_us = *self.first_us.get_or_insert(raw_us);
         let difference = i64::from(raw_us.wrapping_sub(first_us).cast_signed());
@@ -81,14 +81,15 @@ impl Split {
         }
     }
 
-    /// What the own clock is ahead of the neighbour's, as stamps wrap.
+    /// Returns how much the own clock is ahead of the neighbour's; it wraps as stamps do.
     pub fn clocks_us(&self) -> Option<u32> {
         let ahead_us = self.clocks_of_link_us()?;
         Some(self.first_us?.wrapping_add(ahead_us as u32))
     }
 
-    /// The way here and the way there, where round trips vary by so much; of a round trip of `least` where hellos have
-    /// brought none. `clocks_us` is what the own clock is ahead of the neighbour's, where more than this link tells it.
+    /// Returns the delay to here and the delay to the neighbour, if round trips vary by `varies`. If hellos have
+    /// brought no round trip, `least` is split. `clocks_us` is how much the own clock is ahead of the neighbour's, if
+    /// more than this link shows it.
     pub fn ways(
         &self,
         least: Duration,
@@ -96,8 +97,8 @@ impl Split {
         clocks_us: Option<u32>,
     ) -> (Duration, Duration) {
         let windows = [Some(self.window), self.before];
-        // Of the same time as the differences: one that is younger would give what the way here has become longer by to
-        // the way there.
+        // The round trip must be from the same time as the differences. A younger one would attribute an increase of
+        // the delay to here to the delay to the neighbour.
         let round_trip = windows.iter().flatten().filter_map(|w| w.round_trip).min();
         let round_trip = round_trip.map_or(least, |us| Duration::from_micros(us.unsigned_abs()));
         let here = self.way_here(round_trip, varies, clocks_us);
@@ -124,13 +125,13 @@ impl Split {
         }
     }
 
-    /// The same by the shortest round trip of long, counted from the first difference.
+    /// The same from the shortest round trip of a long time, counted from the first difference.
     fn clocks_of_link_us(&self) -> Option<i64> {
         let clocks = self.clocks?;
         Some(clocks.us + self.drift_us() * clocks.age)
     }
 
-    /// A window has passed; `adjoins` if the next one begins at once.
+    /// Closes a window; `adjoins` if the next one begins at once.
     fn close(&mut self, adjoins: bool) {
         let window = core::mem::take(&mut self.window);
         let Some(present_us) = window.clocks_us() else {
@@ -163,7 +164,7 @@ impl Split {
         self.before = Some(window);
     }
 
-    /// What the clocks drift by in a window.
+    /// Returns the drift of the clocks within a window.
     fn drift_us(&self) -> i64 {
         let count = self.moved.min(MOVES);
         if count < MOVES_LEAST {
@@ -177,14 +178,14 @@ impl Split {
 }
 
 impl Window {
-    /// What the clocks differ by, if both ways take as long.
+    /// Returns the difference of the clocks, assuming equal delays in both directions.
     fn clocks_us(&self) -> Option<i64> {
         self.difference
             .zip(self.round_trip)
             .map(|(difference, round_trip)| difference - round_trip / 2)
     }
 
-    /// The difference has moved by what no change of the path explains.
+    /// Returns true if the difference has moved by an amount that no change of the path explains.
     fn has_jumped(&self, before: &Window, drift_us: i64) -> bool {
         let moved = |of: fn(&Window) -> Option<i64>| Some(of(self)? - of(before)?);
         let round_trip = moved(|window| window.round_trip).unwrap_or(0);
@@ -198,8 +199,8 @@ mod tests {
     use super::*;
     use base::Rng;
 
-    /// Hellos ten times a second, between these seconds, over ways of so many milliseconds that vary by `jitter_ms`; the
-    /// neighbour's clock is fast by `ppm` and ahead. The way here, in milliseconds.
+    /// Hears ten hellos a second, between these seconds, over directions of these delays in milliseconds that vary by
+    /// `jitter_ms`; the neighbour's clock is fast by `ppm` and ahead. Returns the delay to here, in milliseconds.
     fn hear(
         split: &mut Split,
         seconds: core::ops::Range<u64>,
@@ -235,14 +236,14 @@ mod tests {
                 for jitter_ms in [0, 20] {
                     let clock = (ahead_us, ppm);
                     let mut split = Split::default();
-                    // The shortest of a hundred that vary is not quite the shortest that there can be.
+                    // The shortest of a hundred varying values is not quite the shortest possible one.
                     let equal = 20..=20 + jitter_ms / 8;
                     let here = hear(&mut split, 0..30, (20, 20), jitter_ms, clock);
                     assert!(equal.contains(&here), "{ppm}: {here}");
                     let here = hear(&mut split, 30..70, (20, 220), jitter_ms, clock);
                     // Half of the round trip is 120.
                     assert!((190..=250).contains(&here), "{clock:?} {jitter_ms}: {here}");
-                    // One that becomes shorter by as much as the other becomes longer is a clock that was set.
+                    // If one direction becomes shorter by as much as the other becomes longer, a clock was set.
                     hear(&mut split, 70..90, (20, 20), jitter_ms, clock);
                     let here = hear(&mut split, 90..110, (220, 20), jitter_ms, clock);
                     assert!(here <= 50, "{clock:?} {jitter_ms}: {here}");
@@ -259,7 +260,7 @@ mod tests {
         hear(&mut split, 0..30, (20, 20), 0, (0, 0));
         for second in 30..50 {
             hear(&mut split, second..second + 1, (20, 220), 0, (0, 0));
-            // The shortest of late, as it is known elsewhere, is forgotten at another time.
+            // The recent minimum, which is known elsewhere, is forgotten at another time.
             let least = [40, 240][usize::from(second >= 34)];
             let (_, there) = split.ways(Duration::from_millis(least), Duration::ZERO, None);
             assert_eq!(there.as_millis(), 20, "{second}");

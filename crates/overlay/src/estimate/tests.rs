@@ -2,7 +2,7 @@ use super::*;
 use base::{Duration, Rng, Time};
 use proptest::prelude::*;
 
-/// Runs `packets` numbers through `loss`, each lost with probability `p`; gives the next number.
+/// Runs `packets` numbers through `loss`, each lost with probability `p`; returns the next number.
 fn pass(loss: &mut Loss, rng: &mut Rng, from: u64, packets: u64, p: f64) -> u64 {
     for seq in from..from + packets {
         if !rng.chance(p) {
@@ -16,7 +16,7 @@ fn at_ms(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// One sample every 100 ms from `from_ms` on; gives the moment of the next.
+/// Adds one sample every 100 ms from `from_ms` on. Returns the time of the next sample.
 fn measure(rtt: &mut Rtt, from_ms: u64, samples: u64, sample_ms: u64) -> u64 {
     for i in 0..samples {
         rtt.on_sample(at_ms(from_ms + 100 * i), Duration::from_millis(sample_ms));
@@ -75,7 +75,7 @@ fn a_longer_path_is_believed_when_the_window_has_passed() {
         ms(90),
         "more than 8 s after the first half began"
     );
-    // An idle link's one sample counts however long ago the one before was.
+    // A single sample of an idle link counts, however long ago the one before was.
     rtt.on_sample(at_ms(now + 60_000), Duration::from_millis(200));
     assert_eq!(rtt.least(), ms(200));
 }
@@ -147,7 +147,7 @@ fn what_is_told_leaves_out_what_may_be_late_and_most_of_an_outage() {
     loss.on_run(140, 10);
     assert_eq!(loss.totals(), (107, 43));
     assert_eq!(loss.told(), (107, 6), "three of the forty in a row");
-    // Five places late: from now on a gap may be filled as late as that.
+    // Five places late: from now on a gap may be filled that late.
     loss.on_run(151, 5);
     loss.on_packet(150);
     loss.on_run(157, 4);
@@ -179,7 +179,7 @@ fn losing_everything_but_every_fifth_reads_four_fifths() {
     assert!((loss.share().share() - loss.rate()).abs() < 1e-4);
 }
 
-/// The last of a gap come late, in one run: none of them was ever lost.
+/// The last packet of a gap arrives late, in one run: none of them was ever lost.
 #[test]
 fn a_late_run_counts_in_its_order() {
     let (mut whole, mut single) = (Loss::default(), Loss::default());
@@ -261,12 +261,12 @@ fn losses_that_have_ended_are_forgotten_and_one_does_not_bring_them_back() {
     for p in [0.02, 0.1, 0.2] {
         let (mut loss, mut rng) = (Loss::default(), Rng::new(9));
         let seq = pass(&mut loss, &mut rng, 0, 20_000, p);
-        // Twice, since the runs of late may be rarer than on average.
+        // Twice, because recent runs may be rarer than on average.
         let due = (RUNS_DUE as f64 * 2.0 / p) as u64;
         let seq = pass(&mut loss, &mut rng, seq, due, 0.0);
         let read = loss.rate();
         assert!(read < p / 50.0, "{p}: {read}");
-        // One is lost, and then as many as before.
+        // One packet is lost. Later, as many packets are lost as at first.
         let seq = pass(&mut loss, &mut rng, seq + 1, 20, 0.0);
         assert!(loss.rate() < p / 10.0, "{p}: {}", loss.rate());
         pass(&mut loss, &mut rng, seq, 20_000, p);
@@ -289,7 +289,8 @@ fn losses_that_swing_hardly_ever_seem_to_have_ended() {
     }
 }
 
-/// The packets of a link that loses 5 % of them in runs of this mean length; what is read at each hundredth.
+/// The packets of a link that loses 5 % of them in runs of this mean length; returns the value read at each hundredth
+/// packet.
 fn pass_in_runs(
     loss: &mut Loss,
     rng: &mut Rng,
@@ -334,7 +335,7 @@ fn runs_that_become_longer_are_known_after_ten_of_them_and_steady_ones_stay_as_t
     }
 }
 
-/// The definition, with everything remembered.
+/// The estimator by definition, which remembers everything.
 #[derive(Default)]
 struct Model {
     arrived: Vec<u64>,
@@ -386,7 +387,7 @@ proptest! {
         prop_assert_eq!(loss.totals().1, model.lost().len() as u64);
     }
 
-    /// A run is as good as its packets one by one.
+    /// A run counts the same as its packets one by one.
     #[test]
     fn runs_equal_single_packets(runs in proptest::collection::vec((0u64..30, 1u64..100, 0u64..9), 1..60)) {
         let (mut whole, mut single) = (Loss::default(), Loss::default());
@@ -418,14 +419,14 @@ fn all_round_trips_of_late_say_that_a_path_is_longer() {
     assert_eq!(rtt.usually_longer(), ms(200));
     assert!(rtt.is_longer());
     assert_eq!(rtt.longer_by(), ms(200));
-    // One that is fuller varies.
+    // A fuller path varies.
     let mut fuller = rtt.clone();
     measure(&mut fuller, now, 1, 300);
     assert_eq!(
         (fuller.is_longer(), fuller.longer_by()),
         (true, Duration::ZERO)
     );
-    // And one that is shorter again takes it back.
+    // When the path is shorter again, the estimate returns.
     measure(&mut rtt, now, 1, 40);
     assert!(rtt.usually_longer() < ms(40) && !rtt.is_longer());
     assert_eq!(rtt.longer_by(), Duration::ZERO);
@@ -435,7 +436,7 @@ fn all_round_trips_of_late_say_that_a_path_is_longer() {
 fn answers_of_a_host_that_has_stalled_are_no_longer_path() {
     let mut rtt = Rtt::default();
     let now = measure(&mut rtt, 0, 20, 40);
-    // For two seconds there is none, then all of them at once.
+    // For two seconds there is no answer, then all of them arrive at once.
     for late in 0..20 {
         rtt.on_sample(
             at_ms(now + 2_000),

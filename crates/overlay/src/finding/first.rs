@@ -1,30 +1,31 @@
-//! The neighbours by which a node enters the network: they are configured, and dialled as long as the links of its own
-//! choice are too few.
+//! The neighbours by which a node enters the network. They are configured, and the node dials them while it has too few
+//! links of its own choice.
 //!
 //! ```text
 //!   no link at all       one, and one more every 2 s; after the first of them also offers of before, one every 2 s
 //!   too few chosen ones  one, and one more every 10 s
 //!   else                 none; but who is not reached by any way is looked for now and then
 //! ```
-//! The last rule joins parts of a network that have lost each other. It holds for these neighbours and for all nodes
-//! that have offered themselves: the neighbours by which a node has entered may all be gone.
+//! The last rule joins parts of a network that have lost each other. It applies to these neighbours and to all nodes
+//! that have offered themselves, because the neighbours by which a node has entered may all have gone.
 
 use super::LEAST;
 use super::view::place;
 use base::{Duration, NodeAddr, Time};
 
-/// One more is dialled after so long without any link.
+/// Time without any link after which one more neighbour is dialled.
 const NO_ANSWER: Duration = Duration::from_secs(2);
-/// And after so long with too few.
+/// The same for a node with too few links.
 const TOO_FEW: Duration = Duration::from_secs(10);
-/// One that is not reached is looked for once in so long on average, for so long: at two addresses, one after the other.
-/// Choice: no longer than until it would be told that it does not answer, as nobody has to know.
+/// Average time between two searches for a node that is not reached, and the length of a search: at two addresses, one
+/// after the other. Choice: shorter than the time after which a missing answer would be reported, because nobody needs
+/// to know.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_FOR: Duration = Duration::from_secs(9);
-/// A link that has come of it is kept until then. Choice: the ring is closed across it by then.
+/// How long a link that such a search has made is kept. Choice: the ring includes it by then.
 const KEPT_FOR: Duration = Duration::from_secs(20);
 
-/// One of them, and how it stands.
+/// The state of one of these neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entrance {
     pub(crate) addr: NodeAddr,
@@ -32,38 +33,39 @@ pub(crate) struct Entrance {
     pub(crate) is_reached: bool,
 }
 
-/// Which of them are wanted, and of others that have offered themselves.
+/// The neighbours of this kind that the node wants, and the wanted nodes among those that have offered themselves.
 #[derive(Debug, Default)]
 pub(crate) struct First {
     alone_since: Option<Time>,
     few_since: Option<Time>,
-    /// Those that are looked for, and since when.
+    /// Nodes that are searched for, and since when.
     looked_for: Vec<(NodeAddr, Time)>,
     last_look: Option<NodeAddr>,
-    /// The next look of a node with links, and of one without any.
+    /// When a node with links searches next, and when one without any does.
     next_look: Time,
     next_of_alone: Time,
     wanted: Vec<NodeAddr>,
 }
 
 impl First {
-    /// The link to it is kept for now.
+    /// Returns true if the link to this node is kept for now.
     pub(crate) fn wants(&self, of: NodeAddr) -> bool {
         self.wanted.contains(&of)
     }
 
-    /// At the last review, the node had too few links of its own choice: those by which it enters end when it has enough.
+    /// Returns true if, at the last review, the node had too few links of its own choice: the links by which it enters
+    /// end when it has enough.
     pub(crate) fn is_entering(&self) -> bool {
         self.few_since.is_some()
     }
 
-    /// Those that no way leads to, or led to a moment ago, and that are dialled.
+    /// Returns the dialled nodes to which no path leads, or led until a moment ago.
     pub(crate) fn looked_for(&self) -> impl Iterator<Item = NodeAddr> {
         self.looked_for.iter().map(|(of, _)| *of)
     }
 
-    /// Chooses anew, for a node with so many `links`, and so many of its own choice among them. `lost` are those that have
-    /// offered themselves, and are not reached.
+    /// Chooses again, for a node with `links` links, `chosen` of them of its own choice. `lost` are nodes that have
+    /// offered themselves and are not reached.
     pub(crate) fn review(
         &mut self,
         now: Time,
@@ -81,7 +83,8 @@ impl First {
             .few_since
             .map(|since| steps(since, TOO_FEW).min(LEAST - chosen));
         let count = alone.or(few).unwrap_or(0);
-        // Each node begins elsewhere, so that the one which all know does not carry all.
+        // Each node begins with another neighbour, so that a neighbour that all nodes know does not carry the whole
+        // load.
         let mixed = |of: NodeAddr| mixed(own, of);
         let mut order: Vec<&Entrance> = all.iter().collect();
         order.sort_by_key(|it| (!it.is_up, mixed(it.addr)));
@@ -106,7 +109,7 @@ impl First {
             now.since(*since) < most
         });
         if is_alone {
-            // The others come with the first records.
+            // Other nodes become known with the first records.
             self.next_look = now + TOO_FEW;
         }
         let due = match is_alone {
@@ -116,7 +119,7 @@ impl First {
         if now < *due || lost.is_empty() {
             return;
         }
-        // All have lost the same ones at the same time, and one of them is enough: not all look at once.
+        // All nodes have lost the same ones at the same time, and one search is enough: not all search at once.
         let seconds = NodeAddr((now.as_nanos() / 1_000_000_000) as u32);
         let (chance, _) = mixed(own, seconds);
         *due = match is_alone {
@@ -135,7 +138,7 @@ impl First {
     }
 }
 
-/// An order of nodes that is another one for each node.
+/// Returns a key for an order of nodes that differs from node to node.
 fn mixed(own: NodeAddr, of: NodeAddr) -> (u64, NodeAddr) {
     place(NodeAddr(of.0 ^ own.0.rotate_left(16)))
 }

@@ -8,15 +8,16 @@
 use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeMap;
 
-/// A link that neither end keeps ends when it was not used for so long. Choice: a talkspurt's pause is shorter.
+/// How long a link that neither end keeps must be unused until it ends. Choice: the pauses between talkspurts are
+/// shorter.
 const UNUSED: Duration = Duration::from_secs(10);
-/// The same for one that was not used at all, as after a trial, or when many have entered at once. Choice: records of both
-/// ends have crossed a network by then.
+/// The same for a link that was not used at all, as after a trial, or when many nodes have entered at once. Choice: the
+/// records of both ends have crossed a network by then.
 const NEVER_USED: Duration = Duration::from_secs(3);
-/// As long as one is younger than this, others may be about to end.
+/// While an unkept link is younger than this, others may be about to end.
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// All of them.
+/// All unkept links.
 #[derive(Debug, Default)]
 pub(crate) struct Unkept(BTreeMap<NodeAddr, One>);
 
@@ -24,12 +25,12 @@ pub(crate) struct Unkept(BTreeMap<NodeAddr, One>);
 struct One {
     began: Time,
     used: Option<Time>,
-    /// Clients' packets that it had carried at the last look.
+    /// Clients' packets that the link had carried at the last look.
     carried: u64,
 }
 
 impl Unkept {
-    /// These are all, with the clients' packets that each has carried. Tells which are to end.
+    /// Takes in all unkept links, with the clients' packets that each has carried. Returns those that are to end.
     pub(crate) fn look(&mut self, now: Time, all: &[(NodeAddr, u64)]) -> Vec<NodeAddr> {
         let before = core::mem::take(&mut self.0);
         let mut over = Vec::new();
@@ -55,12 +56,12 @@ impl Unkept {
         over
     }
 
-    /// No client's packet has passed since neither end keeps it.
+    /// Returns true if no client's packet has passed since neither end keeps the link.
     pub(crate) fn is_unused(&self, of: NodeAddr) -> bool {
         self.0.get(&of).is_none_or(|one| one.used.is_none())
     }
 
-    /// None of them is new. Those that stay are in use, and may be for hours.
+    /// Returns true if none of the links is new. Those that stay are in use, and may be for hours.
     pub(crate) fn are_settled(&self, now: Time) -> bool {
         let mut all = self.0.values();
         all.all(|one| now.since(one.began) >= SETTLED)
@@ -106,7 +107,7 @@ mod tests {
         assert!(!unkept.is_unused(A));
         let over = (300..320).map(|s| unkept.look(at(s), &[(A, 34)]));
         assert!(over.into_iter().flatten().any(|of| of == A));
-        // One that is kept meanwhile begins anew.
+        // A link that was kept meanwhile begins again.
         unkept.look(at(320), &[]);
         assert!(unkept.look(at(321), &[(A, 34)]).is_empty());
     }

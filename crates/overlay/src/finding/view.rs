@@ -1,4 +1,4 @@
-//! What a node sees of those that offer themselves, their order, and the words for why links are kept.
+//! The knowledge of a node about the nodes that offer themselves, their order, and the words for why links are kept.
 
 use super::LINKS_ENOUGH;
 use base::{Duration, NodeAddr};
@@ -7,22 +7,22 @@ use core::fmt;
 /// A node that offers itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// Who.
+    /// The node.
     pub(crate) addr: NodeAddr,
-    /// How far it is by the shortest way over other nodes; none if it is not reached.
+    /// The delay of the shortest path over other nodes; `None` if it is not reached.
     pub(crate) one_way: Option<Duration>,
-    /// How many links it tells, or others tell of it, whichever is more.
+    /// The number of links that it reports, or that others report of it, whichever is more.
     pub(crate) links: usize,
     /// An address is known at which it may be dialled.
     pub(crate) can_dial: bool,
     /// There is a link to it.
     pub(crate) is_up: bool,
-    /// The round trip over that.
+    /// The round trip over that link.
     pub(crate) rtt: Option<Duration>,
 }
 
 impl Seen {
-    /// It may be given one more link.
+    /// Returns true if it may be given one more link.
     pub(super) fn has_room(&self) -> bool {
         self.links < LINKS_ENOUGH
     }
@@ -31,13 +31,13 @@ impl Seen {
 /// Why a link is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
-    /// Its ends stand beside each other in the ring.
+    /// Its ends are neighbours in the ring.
     Ring,
-    /// It crosses the ring.
+    /// The link crosses the ring.
     Chord,
-    /// It is one of the shortest.
+    /// The link is one of the shortest.
     Near { rtt: Duration, among: usize },
-    /// It is being measured.
+    /// The link is being measured.
     Tried,
 }
 
@@ -55,19 +55,20 @@ impl fmt::Display for Role {
     }
 }
 
-/// The others in the order of the ring, from the one that comes after `own`.
+/// Returns the others in the order of the ring, beginning after `own`.
 pub(super) fn ring(own: NodeAddr, others: &[Seen]) -> Vec<Seen> {
     let mut ring = others.to_vec();
     let start = place(own);
     ring.sort_by_key(|seen| {
         let (hash, addr) = place(seen.addr);
-        // From the own place on, and around.
+        // The order begins at the node's own place and goes around the ring.
         ((hash, addr) < start, hash, addr)
     });
     ring
 }
 
-/// Where a node stands. Choice: neighbours in a region have neighbouring addresses, and the ring is to cross regions.
+/// Returns the place of a node in the ring. Choice: neighbours in a region have neighbouring addresses, and the ring is
+/// to cross regions.
 pub(super) fn place(node: NodeAddr) -> (u64, NodeAddr) {
     let mut x = u64::from(node.0).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

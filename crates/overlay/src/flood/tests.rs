@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_millis(5);
 struct Node {
     database: Database,
     flood: Flood,
-    /// Origins whose certificates are here.
+    /// Origins whose certificates are known.
     introduced: BTreeSet<NodeAddr>,
     /// The neighbours, by the index of the link, and whether the link is up.
     neighbors: Vec<(usize, bool)>,
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing is left to be said; fails after `limit`.
+    /// Runs until nothing is left to be sent; fails after `limit`.
     fn settle(&mut self, limit: Duration) -> Duration {
         let start = self.now;
         loop {
@@ -270,7 +270,7 @@ fn databases_become_equal_over_lossy_links() {
 fn partitions_heal() {
     for seed in 0..8 {
         let mut world = World::random(12, 0.1, 100 + seed);
-        // Two halves live apart, and change.
+        // Two halves are separated, and change.
         world.set_all(|a, b| (a < 6) == (b < 6));
         world.settle(LIMIT);
         for (a, b) in world
@@ -312,7 +312,7 @@ fn a_node_that_restarts_goes_on_above_its_old_record() {
     let mut world = World::random(6, 0.1, 9);
     world.set_all(|_, _| true);
     world.settle(LIMIT);
-    // Its links go down one by one, so its number has grown; then it forgets everything.
+    // Its links go down one by one, so its number has grown; then it loses its state.
     for n in world.nodes[3].neighbors.clone() {
         world.set_link(3, n.0, false);
         world.settle(LIMIT);

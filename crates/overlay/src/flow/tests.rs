@@ -17,7 +17,7 @@ fn key(n: u32) -> FlowKey {
     }
 }
 
-/// Of a node that nobody knows.
+/// The salt of a node that nobody knows.
 const SALT: u64 = 0x2545_f491_4f6c_dd1d;
 
 fn note(flows: &mut Flows, now: Time, flow: u32, seq: u32) -> Verdict {
@@ -45,8 +45,8 @@ fn copies_are_recognised_and_counted() {
     assert_eq!(flows.iter().map(|f| f.packets).sum::<u64>(), 3);
 }
 
-/// A stamped packet's second copy may come by a path with a long queue, long after the talkspurt is
-/// over; only what is behind all that is remembered is of a restarted source.
+/// A stamped packet's second copy may arrive by a path with a long queue, long after the talkspurt is over. Only a
+/// packet behind all remembered numbers belongs to a restarted source.
 #[test]
 fn a_slow_copy_is_no_restarted_source() {
     let mut flows = Flows::new(SALT);
@@ -65,8 +65,8 @@ fn a_slow_copy_is_no_restarted_source() {
     assert_eq!(stamped(39_001, 8), Verdict::New);
 }
 
-/// Packets of a call wait for seconds in the socket of a relay that does not run, while copies come by
-/// another path. They are late, there are many of them in order, and none is of a restarted source.
+/// Packets of a call wait for seconds in the socket of a relay that does not run, while copies arrive by another path.
+/// The packets are late, and many of them are in order, but none belongs to a restarted source.
 #[test]
 fn what_a_stalled_relay_sends_on_is_not_taken_again() {
     let mut flows = Flows::new(SALT);
@@ -261,17 +261,17 @@ fn who_comes_first_in_the_open_with_numbers_far_ahead_silences_nobody() {
     let genuine = (0..50).map(|seq| (seq, true));
     let verdicts = delivered(&mut flows, forged.chain(genuine));
     assert_eq!(verdicts, [Verdict::New; 100]);
-    // What was opened counts from then on.
+    // From then on, opened packets count.
     assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
-    // A group whose members cannot all open what is sealed, for a while: what anybody can write moves nothing, and
-    // what was opened is forgotten for nothing of that.
+    // A group whose members cannot all open sealed packets, for a while: packets that anybody can write move nothing,
+    // and the record of opened packets is not forgotten because of them.
     let open = [(2_000_000, false), (50, false), (51, false)];
     assert_eq!(delivered(&mut flows, open), [Verdict::New; 3]);
     assert_eq!(delivered(&mut flows, [(50, true)]), [Verdict::New]);
     assert_eq!(delivered(&mut flows, [(49, true)]), [Verdict::Duplicate]);
 }
 
-/// Whether a packet passes that is sealed from end to end, with this tag and this whole.
+/// Returns whether a packet passes that is sealed from end to end, with this tag and this mark of the whole.
 fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> bool {
     let mark = Mark {
         tag,
@@ -285,7 +285,7 @@ fn passes(flows: &mut Flows, ms: u64, seq: u32, (tag, whole): (u32, u32)) -> boo
 #[test]
 fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
     let mut flows = Flows::new(SALT);
-    // Without copies nobody needs the whole.
+    // Without copies, the mark of the whole is never needed.
     for seq in 0..100 {
         let mark = Mark {
             tag: 1_000_000 + seq,
@@ -295,7 +295,7 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
         let (verdict, _) = flows.on_marked(at_ms(0), key(1), (FlowSeq(seq), mark), 100);
         assert_eq!(verdict, Verdict::New);
     }
-    // A changed copy is first, and comes twice.
+    // A changed copy comes first, and twice.
     assert!(passes(&mut flows, 1, 100, (7, 66)));
     assert!(passes(&mut flows, 1, 100, (7, 66)));
     assert!(passes(&mut flows, 1, 100, (7, 77)), "the genuine one");
@@ -305,12 +305,12 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
         assert!(passes(&mut flows, 2, seq, (1_000_000 + seq, 77_000 + seq)));
         assert!(!passes(&mut flows, 2, seq, (1_000_000 + seq, 77_000 + seq)));
     }
-    // Of copies that nobody has changed one passes, and no third one.
+    // Of identical copies, one passes, and no third one.
     let mut flows = Flows::new(SALT);
     assert!(passes(&mut flows, 0, 5, (7, 77)));
     assert!(passes(&mut flows, 0, 5, (7, 77)));
     assert!(!passes(&mut flows, 0, 5, (7, 77)));
-    // Changed copies alone do not go on for ever.
+    // Changed copies alone do not continue for ever.
     for seq in 200..300 {
         let ms = 20_000 + u64::from(seq);
         assert!(passes(&mut flows, ms, seq, (1_000_000 + seq, 66_000 + seq)));
@@ -318,7 +318,8 @@ fn the_first_packet_with_a_known_tag_passes_and_then_whole_packets_count() {
     }
 }
 
-/// Two packets of one number that come in turns, as a cycle in a group's graph brings them, with other tags or the same.
+/// Two packets of one number that alternate, as a cycle in a group's graph delivers them, with different tags or the
+/// same.
 #[test]
 fn a_packet_and_what_somebody_has_made_of_it_do_not_go_round_and_round() {
     for tags in [[1, 2], [1, 1]] {
@@ -332,7 +333,8 @@ fn a_packet_and_what_somebody_has_made_of_it_do_not_go_round_and_round() {
     }
 }
 
-/// Two tags that one salt puts into one place have different ones by another: who does not know the node's cannot choose such.
+/// Two tags that have the same place under one salt have different places under another: a sender that does not know
+/// the node's salt cannot choose such tags.
 #[test]
 fn nobody_can_choose_tags_that_make_each_other_be_forgotten() {
     let passed = |salt: u64| {

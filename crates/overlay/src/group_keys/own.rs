@@ -1,4 +1,4 @@
-//! The keys of this node's own sources, and who has been told them.
+//! The keys of this node's own sources, and the nodes that have received them.
 
 use crate::ends::each_sealed;
 use crate::event::Drop;
@@ -9,37 +9,37 @@ use std::collections::BTreeMap;
 use wire::link::SessionIndex;
 use wire::transport::{GROUP_KEY_BYTES_MAX, GroupKey, KEY_BYTES, KeyName};
 
-/// Groups that clients of a node send to. Choice: one takes 1 KiB, and 30 bytes per member.
+/// Maximum number of groups to which clients of a node send. Choice: one takes 1 KiB, and 30 bytes per member.
 const GROUPS_MAX: usize = 4_096;
-/// A group to which nothing was sent for so long has its next packet under another key.
+/// Time without a packet after which the next packet to a group is sealed with another key.
 const IDLE: Duration = Duration::from_secs(120);
-/// A group that is not in use any more makes room for another.
+/// Time without a packet after which a group makes room for another.
 const AT_REST: Duration = Duration::from_secs(5);
-/// A new key is told so long before it is used: time for a message to the farthest member, and for a question and its
-/// answer if that is lost.
+/// How long before its first use a new key is sent to members: time for a message to the farthest member, and for a
+/// request and its answer if the message is lost.
 const TOLD_BEFORE: Duration = Duration::from_secs(1);
-/// After a member has left, the key changes; but not sooner after the last time. Choice: a group whose members
-/// come and go costs each member a message of 150 bytes in this time.
+/// After a member has left, the key changes, but not sooner than this after the last change. Choice: in a group whose
+/// members come and go, each member gets at most one message of 150 bytes in this time.
 const CHANGES_AFTER: Duration = Duration::from_secs(10);
-/// A node that asks again so soon has asked before the answer came.
+/// A node that asks again this soon has asked before the answer arrived.
 const ANSWERED_LATELY: Duration = Duration::from_millis(50);
-/// Keys told at once, and when the rest are: 3200 members per second.
+/// Number of keys that are sent at once, and the time until the next are: 3200 members per second.
 const TOLD_AT_ONCE: usize = 32;
 const TELL_AGAIN: Duration = Duration::from_millis(10);
-/// Members that have come are told so much later. Choice: not with the packets that came with their records, so
-/// that it does not matter whether those came together or one by one.
+/// The delay before new members get the key. Choice: not together with the packets that arrived with the members'
+/// records, so that it does not matter whether those arrived together or one by one.
 const TELL_AFTER: Duration = Duration::from_millis(1);
-/// Nodes that are remembered to have a group's key: as many as a network has.
+/// Maximum number of nodes that are remembered to have a group's key: as many as a network has.
 const TOLD_MAX: usize = crate::link_state::MAX_ORIGINS;
-/// Answers to nodes that get no key, per second.
+/// Answers per second to nodes that get no key.
 const REFUSALS_PER_S: f64 = 100.0;
 
-/// The keys of the groups that this node sends to.
+/// The keys of the groups to which this node sends.
 #[derive(Debug)]
 pub(crate) struct OwnKeys {
     keys: GroupKeys,
     groups: Map<NodeAddr, Own>,
-    /// When somebody may have to be told a key.
+    /// When a node may have to get a key.
     tell_at: Option<Time>,
     refusals: TokenBucket,
 }
@@ -47,29 +47,29 @@ pub(crate) struct OwnKeys {
 #[derive(Debug)]
 struct Own {
     current: SealingKey,
-    /// The one after it, and from when on it is used.
+    /// The next key, and the time from which it is used.
     next: Option<(SealingKey, Time)>,
     told: BTreeMap<NodeAddr, Told>,
-    /// A node knows the newest key that may not know it any more.
+    /// A node that may no longer have the newest key knows it.
     is_leaked: bool,
     /// Members may have come or gone.
     is_due: bool,
     used: Time,
 }
 
-/// A node that was told a key.
+/// A node that has received a key.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     at: Time,
-    /// It was the newest one.
+    /// It was the newest key.
     is_newest: bool,
-    /// It was the one in use, or that was told with it.
+    /// It was the key in use, or was sent together with that one.
     is_current: bool,
-    /// It has asked since it was told a key unasked.
+    /// The node has asked since it received a key without asking.
     has_asked: bool,
 }
 
-/// A message that tells a node a key.
+/// A message that carries a key to a node.
 #[derive(Debug)]
 pub(crate) struct Telling {
     bytes: [u8; GROUP_KEY_BYTES_MAX],
@@ -96,7 +96,7 @@ impl Telling {
 }
 
 impl Own {
-    /// The next key is in use from its time on.
+    /// Puts the next key into use if its time has come.
     fn turn(&mut self, now: Time) {
         if let Some((next, _)) = self.next.take_if(|(_, from)| now >= *from) {
             self.current = next;
@@ -111,7 +111,7 @@ impl Own {
                 .iter()
                 .min_by_key(|(node, told)| (told.at, **node));
             if let Some((&oldest, _)) = oldest {
-                // Nobody would know when it may have the key no more.
+                // Otherwise nobody would know when this node may no longer have the key.
                 self.told.remove(&oldest);
                 self.is_leaked = true;
             }
@@ -130,8 +130,8 @@ impl OwnKeys {
         }
     }
 
-    /// A packet to a group is about to be sealed. True if there was no key for that yet: members are to be told
-    /// the new one first.
+    /// Prepares for sealing a packet to a group. Returns true if there was no key yet: members are to get the new one
+    /// first.
     pub(crate) fn prepare(&mut self, now: Time, group: NodeAddr) -> Result<bool, Drop> {
         if let Some(own) = self.groups.get_mut(&group) {
             own.used = now;
@@ -151,7 +151,7 @@ impl OwnKeys {
         Ok(true)
     }
 
-    /// Seals packets to a group that were laid out with room for it. Gives the key, and the first counter.
+    /// Seals packets to a group that were laid out with room for it. Returns the key and the first counter.
     pub(crate) fn seal(
         &mut self,
         group: NodeAddr,
@@ -191,14 +191,14 @@ impl OwnKeys {
         }
     }
 
-    /// The certificate of a node counts no longer: what it may have been told changes.
+    /// The certificate of a node is no longer valid: the keys that it may have received are to change.
     pub(crate) fn on_revoked(&mut self, node: NodeAddr) {
         for own in self.groups.values_mut() {
             own.is_leaked |= own.told.remove(&node).is_some();
         }
     }
 
-    /// So may those of all groups.
+    /// Members of any group may have come or gone.
     pub(crate) fn on_all_changed(&mut self, now: Time) {
         self.groups.values_mut().for_each(|own| own.is_due = true);
         if !self.groups.is_empty() {
@@ -206,7 +206,7 @@ impl OwnKeys {
         }
     }
 
-    /// The groups whose members are to be looked at now.
+    /// Returns the groups whose members are to be checked now.
     pub(crate) fn due(&mut self, now: Time) -> Vec<NodeAddr> {
         if self.tell_at.take_if(|at| *at <= now).is_none() {
             return Vec::new();
@@ -217,9 +217,9 @@ impl OwnKeys {
         due
     }
 
-    /// Who of those that `may` have a group's key is to be told it now. `members` are those that records name. Where they
-    /// name none (`None`), nodes are told the next key that have asked since they were told the last one unasked: so those
-    /// that are gone are told once more and no more.
+    /// Returns the nodes that `may` have a group's key and are to get it now. `members` are those that records name. If
+    /// records name none (`None`), the next key goes to the nodes that have asked since they last received a key
+    /// without asking. So a node that has gone gets one more key, and no further one.
     pub(crate) fn lacking(
         &mut self,
         now: Time,
@@ -250,8 +250,8 @@ impl OwnKeys {
         to
     }
 
-    /// The newest key of a group, for a node that gets it now. A node that has none gets the one in use before it: all
-    /// that comes within the next second is sealed with that.
+    /// Returns the newest key of a group, for a node that gets it now. A node without any key also gets the key in use:
+    /// all packets of the next second are sealed with that one.
     pub(crate) fn tell(&mut self, now: Time, group: NodeAddr, to: NodeAddr) -> Vec<Telling> {
         let Some(own) = self.groups.get_mut(&group) else {
             return Vec::new();
@@ -271,7 +271,7 @@ impl OwnKeys {
         keys.map(|key| Telling::new(group, key)).collect()
     }
 
-    /// The key of another source, as it was told.
+    /// Returns the opening key of another source, from a key that it has sent.
     pub(crate) fn opening(
         &self,
         number: SessionIndex,
@@ -281,13 +281,13 @@ impl OwnKeys {
         self.keys.opening(number, key, first)
     }
 
-    /// There are packets under a key of this group.
+    /// Returns true if there is a key for packets to this group.
     pub(crate) fn has(&self, group: NodeAddr) -> bool {
         self.groups.contains_key(&group)
     }
 
-    /// The key that a node has asked for, or what is used instead. `None` if it was told that just before, or only
-    /// confirms what it was told.
+    /// Returns the key that a node has asked for, or the one that is used instead. `None` if the node received it just
+    /// before, or only confirms that it has received a key.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -300,7 +300,7 @@ impl OwnKeys {
         let is_next = next == Some(number);
         if let Some(told) = own.told.get_mut(&to) {
             told.has_asked = true;
-            // No packet is under the next key yet: who names it has been told it.
+            // No packet is sealed with the next key yet: a node that names it has received it.
             let has_it = is_next && told.is_newest;
             let was_told = is_next || told.is_current;
             if has_it || was_told && now.since(told.at) < ANSWERED_LATELY {
@@ -326,12 +326,12 @@ impl OwnKeys {
         ))
     }
 
-    /// A node that gets no key may be told so.
+    /// Returns true if a node that gets no key may be answered.
     pub(crate) fn take_refusal(&mut self, now: Time) -> bool {
         self.refusals.try_take(now, 1.0)
     }
 
-    /// Slow housekeeping: makes new keys where they are due, and forgets groups that are not used.
+    /// Slow housekeeping: makes new keys if they are due, and forgets unused groups.
     pub(crate) fn tend(&mut self, now: Time) {
         self.groups.retain(|_, own| now.since(own.used) < IDLE);
         let mut is_due = false;
@@ -358,13 +358,13 @@ impl OwnKeys {
         self.tell_at
     }
 
-    /// How many nodes have a group's key.
+    /// Returns how many nodes have a group's key.
     pub(crate) fn told(&self, group: NodeAddr) -> usize {
         self.groups.get(&group).map_or(0, |own| own.told.len())
     }
 }
 
-/// Makes a moment sooner.
+/// Moves a time forward to an earlier one.
 fn advance(moment: &mut Option<Time>, at: Time) {
     *moment = Some(moment.map_or(at, |before| before.min(at)));
 }

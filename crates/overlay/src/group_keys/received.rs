@@ -1,4 +1,4 @@
-//! The keys of others' sources, and the packets that wait for one.
+//! The keys of other nodes' sources, and the packets that wait for one.
 
 use crate::ends::{kept, uncover};
 use crate::event::Drop;
@@ -13,39 +13,40 @@ use wire::{CLEAR_BYTES, TAG_BYTES};
 /// A source and one of its groups.
 pub(crate) type Of = (NodeAddr, NodeAddr);
 
-/// Sources and groups whose keys are held. Choice: those of one take 1 to 33 KiB, two keys with two windows each
-/// ([`secure::OpeningKey`]), by how busy it is and whether copies come; 33 MiB at most.
+/// Maximum number of combinations of source and group whose keys are held. Choice: the keys of one take 1 to 33 KiB,
+/// for two keys with two windows each ([`secure::OpeningKey`]), depending on how busy it is and on whether copies
+/// arrive; 33 MiB at most.
 const KEYS_MAX: usize = 1_024;
-/// Of two keys, the one that was neither told nor used for so long while the other one opened packets is the former one,
-/// and opens nothing any more. What reliable links recover comes seconds late.
+/// If one of two keys was neither received nor used for this long while the other one opened packets, it is the former
+/// key and opens nothing any more. Packets that reliable links recover arrive seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
-/// Keys of a source and group that are remembered to be gone. Choice: a source tells two of its keys, and changes
-/// them every ten seconds at most, so what was told so late is of no use to anybody honest.
+/// Number of discarded keys of a source and group that are remembered. Choice: a source sends two of its keys, and
+/// changes them at most every ten seconds, so an older key is of no use to an honest node.
 const GONE_MAX: usize = 4;
-/// A key that has not opened anything for so long is forgotten. Its source has another one by then, so
-/// nobody can be told this one again without what it has opened.
+/// A key that has not opened anything for this long is forgotten. Its source uses another one by then, so nobody can
+/// send this key again to make the node accept repeated packets.
 const IDLE: Duration = Duration::from_secs(660);
-/// Bytes of packets of one source that wait for a key, and of all.
+/// Maximum number of bytes of packets of one source that wait for a key, and of all sources.
 const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
 const WAITING_BYTES: usize = 1 << 20;
-/// For so long a packet waits: as for the end of a handshake, which may be needed first.
+/// How long a packet waits: as long as for the end of a handshake, which may be needed first.
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
-/// Choice: not among the packets that a burst has brought, so that it does not matter whether they came one by one;
-/// and the key may be right behind them.
+/// Delay before the node asks for a key. Choice: not in the middle of a burst, so that it does not matter whether its
+/// packets arrived one by one; and the key may follow directly behind them.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// A source is asked again for the key of a group after so long, while packets come.
+/// The interval at which a source is asked again for the key of a group, while packets arrive.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// And after it has said that a permit keeps this node out, or that it does not send there: then somebody has
-/// invented the packet.
+/// The same after the source has replied that a permit excludes this node, or that it does not send to the group: in
+/// the latter case the packet is forged.
 const ASK_REFUSED: Duration = Duration::from_secs(5);
-/// Questions per second: whoever invents packets of other sources makes a node ask so often.
+/// Requests per second: a node that forges packets of other sources can cause this many requests.
 const ASKS_PER_S: f64 = 100.0;
-/// As many at once: a member of many groups that has just started.
+/// Requests at once: for a member of many groups that has just started.
 const ASKS_BURST: f64 = 256.0;
-/// Sources and groups of which it is remembered when they were asked.
+/// Maximum number of combinations of source and group for which the time of the last request is remembered.
 const ASKED_MAX: usize = 1_024;
 
-/// What opens packets to the groups that this node receives.
+/// The keys that open packets to the groups that this node receives.
 #[derive(Debug)]
 pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
@@ -53,28 +54,28 @@ pub(crate) struct ReceivedKeys {
     waiting_bytes: usize,
     asked: Map<Of, Asked>,
     asks: TokenBucket,
-    /// Keys to be asked for, and when.
+    /// Keys to ask for, and when to ask.
     to_ask: Vec<(Of, SessionIndex)>,
     ask_at: Option<Time>,
 }
 
-/// The last question to a source for the key of a group.
+/// The last request to a source for the key of a group.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: SessionIndex,
-    /// It may be asked again.
+    /// The time from which the source may be asked again.
     again: Time,
-    /// It has refused this key. Another one may be asked for at once.
+    /// The source has refused this key. Another key may be requested at once.
     is_refused: bool,
 }
 
-/// The keys of a source for a group. They may come in any order.
+/// The keys of a source for a group. They may arrive in any order.
 #[derive(Debug)]
 struct Received {
     one: Held,
     other: Option<Held>,
-    /// Keys that have opened packets and are held no longer, newest first. None of them is taken again: what it has
-    /// opened is forgotten, and could be repeated.
+    /// Keys that have opened packets and are no longer held, newest first. None of them is accepted again: the record
+    /// of the packets that it has opened is forgotten, and the packets could be repeated.
     gone: [Option<SessionIndex>; GONE_MAX],
     used: Time,
 }
@@ -82,19 +83,19 @@ struct Received {
 #[derive(Debug)]
 struct Held {
     key: OpeningKey,
-    /// When it was told or opened something last.
+    /// When it was last received or last opened a packet.
     last: Time,
-    /// When it opened something last.
+    /// When it last opened a packet.
     opened: Option<Time>,
-    /// Not before then it counts as out of use: another key was told, or has opened its first packet. A source that says
-    /// nothing for long may still tell it again.
+    /// The earliest time at which the key can count as out of use: when the other key was received, or opened its first
+    /// packet. A source that sends nothing for long may still send the key again.
     since: Time,
-    /// This node has left the group since it was told: it opens nothing until it is told again, and what it
-    /// has opened stays known.
+    /// This node has left the group since it received the key. The key opens nothing until it is received again, and
+    /// the packets that it has opened stay known.
     is_left: bool,
 }
 
-/// A packet whose key is not there yet.
+/// A packet whose key is not known yet.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) at: Time,
@@ -118,7 +119,8 @@ impl ReceivedKeys {
         }
     }
 
-    /// Opens a packet in place, from its header on. It begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
+    /// Opens a packet in place, from its header on. The packet then begins [`CLEAR_BYTES`] later and ends [`TAG_BYTES`]
+    /// earlier.
     pub(crate) fn open(&mut self, now: Time, route: Route, packet: &mut [u8]) -> Result<(), Drop> {
         let header = Header::trusted(&*packet);
         let (bound, from) = (header.bound(), header.payload_offset());
@@ -145,12 +147,12 @@ impl ReceivedKeys {
         Ok(())
     }
 
-    /// There is a key of this source for the group.
+    /// Returns true if there is a key of this source for the group.
     pub(crate) fn has(&self, of: Of) -> bool {
         self.keys.contains_key(&of)
     }
 
-    /// It is this one, or the one before.
+    /// Returns true if one of the held keys has this number.
     pub(crate) fn has_number(&self, of: Of, number: SessionIndex) -> bool {
         let received = self.keys.get(&of);
         received.is_some_and(|received| {
@@ -161,7 +163,7 @@ impl ReceivedKeys {
         })
     }
 
-    /// A source has told a key. True if it had been asked.
+    /// A source has sent a key. Returns true if this node had asked for it.
     pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) -> bool {
         let is_asked_for = self.asked.remove(&of).is_some();
         let told = Held {
@@ -188,7 +190,7 @@ impl ReceivedKeys {
         is_asked_for
     }
 
-    /// Choice: the source that has most keys here loses the one least lately used, so that one which sends to
+    /// Choice: the source with the most keys here loses its least recently used one, so that a source that sends to
     /// thousands of groups takes nothing from others.
     #[cold]
     fn make_room(&mut self) {
@@ -209,8 +211,9 @@ impl ReceivedKeys {
         }
     }
 
-    /// How many packets of a source under a key have come by the tree, of so many counters from `first` on. None under a
-    /// key that was never here or has opened nothing; `None` if it is forgotten what has.
+    /// Returns how many packets of a source under a key have arrived by the tree, among `len` counters from `first` on.
+    /// Zero for a key that this node never had or that has opened nothing; `None` if the record of opened packets is
+    /// forgotten.
     pub(crate) fn came_by_tree(
         &mut self,
         of: Of,
@@ -226,7 +229,7 @@ impl ReceivedKeys {
         }
     }
 
-    /// Keeps a packet whose key is not there. False if there is no room.
+    /// Keeps a packet whose key is not known yet. Returns false if there is no room.
     pub(crate) fn wait(&mut self, now: Time, (packet, route): (&[u8], Route), pool: &Pool) -> bool {
         self.expire_waiting(now);
         let header = Header::trusted(packet);
@@ -275,7 +278,7 @@ impl ReceivedKeys {
         }
     }
 
-    /// Something has come under a key that is not there: its source is to be asked, but not for each packet.
+    /// A packet has arrived under an unknown key: the source is to be asked, but not for each packet.
     pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
         let is_answer = |asked: &Asked| !asked.is_refused || asked.number == number;
         let last = self.asked.get(&of).filter(|asked| is_answer(asked));
@@ -298,7 +301,7 @@ impl ReceivedKeys {
         self.ask_at.get_or_insert(now + ASK_AFTER);
     }
 
-    /// The keys that are to be asked for now.
+    /// Returns the keys to ask for now.
     pub(crate) fn take_to_ask(&mut self, now: Time) -> Vec<(Of, SessionIndex)> {
         match self.ask_at.take_if(|at| *at <= now) {
             None => Vec::new(),
@@ -310,8 +313,8 @@ impl ReceivedKeys {
         self.ask_at
     }
 
-    /// The source does not tell the key that it was asked for. Nobody else's refusal, and none that was not asked for,
-    /// changes anything.
+    /// The source refuses the key that it was asked for. A refusal from another node, or one that was not asked for,
+    /// changes nothing.
     pub(crate) fn on_refused(&mut self, now: Time, of: Of, number: SessionIndex) {
         if let Some(asked) = self.asked.get_mut(&of)
             && asked.number == number
@@ -320,7 +323,7 @@ impl ReceivedKeys {
         }
     }
 
-    /// This node receives a group no longer. It may again before the keys have changed.
+    /// This node no longer receives a group. It may receive the group again before the keys have changed.
     pub(crate) fn leave(&mut self, group: NodeAddr) {
         let of_group = self.keys.iter_mut().filter(|((_, of), _)| *of == group);
         for (_, received) in of_group {
@@ -351,7 +354,7 @@ impl ReceivedKeys {
 }
 
 impl Received {
-    /// The key of this number, and the other one.
+    /// Returns the key with this number, and the other one.
     fn held(&mut self, number: SessionIndex) -> Option<(&mut Held, Option<&mut Held>)> {
         self.expire();
         let (one, other) = (&mut self.one, self.other.as_mut());
@@ -362,7 +365,8 @@ impl Received {
         Some((other, Some(one)))
     }
 
-    /// One more key takes the place of the one that was of no use for longer. What is known keeps what it has opened.
+    /// Inserts a key: it replaces the one that has been of no use for longer. A key that is already known keeps its
+    /// record of opened packets.
     fn insert(&mut self, now: Time, told: Held) {
         let number = told.key.number();
         if let Some((known, _)) = self.held(number) {
@@ -411,7 +415,7 @@ impl Received {
 }
 
 impl Held {
-    /// The other key is in use in its stead.
+    /// Returns true if the other key is in use in place of this one.
     fn is_former(&self, other: &Held) -> bool {
         let idle = |opened: Time| opened.since(self.last.max(self.since));
         other.opened.is_some_and(|at| idle(at) >= FORMER_FOR)

@@ -119,7 +119,7 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
         Ok(())
     );
     bench.tell(now, of, &new);
-    // An answer that was under way: what was opened under it stays known.
+    // An answer that was on its way: the record of packets opened under the key is kept.
     bench.tell(now, of, &old);
     assert_eq!(
         bench.received.open(now, Route::Tree, &mut late.clone()),
@@ -132,7 +132,7 @@ fn two_keys_open_in_any_order_until_one_is_of_no_use_any_more() {
     now += SECOND * 9;
     assert_eq!(open(now, &mut old, 2), Ok(()));
     assert_eq!(open(now, &mut new, 3), Ok(()));
-    // The source says nothing for a minute.
+    // The source sends nothing for a minute.
     now += SECOND * 60;
     assert_eq!(open(now, &mut new, 4), Ok(()));
     assert_eq!(open(now, &mut old, 5), Err(Drop::EndNoSession));
@@ -157,7 +157,7 @@ fn who_leaves_and_comes_back_within_the_life_of_a_key_opens_nothing_twice() {
     bench.received.leave(group(1));
     now += SECOND * 599;
     bench.received.expire(now);
-    // Not before it is told again.
+    // The node does not know the key before it receives the key again.
     assert!(!bench.received.has_number(of, key.number()));
     let early = bench.received.open(now, Route::Tree, &mut missed.clone());
     assert_eq!(early, Err(Drop::EndNoSession));
@@ -190,7 +190,7 @@ fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
     for one in &heard {
         assert_eq!(open(&mut bench, now, one), Ok(()));
     }
-    // The source says nothing for a while, and then tells the next key; this one may be asked for still.
+    // The source sends nothing for a while, and then sends the next key; the first key may still be requested.
     now += SECOND * 11;
     bench.tell(now, of, &new);
     bench.received.expire(now);
@@ -198,7 +198,7 @@ fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
     for one in &heard {
         assert_eq!(open(&mut bench, now, one), Err(Drop::Duplicate));
     }
-    // It is out of use from when the next one opens something.
+    // The key is out of use from when the next one opens a packet.
     for (one, after) in next.iter().zip([60, 9, 1]) {
         let is_held = bench.received.has_number(of, old.number());
         assert!(is_held, "{after}");
@@ -207,13 +207,13 @@ fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
     }
     bench.received.expire(now);
     assert!(!bench.received.has_number(of, old.number()));
-    // What it has opened is forgotten, which is not nothing.
+    // The record of packets that it has opened is forgotten, which is not the same as zero.
     let came = |bench: &mut Bench, number| bench.received.came_by_tree(of, number, (0, 3));
     assert_eq!(came(&mut bench, old.number()), None);
     assert_eq!(came(&mut bench, new.number()), Some(3));
     let unknown = SessionIndex::new(old.number().value() ^ new.number().value() ^ 1);
     assert_eq!(came(&mut bench, unknown), Some(0));
-    // Then nobody can have it taken again, however late it was told.
+    // Now nobody can make the node accept the key again, however late it is received.
     bench.tell(now, of, &old);
     for one in &heard {
         assert_eq!(open(&mut bench, now, one), Err(Drop::EndNoSession));
@@ -271,7 +271,7 @@ fn what_waits_is_bounded_by_source_and_by_time() {
     assert!(bench.received.take_waiting(of, number).is_empty());
 }
 
-/// How many questions are due after packets under an unknown key of these sources and groups.
+/// Returns how many requests are due after packets under an unknown key of these sources and groups.
 fn asked(bench: &mut Bench, now: Time, of: (NodeAddr, NodeAddr)) -> usize {
     bench.received.ask(now, of, SessionIndex::new(7));
     bench.received.take_to_ask(now).len()
@@ -287,7 +287,7 @@ fn a_source_is_asked_at_a_limited_rate() {
         now += Duration::from_millis(1);
     }
     assert_eq!(count, 4);
-    // A refusal counts if it was asked for.
+    // A refusal counts only if the key was requested.
     for n in 0..10_000 {
         bench
             .received
@@ -299,7 +299,7 @@ fn a_source_is_asked_at_a_limited_rate() {
         asked(bench, at, of) + asked(bench, at + Duration::from_millis(1), of)
     };
     assert_eq!((after(&mut bench, 4), after(&mut bench, 5)), (0, 1));
-    // Of invented sources or groups as well.
+    // The same for invented sources or groups.
     now += SECOND * 6;
     let mut count = 0;
     for n in 0..20_000 {
@@ -309,7 +309,7 @@ fn a_source_is_asked_at_a_limited_rate() {
     assert!((256..=256 + 200).contains(&count), "{count} in two seconds");
 }
 
-/// Who is told what when members are these.
+/// Returns which nodes get a key if these are the members.
 fn told(own: &mut OwnKeys, now: Time, members: &BTreeSet<NodeAddr>) -> Vec<NodeAddr> {
     let due = own.due(now).into_iter();
     due.flat_map(|group| told_of(own, now, group, members))
@@ -330,7 +330,7 @@ fn told_of(
     to
 }
 
-/// The number of the key in a message.
+/// Returns the number of the key in a message.
 fn number_in(telling: &Telling) -> u32 {
     match GroupKey::parse(telling.bytes()) {
         Ok(GroupKey::Told { name, .. }) => name.number.value(),
@@ -338,7 +338,7 @@ fn number_in(telling: &Telling) -> u32 {
     }
 }
 
-/// The numbers of the keys that a node is told, the newest one last.
+/// Returns the numbers of the keys that a node gets, the newest one last.
 fn numbers(own: &mut OwnKeys, now: Time, to: NodeAddr) -> Vec<u32> {
     let tellings = own.tell(now, group(1), to);
     tellings.iter().map(number_in).collect()
@@ -348,8 +348,8 @@ fn number(own: &mut OwnKeys, now: Time, to: NodeAddr) -> u32 {
     *numbers(own, now, to).last().unwrap()
 }
 
-/// A second passes between the making of a key and its use. Who comes then needs the one in use as well; who
-/// has that is told the next one only.
+/// A second passes between the making of a key and its use. A node that comes in this second also needs the key in use;
+/// a node that has that key gets only the next one.
 #[test]
 fn who_comes_while_the_key_changes_is_told_both() {
     let mut own = OwnKeys::new(&network(), &[1; 32]);
@@ -365,7 +365,8 @@ fn who_comes_while_the_key_changes_is_told_both() {
     assert_eq!(next.len(), 1);
     assert_ne!(next, first);
     assert_eq!(numbers(&mut own, now, node(3)), [first[0], next[0]]);
-    // Should the message with the one in use be lost, it asks, and is not told that it has just been.
+    // If the message with the key in use is lost, the node asks, and the answer is not withheld because the key was
+    // just sent.
     now += Duration::from_millis(60);
     let asked = (group(1), SessionIndex::new(first[0]));
     let answer = own.answer(now, asked, node(3)).map(|it| number_in(&it));
@@ -375,7 +376,7 @@ fn who_comes_while_the_key_changes_is_told_both() {
     assert_eq!(numbers(&mut own, now, node(4)), next);
 }
 
-/// Who was told the next key a moment ago, and lacks the one in use all the same, is answered at once.
+/// A node that received the next key a moment ago, but lacks the one in use, is answered at once.
 #[test]
 fn who_was_just_told_the_next_key_may_ask_for_the_present_one() {
     let mut own = OwnKeys::new(&network(), &[1; 32]);
@@ -420,14 +421,14 @@ fn a_key_changes_after_a_member_has_left_but_not_often() {
     assert!((5..=7).contains(&numbers.len()), "{} keys", numbers.len());
 }
 
-/// The number of the key that a node which asks is told, if one is told.
+/// Returns the number of the key in the answer to a node's request, if there is an answer.
 fn answered(own: &mut OwnKeys, now: Time, to: NodeAddr) -> Option<u32> {
     let unknown = SessionIndex::new(1);
     let telling = own.answer(now, (group(1), unknown), to)?;
     Some(number_in(&telling))
 }
 
-/// Lets a second pass in a group whose members ask, and gives those that are told unasked.
+/// Lets a second pass in a group whose members ask, and returns the nodes that get a key without asking.
 fn second(own: &mut OwnKeys, now: &mut Time) -> Vec<NodeAddr> {
     *now += SECOND;
     own.tend(*now);
@@ -462,7 +463,7 @@ fn a_key_that_a_revoked_node_has_asked_for_changes_in_time() {
     let fresh = answered(&mut own, now, node(1));
     assert!(fresh.is_some() && fresh != known);
     assert_eq!(own.told(group(1)), 1);
-    // Not again before ten seconds.
+    // The key does not change again within ten seconds.
     own.on_revoked(node(1));
     second(&mut own, &mut now);
     second(&mut own, &mut now);
@@ -494,7 +495,7 @@ fn who_confirms_what_it_was_told_at_once_is_told_on_and_not_answered() {
     let mut now = Time::ZERO;
     assert_eq!(own.prepare(now, group(1)), Ok(true));
     assert!(answered(&mut own, now, node(1)).is_some());
-    // The way there and back takes less, and more, than what is answered once.
+    // The way there and back takes less, or more, than the time in which one answer is enough.
     let mut changes = 0;
     for (confirms_ms, seconds) in [(5, 1_300), (200, 1_300)] {
         for _ in 0..seconds {

@@ -1,17 +1,16 @@
-//! Whether what a group asks for fits the links of its tree. [Brogle09 §II]
+//! Decides whether the links of a group's tree have room for what the group asks for. [Brogle09 §II]
 //!
 //! ```text
 //!   setting of G, said by its source ──▶ the source's tree to the members of G
 //!       each link: capacity (told) - rates of the other groups whose trees take it ≥ rate of G ?
 //!       each member: delay of its path ≤ deadline of G ?
 //! ```
-//! The node that says how a group is to be carried is taken for its source. What is not known does
-//! not stand in the way, and is named: a link without a configured capacity, a group of which
-//! nobody is a member yet.
+//! The node that sets how a group is to be carried is assumed to be its source. Unknown facts do not lead to a refusal,
+//! but are reported: a link without a configured capacity, or a group that has no members yet.
 //!
-//! A tree of Scribe is known to nobody as a whole. There each node judges the links to whoever joins
-//! below it, and refuses whom they do not carry, who then asks others. `// Choice:` of other trees of
-//! Scribe a node reckons with those that it is in itself; two nodes may promise the same link.
+//! No node knows a tree of Scribe as a whole. Each node in it judges the links to a node that wants to join below it,
+//! and refuses the node if the links have no room; the refused node then asks others. `// Choice:` for other trees of
+//! Scribe, a node takes into account only those that it is in itself; two nodes may promise the same link.
 
 use super::Membership;
 use crate::link_state::Database;
@@ -23,31 +22,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::groups::{Setting, TreeBuilder, Ways};
 
-/// The answer, with its reasons.
+/// The decision, with its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
-    /// It fits, as far as is known.
+    /// The group fits, as far as is known.
     pub admitted: bool,
-    /// What does not fit.
+    /// Requirements that do not fit.
     pub refusals: Vec<String>,
-    /// What is not known, or worth knowing.
+    /// Unknown or noteworthy facts.
     pub notes: Vec<String>,
 }
 
 /// The links of a tree, as far as it leads to members, and the members that it does not reach.
 #[derive(Clone, Debug, Default)]
 pub struct Branches {
-    /// From, to.
+    /// The links, from and to.
     pub links: BTreeSet<(NodeAddr, NodeAddr)>,
-    /// Out of reach.
+    /// Members that the tree does not reach.
     pub unreached: Vec<NodeAddr>,
-    /// The one-way delay to each other member, in microseconds; of two ways that of the longer one.
+    /// The one-way delay to each other member, in microseconds; with two ways, that of the longer one.
     pub delay_us: BTreeMap<NodeAddr, u64>,
-    /// The links of the two ways to each other member, and what they have in common. Only of two trees.
+    /// The nodes of the two ways to each other member. Only for two trees.
     pub ways: BTreeMap<NodeAddr, redundant::Pair>,
 }
 
-/// The two trees from a source to some members.
+/// Returns the two trees from a source to some members.
 pub fn two_trees(
     database: &Database,
     source: NodeAddr,
@@ -79,7 +78,7 @@ pub fn two_trees(
     found
 }
 
-/// The tree from a source to some members.
+/// Returns the tree from a source to some members.
 pub fn branches(
     database: &Database,
     (source, metric): (NodeAddr, Metric),
@@ -111,7 +110,8 @@ pub fn branches(
     found
 }
 
-/// Judges a setting of link state that `source` is to say, beside those that are said already.
+/// Judges a link-state setting that `source` is about to announce, together with the settings that are already
+/// announced.
 pub fn admit(
     database: &Database,
     source: NodeAddr,
@@ -158,7 +158,7 @@ pub fn admit(
     answer
 }
 
-/// Judges whether links carry what a setting asks for, beside what is taken of them.
+/// Judges whether links have room for what a setting asks for, in addition to the rates taken already.
 pub fn judge_links(
     database: &Database,
     setting: &Setting,
@@ -192,7 +192,7 @@ pub fn judge_links(
     }
 }
 
-/// The links of the edge from one node to another below it in a tree of Scribe.
+/// Returns the links of the edge from one node to another below it in a tree of Scribe.
 pub fn edge_links(
     database: &Database,
     from: NodeAddr,
@@ -203,7 +203,7 @@ pub fn edge_links(
     branches(database, (from, metric), core::iter::once(to)).links
 }
 
-/// What the other groups of link state with a rate take of each link, in kbit/s.
+/// Returns the rates that the other link-state groups with a rate take on each link, in kbit/s.
 pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
     let membership: &Membership = database.membership();
     let mut taken = BTreeMap::new();
@@ -220,19 +220,19 @@ pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeA
     taken
 }
 
-/// The tree or trees from a source to the members of the group of a setting.
+/// Returns the tree or trees from a source to the members of the group of a setting.
 fn trees_of(database: &Database, source: NodeAddr, setting: &Setting) -> Branches {
     let members = database.membership().receivers(setting.group);
     match setting.ways {
         Ways::Two => two_trees(database, source, members),
-        // Choice: no room is kept for second ways. They last as long as trouble does, and leave out links that are full.
+        // Choice: no room is reserved for second ways. They last as long as the trouble, and avoid full links.
         Ways::Auto | Ways::One | Ways::Targeted => {
             branches(database, (source, metric_of(setting)), members)
         }
     }
 }
 
-/// The metric by which the tree of a group goes.
+/// Returns the metric by which the tree of a group is built.
 pub fn metric_of(setting: &Setting) -> Metric {
     crate::node::metric(setting.class.routing).unwrap_or(Metric::ExpectedLatency)
 }

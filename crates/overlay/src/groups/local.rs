@@ -1,7 +1,7 @@
-//! The groups of this node's own clients, and what its records say of them.
+//! The groups of this node's own clients, and what the node's records report about them.
 //!
-//! A node is in a group as long as any of its clients is: joins are counted. A group has a place in
-//! one part of the node's record and keeps it, so that a join or a leave renews one part.
+//! A node is in a group as long as any of its clients is: joins are counted. A group has a place in one part of the
+//! node's record and keeps it, so that a join or a leave renews one part only.
 
 use super::Permit;
 use crate::request::RequestError;
@@ -9,21 +9,21 @@ use base::{ClientId, Map, NodeAddr, VirtualPort};
 use std::collections::BTreeMap;
 use wire::groups::{GROUPS_MAX, PARTS, Repr, Setting, TreeBuilder, is_group};
 
-/// Joins of all clients of a node: 100 000 groups by Scribe, and as many again. At about 100 bytes
+/// Maximum number of joins of all clients of a node: 100 000 groups by Scribe, and as many again. At about 100 bytes
 /// each 26 MB.
 pub const JOINS_MAX: usize = 262_144;
 /// The part that holds settings; the others hold members.
 const SETTINGS_PART: u8 = PARTS as u8 - 1;
-/// Groups that records can name: 7 · 279 = 1953.
+/// Maximum number of groups that records can name: 7 · 279 = 1953.
 const TOLD_MAX: usize = SETTINGS_PART as usize * GROUPS_MAX;
-/// Places of those that are kept for clients with fewer groups than that: an eighth, 244. One client
-/// that takes all it can get leaves so many to the others.
+/// Number of these places that are reserved for clients with fewer groups than that: an eighth, 244. A client that
+/// takes all that it can get leaves this number to the others.
 const KEPT_PLACES: usize = TOLD_MAX / 8;
 
-/// Who gets what is sent to a group.
+/// A client that gets what is sent to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subscriber {
-    /// To this port.
+    /// The port that it has joined.
     pub port: VirtualPort,
     /// The client.
     pub client: ClientId,
@@ -31,9 +31,9 @@ pub struct Subscriber {
 
 #[derive(Clone, Debug, Default)]
 struct Joined {
-    /// The part that names it; none for groups that are not told by records.
+    /// The part that names the group; `None` for groups that records do not report.
     part: Option<u8>,
-    /// In order.
+    /// The subscribers, in order.
     subscribers: Vec<Subscriber>,
 }
 
@@ -43,14 +43,14 @@ struct Part {
     is_dirty: bool,
 }
 
-/// What a join or leave has changed for the node as a whole.
+/// The change that a join or a leave has made for the node as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Others have joined it before, or are still in it.
+    /// Other clients had joined the group before, or are still in it.
     Nothing,
     /// The node is in the group from now on.
     Entered,
-    /// The node is in the group no longer.
+    /// The node is no longer in the group.
     Left,
 }
 
@@ -60,32 +60,32 @@ pub struct Local {
     groups: BTreeMap<NodeAddr, Joined>,
     by_client: Map<ClientId, Vec<(NodeAddr, VirtualPort)>>,
     joins: usize,
-    /// A join was refused for want of a place, and none has become free since.
+    /// A join was refused for lack of a place, and no place has become free since then.
     lacks_places: bool,
-    /// Places have become free after that.
+    /// Places have become free after a refusal.
     has_places: bool,
     parts: [Part; PARTS],
     settings: Vec<Setting>,
     permits: Vec<Permit>,
-    /// As the record tells them.
+    /// The permits in the format of the record.
     written_permits: Vec<u8>,
 }
 
-/// What is to be told of one part.
+/// The content of one part.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
-    /// Which.
+    /// The number of the part.
     pub part: u8,
     /// The groups that it names.
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
-    /// Who may send and receive, as records tell it.
+    /// The permits to send and receive, in the format of records.
     pub permits: &'a [u8],
 }
 
 impl Local {
-    /// A client wants what is sent to a group and port. Joining twice is joining once.
+    /// A client asks for what is sent to a group and port. Joining twice is the same as joining once.
     pub fn join(
         &mut self,
         client: ClientId,
@@ -138,12 +138,12 @@ impl Local {
         })
     }
 
-    /// Places for groups that records name have become free since a join was refused for want of one.
+    /// Returns true if places for groups that records name have become free since a join was refused for lack of one.
     pub fn take_has_places(&mut self) -> bool {
         core::mem::take(&mut self.has_places)
     }
 
-    /// Whether a client may take one more of the places in records.
+    /// Returns true if a client may take one more of the places in records.
     fn has_place_for(&self, client: ClientId) -> bool {
         let free = self.free_places();
         let own = self.by_client.get(&client).map_or(0, Vec::len);
@@ -156,7 +156,7 @@ impl Local {
         TOLD_MAX - taken
     }
 
-    /// A client wants it no more.
+    /// A client no longer wants what is sent to a group and port.
     pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) -> Change {
         if let Some(joins) = self.by_client.get_mut(&client) {
             joins.retain(|join| *join != (group, port));
@@ -167,7 +167,7 @@ impl Local {
         self.remove(group, Subscriber { port, client })
     }
 
-    /// A client is gone; the groups that the node leaves with it.
+    /// A client has gone. Returns the groups that the node leaves with it.
     pub fn close(&mut self, client: ClientId) -> Vec<NodeAddr> {
         let joins = self.by_client.remove(&client).unwrap_or_default();
         let left = joins.into_iter().filter(|&(group, port)| {
@@ -176,13 +176,13 @@ impl Local {
         left.map(|(group, _)| group).collect()
     }
 
-    /// The node has clients in the group.
+    /// Returns true if the node has clients in the group.
     #[inline]
     pub fn is_member(&self, group: NodeAddr) -> bool {
         self.groups.contains_key(&group)
     }
 
-    /// The clients who get what is sent to a group and port, each once.
+    /// Returns the clients that get what is sent to a group and port, each once.
     pub fn subscribers(
         &self,
         group: NodeAddr,
@@ -195,13 +195,13 @@ impl Local {
         of_port.map(|one| one.client)
     }
 
-    /// The groups that the node is in, and how many clients of it, in order of address.
+    /// Returns the groups that the node is in, with the number of its clients in each, in order of address.
     pub fn groups(&self) -> impl Iterator<Item = (NodeAddr, usize)> + '_ {
         let groups = self.groups.iter();
         groups.map(|(group, joined)| (*group, joined.subscribers.len()))
     }
 
-    /// Tells the network how a group is to be carried.
+    /// Announces to the network how a group is to be carried.
     pub fn set(&mut self, setting: Setting) -> Result<(), RequestError> {
         let of = |s: &Setting| (s.group, s.prefix);
         let mut settings = self.settings.clone();
@@ -218,7 +218,7 @@ impl Local {
         Ok(())
     }
 
-    /// Tells the network who may send to a group and receive; one that is open takes back what was told.
+    /// Announces to the network who may send to a group and who may receive. An open permit withdraws a former one.
     pub fn permit(&mut self, permit: Permit) -> Result<(), RequestError> {
         let of = |one: &Permit| (one.group, one.prefix);
         let others = self.permits.iter().filter(|one| of(one) != of(&permit));
@@ -236,8 +236,8 @@ impl Local {
         Ok(())
     }
 
-    /// Settings have changed: each group goes to who is to build its tree. Those for which that is
-    /// another one than before, and whom.
+    /// Settings have changed: assigns each group to the protocol that is to build its tree. Returns the groups for
+    /// which the protocol has changed, and the new one.
     pub fn sort(
         &mut self,
         builder: impl Fn(NodeAddr) -> TreeBuilder,
@@ -253,7 +253,7 @@ impl Local {
         for group in moved {
             let to = builder(group);
             let part = match to {
-                // Without room it stays where it is.
+                // Without room the group stays where it is.
                 TreeBuilder::LinkState => match self.enter(group) {
                     Ok(part) => Some(part),
                     Err(_) => continue,
@@ -269,7 +269,7 @@ impl Local {
         told
     }
 
-    /// What this node tells of a group, it tells no more. True if it told anything.
+    /// Withdraws what this node has announced about a group. Returns true if it had announced anything.
     pub fn unset(&mut self, group: NodeAddr, prefix: u8) -> bool {
         let before = self.settings.len();
         self.settings
@@ -279,19 +279,19 @@ impl Local {
         is_changed
     }
 
-    /// A part is to be told again.
+    /// Marks a part to be announced again.
     pub fn renew(&mut self, part: u8) {
         if let Some(part) = self.parts.get_mut(usize::from(part)) {
             part.is_dirty = true;
         }
     }
 
-    /// Something is to be told.
+    /// Returns true if a part is to be announced.
     pub fn is_dirty(&self) -> bool {
         self.parts.iter().any(|part| part.is_dirty)
     }
 
-    /// The next part to be told.
+    /// Returns the next part to be announced.
     pub fn take_dirty(&mut self) -> Option<Told<'_>> {
         let place = self.parts.iter().position(|part| part.is_dirty)?;
         let part = &mut self.parts[place];
@@ -308,7 +308,7 @@ impl Local {
         })
     }
 
-    /// The first part with room; the group is in it from now on.
+    /// Puts the group into the first part with room, and returns that part.
     fn enter(&mut self, group: NodeAddr) -> Result<u8, RequestError> {
         let parts = &mut self.parts[..usize::from(SETTINGS_PART)];
         let place = parts
@@ -355,7 +355,7 @@ mod tests {
     use wire::groups::{SETTINGS_MAX, SETTINGS_WITH_AIMS_MAX, Ways};
     use wire::ipc::Delivery;
 
-    /// As long as one can be.
+    /// The longest possible setting.
     fn setting(n: usize, aim: Aim) -> Setting {
         Setting {
             ways: Ways::Targeted,
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Who may send to the last group, in words of so many bytes.
+    /// A permit that says who may send to the last group, in words of this many bytes.
     fn permit(bytes: usize) -> Permit {
         Permit {
             group: NodeAddr(0xef02_0000),
@@ -390,7 +390,7 @@ mod tests {
         repr.emit(&mut [0; 2_000], |_| [0; 64]).is_ok()
     }
 
-    /// A node that says no aim keeps as many settings as a version had that knew of none.
+    /// A node without aims can keep as many settings as a node of a version that did not know aims.
     #[test]
     fn aims_make_room_for_fewer_settings_and_only_where_there_are_some() {
         let aim = Aim::new(Some(0.001), Some(0.5)).unwrap();

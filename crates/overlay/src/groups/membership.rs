@@ -1,11 +1,11 @@
-//! Which nodes are in which group, as their records say, and how groups are carried.
+//! The members of each group, as the records of nodes report them, and the settings that say how groups are carried.
 //!
 //! ```text
 //!   setting of any node ──flooding──▶ said ──┐
 //!   its certificate: rights ─────────────────┴──▶ counts? ──▶ of those that count the highest version
 //! ```
-//! Everybody may be a member, but a setting counts only where the certificate of the node that says it covers its
-//! groups. What does not count stays: a certificate that comes later may cover it.
+//! Any node may be a member, but a setting is valid only if the certificate of the node that has made it covers its
+//! groups. Invalid settings are kept: a later certificate may cover them.
 
 use super::Permits;
 use base::NodeAddr;
@@ -16,52 +16,53 @@ use wire::record::Key;
 
 type Range = (NodeAddr, u8);
 
-/// A setting as a node says it.
+/// A setting that a node has announced.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     setting: Setting,
-    /// The node's certificate covers it.
+    /// The node's certificate covers the setting.
     counts: bool,
 }
 
-/// All groups of the network that are told by records.
+/// All groups of the network that records report.
 #[derive(Clone, Debug, Default)]
 pub struct Membership {
-    /// In order of address; a node stands here once for each of its parts that names the group.
+    /// The members of each group, in order of address. A node is listed once for each of its parts that names the
+    /// group.
     members: BTreeMap<NodeAddr, Vec<NodeAddr>>,
-    /// By range (first group, length of what they have in common) and who said so.
+    /// Settings by range (first group, length of the common prefix) and by the node that announced them.
     settings: BTreeMap<Range, BTreeMap<NodeAddr, Said>>,
-    /// The lengths in use, the longest first.
+    /// The prefix lengths in use, the longest first.
     prefixes: Vec<u8>,
     settings_changed: bool,
     carriage_changed: bool,
-    /// Who says what does not count, as far as it was told.
+    /// Nodes with invalid settings or permits that have already been reported.
     known_ignored: BTreeSet<NodeAddr>,
     changed: BTreeSet<NodeAddr>,
     permits: Permits,
 }
 
 impl Membership {
-    /// The members of a group, in order of address.
+    /// Returns the members of a group, in order of address.
     pub fn members(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + Clone + '_ {
         let all = self.members.get(&group).map_or(&[][..], Vec::as_slice);
         let is_first = |&i: &usize| i == 0 || all[i - 1] != all[i];
         (0..all.len()).filter(is_first).map(|i| all[i])
     }
 
-    /// A node is among them.
+    /// Returns true if a node is a member of the group.
     pub fn is_member(&self, node: NodeAddr, group: NodeAddr) -> bool {
         let all = self.members.get(&group);
         all.is_some_and(|all| all.binary_search(&node).is_ok())
     }
 
-    /// Those of them who may receive what is sent to the group.
+    /// Returns the members that may receive what is sent to the group.
     pub fn receivers(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + Clone + '_ {
         let may = move |member: &NodeAddr| self.permits.may_receive(*member, group);
         self.members(group).filter(may)
     }
 
-    /// Who may send to groups, and who may receive.
+    /// Returns who may send to groups, and who may receive.
     #[inline]
     pub fn permits(&self) -> &Permits {
         &self.permits
@@ -71,12 +72,12 @@ impl Membership {
         &mut self.permits
     }
 
-    /// All groups that have members, in order of address.
+    /// Returns all groups that have members, in order of address.
     pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.members.keys().copied()
     }
 
-    /// How a group is to be carried: of what the nodes say, that with the highest version.
+    /// Returns how a group is to be carried: the valid setting with the highest version.
     #[inline]
     pub fn setting(&self, group: NodeAddr) -> Option<Setting> {
         if self.settings.is_empty() {
@@ -85,7 +86,7 @@ impl Membership {
         self.said(group).map(|(_, setting)| setting)
     }
 
-    /// The same, and who has said so.
+    /// Returns this setting, and the node that has announced it.
     pub fn said(&self, group: NodeAddr) -> Option<(NodeAddr, Setting)> {
         let base = |prefix: &u8| (NodeAddr(group.0 & mask(*prefix)), *prefix);
         let said = self.prefixes.iter().map(base);
@@ -93,24 +94,24 @@ impl Membership {
         said.next()
     }
 
-    /// The same of a range itself.
+    /// The same for a range itself.
     pub fn said_of(&self, group: NodeAddr, prefix: u8) -> Option<(NodeAddr, Setting)> {
         best_of(self.settings.get(&(group, prefix))?)
     }
 
-    /// Who builds the tree of a group. Anycast has none.
+    /// Returns the protocol that builds the tree of a group. Anycast groups have no tree.
     pub fn builder(&self, group: NodeAddr) -> TreeBuilder {
         let setting = self.setting(group).filter(|_| group.is_multicast());
         setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
     }
 
-    /// All settings that count, and who has said so, in order of address.
+    /// Returns all valid settings, with the nodes that have announced them, in order of address.
     pub fn settings(&self) -> impl Iterator<Item = (NodeAddr, Setting)> + '_ {
         self.settings.values().filter_map(best_of)
     }
 
-    /// Settings and permits that do not count, because the nodes that say them have no right to: the node, and the
-    /// group or range.
+    /// Returns the settings and permits that are invalid because the nodes that announce them have no right to do so:
+    /// the node, and the group or range.
     pub fn ignored(&self) -> impl Iterator<Item = (NodeAddr, Range)> + '_ {
         let settings = self.settings.iter().flat_map(|(range, said)| {
             let ignored = said.iter().filter(|(_, said)| !said.counts);
@@ -119,7 +120,8 @@ impl Membership {
         settings.chain(self.permits.ignored())
     }
 
-    /// Of each node that says something without the right to, and did not at the last call, a group or range.
+    /// Returns the nodes that announce something without the right to do so and did not at the last call, each with one
+    /// group or range.
     pub(crate) fn newly_ignored(&mut self) -> BTreeMap<NodeAddr, Range> {
         let now: BTreeMap<NodeAddr, Range> = self.ignored().collect();
         let before = core::mem::replace(&mut self.known_ignored, now.keys().copied().collect());
@@ -127,28 +129,28 @@ impl Membership {
         now.into_iter().filter(is_new).collect()
     }
 
-    /// Scribe builds the trees of some groups.
+    /// Returns true if Scribe builds the trees of some groups.
     pub fn wants_scribe(&self) -> bool {
         let mut settings = self.settings();
         settings.any(|(_, setting)| setting.tree == TreeBuilder::Scribe)
     }
 
-    /// How some groups are carried has changed since the last call.
+    /// Returns true if how some groups are carried has changed since the last call.
     pub fn take_carriage_changed(&mut self) -> bool {
         core::mem::take(&mut self.carriage_changed)
     }
 
-    /// Settings have changed since the last call, or who says them.
+    /// Returns true if settings, or the nodes that announce them, have changed since the last call.
     pub fn take_settings_changed(&mut self) -> bool {
         core::mem::take(&mut self.settings_changed)
     }
 
-    /// The groups that have changed since the last call.
+    /// Returns the groups that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<NodeAddr> {
         core::mem::take(&mut self.changed)
     }
 
-    /// A node has another certificate, or none that is known.
+    /// A node has another certificate, or no known one.
     pub(crate) fn on_certificate(&mut self, node: NodeAddr, now: Option<&Certificate<'_>>) {
         self.permits.on_names_changed();
         for (range, said) in &mut self.settings {
@@ -161,8 +163,9 @@ impl Membership {
         }
     }
 
-    /// Takes in a part of a node's groups; `before` is the body of the edition that it replaces,
-    /// `now` is none when it is gone. What it says of how groups are carried counts as far as its certificate covers it.
+    /// Takes in a part of a node's groups. `before` is the body of the edition that it replaces; `now` is `None` when
+    /// the part has gone. What the part says about how groups are carried is valid as far as the node's certificate
+    /// covers it.
     pub(crate) fn follow(
         &mut self,
         key: Key,
@@ -170,7 +173,7 @@ impl Membership {
         now: Option<&Groups<'_>>,
         certificate: Option<&Certificate<'_>>,
     ) {
-        // It was read before, so it can be read again.
+        // The record was parsed before, so it can be parsed again.
         let before = before.and_then(|body| Groups::parse(key.kind, body).ok());
         let members = |groups: Option<&Groups<'_>>| -> BTreeSet<NodeAddr> {
             groups.iter().flat_map(|groups| groups.members()).collect()
@@ -219,7 +222,7 @@ impl Membership {
         }
     }
 
-    /// What counts for each of these ranges.
+    /// Returns the valid setting for each of these ranges.
     fn counted(&self, ranges: &BTreeSet<Range>) -> Vec<Option<Setting>> {
         let of = |range| Some(best_of(self.settings.get(range)?)?.1);
         ranges.iter().map(of).collect()
@@ -238,19 +241,20 @@ impl Membership {
     }
 }
 
-/// The groups that a setting is about.
+/// Returns the groups that a setting applies to.
 fn range_of(setting: &Setting) -> Range {
     (setting.group, setting.prefix)
 }
 
-/// What counts of what some nodes say: the highest version of those that may say it.
+/// Returns the setting in force: the highest version from the nodes that may announce it.
 fn best_of(said: &BTreeMap<NodeAddr, Said>) -> Option<(NodeAddr, Setting)> {
     let said = said.iter().filter(|(_, said)| said.counts);
     let best = said.max_by_key(|(who, said)| (said.setting.version, **who));
     best.map(|(who, said)| (*who, said.setting))
 }
 
-/// A node of which no certificate is known may set nothing.
+/// Returns true if the certificate allows its node to set these groups. A node without a known certificate may set
+/// nothing.
 pub(super) fn may_set(certificate: Option<&Certificate<'_>>, (group, prefix): Range) -> bool {
     let range = GroupRange::new(group, prefix);
     certificate.is_some_and(|own| range.is_ok_and(|range| own.may_set(range)))

@@ -1,19 +1,19 @@
-//! Who may send to a group, and who may receive.
+//! Permits to send to a group and to receive from it.
 //!
 //! ```text
 //!   permits of any node ──flooding──▶ said ──┐
 //!   certificates: rights, names, domains ────┴──▶ limits: range, addresses ──▶ may this node?
 //! ```
-//! A permit counts only where the certificate of the node that says it covers its groups.
+//! A permit is valid only if the certificate of the node that announces it covers its groups.
 //!
-//! A word of a permit names nodes by what certificates say ([`Pattern`]): nobody names himself.
+//! A word of a permit names nodes by the content of certificates ([`Pattern`]): no node can name itself.
 //!
-//! All permits that count for a group count together, those for a range of groups too: each narrows, and none widens
-//! what another one has narrowed. `// Choice:` this, and not the highest version as of settings: two operators who
-//! may both set a group cannot let in whom the other one keeps out.
+//! All valid permits for a group apply together, including those for a range of groups: each narrows the set of nodes,
+//! and none widens what another has narrowed. `// Choice:` this, and not the highest version as for settings: if two
+//! operators may both set a group, one cannot let in a node that the other keeps out.
 //!
-//! Every node that a packet passes looks, so that a node that does not obey gets no farther than its neighbours.
-//! A node whose certificate is not known yet is named by nothing but its address.
+//! Every node that a packet passes checks the permits, so that a node that disobeys gets no farther than its
+//! neighbours. A node whose certificate is not known yet is named only by its address.
 
 use super::membership::may_set;
 use base::NodeAddr;
@@ -23,21 +23,21 @@ use wire::certificate::{Certificate, Pattern};
 use wire::groups::{self, ITEMS_BYTES_MAX, Words, mask};
 use wire::record::RecordKind;
 
-/// Who may send to a group, or a range of them, and who may receive, as it is said.
+/// The nodes that may send to a group or a range of groups, and those that may receive, as a node announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// The group, or the first of a range.
     pub group: NodeAddr,
-    /// How many bits the groups of a range have in common; 32 for one group.
+    /// The number of bits that the groups of a range have in common; 32 for one group.
     pub prefix: u8,
-    /// Words for who may send; none for everybody.
+    /// Words for the nodes that may send; `None` for everybody.
     pub send: Option<Vec<String>>,
-    /// Words for who may receive; none for everybody.
+    /// Words for the nodes that may receive; `None` for everybody.
     pub receive: Option<Vec<String>>,
 }
 
 impl Permit {
-    /// It forbids nothing.
+    /// Returns true if the permit forbids nothing.
     pub fn is_open(&self) -> bool {
         self.send.is_none() && self.receive.is_none()
     }
@@ -58,7 +58,7 @@ impl Permit {
     }
 }
 
-/// As a record tells them; `None` if they do not fit one that has so many bytes for them.
+/// Returns permits in the format of a record; `None` if they do not fit into `room` bytes.
 pub(crate) fn written(permits: &[Permit], room: usize) -> Option<Vec<u8>> {
     let mut bytes = [0; ITEMS_BYTES_MAX];
     let mut w = Writer::new(&mut bytes);
@@ -70,7 +70,7 @@ pub(crate) fn written(permits: &[Permit], room: usize) -> Option<Vec<u8>> {
     (w.len() <= room).then(|| w.written().to_vec())
 }
 
-/// Whom a permit names, as addresses.
+/// The nodes that a permit names, as addresses.
 #[derive(Clone, Debug)]
 struct Limit {
     group: NodeAddr,
@@ -79,25 +79,25 @@ struct Limit {
     receive: Option<BTreeSet<NodeAddr>>,
 }
 
-/// All permits of the network. No group is limited until somebody says so.
+/// All permits of the network. No group is limited until a node announces a permit.
 #[derive(Clone, Debug, Default)]
 pub struct Permits {
-    /// By who says it and in which record.
+    /// Permits by the node that announces them and the record that contains them.
     said: BTreeMap<(NodeAddr, RecordKind), Vec<Permit>>,
     limits: Vec<Limit>,
-    /// What is said by nodes that may not say it: the node, and the group or range.
+    /// Permits of nodes that may not announce them: the node, and the group or range.
     ignored: BTreeSet<(NodeAddr, (NodeAddr, u8))>,
     is_stale: bool,
 }
 
 impl Permits {
-    /// The node may send to the group.
+    /// Returns true if the node may send to the group.
     #[inline]
     pub fn may_send(&self, node: NodeAddr, group: NodeAddr) -> bool {
         self.all(group, node, |limit| limit.send.as_ref())
     }
 
-    /// The node may receive what is sent to the group.
+    /// Returns true if the node may receive what is sent to the group.
     #[inline]
     pub fn may_receive(&self, node: NodeAddr, group: NodeAddr) -> bool {
         self.all(group, node, |limit| limit.receive.as_ref())
@@ -115,7 +115,7 @@ impl Permits {
         limits.filter_map(named).all(|nodes| nodes.contains(&node))
     }
 
-    /// What is said of a group, and by whom, as far as it counts.
+    /// Returns the valid permits of a group, with the nodes that announce them.
     pub fn said(&self, group: NodeAddr) -> impl Iterator<Item = (NodeAddr, &Permit)> {
         let said = self.said.iter();
         let said = said.flat_map(|((who, _), permits)| permits.iter().map(|one| (*who, one)));
@@ -123,17 +123,18 @@ impl Permits {
         said.filter(move |(who, permit)| permit.covers(group) && counts(*who, permit))
     }
 
-    /// What does not count, because the nodes that say it have no right to: the node, and the group or range.
+    /// Returns the permits that are invalid because the nodes that announce them have no right to do so: the node, and
+    /// the group or range.
     pub fn ignored(&self) -> impl Iterator<Item = (NodeAddr, (NodeAddr, u8))> + '_ {
         self.ignored.iter().copied()
     }
 
-    /// The groups and ranges of which something is said.
+    /// Returns the groups and ranges to which permits apply.
     pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.limits.iter().map(|limit| limit.group)
     }
 
-    /// A node's record says this now.
+    /// Takes in the permits that a node's record now contains.
     pub(super) fn follow<'a>(
         &mut self,
         of: (NodeAddr, RecordKind),
@@ -148,17 +149,17 @@ impl Permits {
         self.is_stale |= before != now;
     }
 
-    /// A certificate has come or gone: other nodes may have the names.
+    /// A certificate has arrived or gone: names may now belong to other nodes.
     pub(crate) fn on_names_changed(&mut self) {
         self.is_stale |= !self.said.is_empty();
     }
 
-    /// Something has changed since [`Permits::settle`].
+    /// Returns true if something has changed since [`Permits::settle`].
     pub(crate) fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// Finds out whom the words name.
+    /// Finds out which nodes the words name.
     pub(crate) fn settle(&mut self, certificates: &[Certificate<'_>]) {
         self.is_stale = false;
         let of: BTreeMap<NodeAddr, &Certificate<'_>> = certificates
@@ -189,7 +190,7 @@ impl Permits {
     }
 }
 
-/// The nodes that a word names.
+/// Returns the nodes that a word names.
 fn named<'a>(
     word: &'a str,
     certificates: &'a [Certificate<'a>],

@@ -1,18 +1,18 @@
-//! What receivers of groups have got, as their reports tell on the way up the tree.
+//! The reception of group receivers, as their reports state it on the way up the tree.
 //!
 //! ```text
 //!   leaf: own reception ──▶ inner node: own + heard from its branches ──▶ ... ──▶ source: all
 //! ```
-//! A report is cumulative and is sent again and again, so one that is lost does no harm.
+//! A report is cumulative and is repeated, so a lost report does no harm.
 
 use super::SLOTS_MAX;
 use base::{Duration, Map, NodeAddr, Time};
 use std::collections::BTreeMap;
 use wire::control::{GroupReport, RECEPTIONS_MAX, Reception};
 
-/// How often a node tells. At 20 receivers below it a report is 332 bytes, 1.3 kbit/s.
+/// The interval of reports. With 20 receivers below a node, a report is 332 bytes, 1.3 kbit/s.
 pub const REPORT_EVERY: Duration = Duration::from_secs(2);
-/// A branch that has told nothing for so long is no more: three reports.
+/// A branch that has reported nothing for this long no longer exists: three reports.
 const FRESH: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ struct Heard {
     receptions: Vec<Reception>,
 }
 
-/// What was heard, by source and group, from each branch.
+/// The reports by source and group, from each branch.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
     heard: Map<(NodeAddr, NodeAddr), BTreeMap<NodeAddr, Heard>>,
@@ -43,9 +43,8 @@ impl Reports {
         self.heard.entry(key).or_default().insert(from, heard);
     }
 
-    /// What is known of all receivers below this node, its own reception with them: how many there
-    /// are, and the worst of them. What the node above has told is not among it: while a shared tree
-    /// turns round, it was below.
+    /// Returns what is known of all receivers below this node, including its own reception: their number, and the worst
+    /// receptions. What the node above has reported is excluded: while a shared tree turns round, that node was below.
     pub fn below(
         &self,
         now: Time,
@@ -63,7 +62,7 @@ impl Reports {
         let told = fresh.flat_map(|heard| heard.receptions.iter().copied());
         let mut worst: Vec<Reception> = own.into_iter().chain(told).collect();
         worst.sort_by_key(|one| (core::cmp::Reverse(one.lost_share()), one.node));
-        // While a tree moves a receiver may be told of by two branches.
+        // While a tree changes, two branches may report the same receiver.
         let mut nodes: Vec<NodeAddr> = Vec::with_capacity(worst.len());
         worst.retain(|one| {
             let is_new = !nodes.contains(&one.node);
@@ -74,7 +73,7 @@ impl Reports {
         (receivers, worst)
     }
 
-    /// Forgets what is old.
+    /// Forgets old reports.
     pub fn expire(&mut self, now: Time) {
         self.heard.retain(|_, branches| {
             branches.retain(|_, heard| now.since(heard.at) < FRESH);

@@ -1,5 +1,5 @@
-//! The trees that Scribe builds, as far as they pass this node, and the roots of groups to which
-//! this node's clients send. [Brogle09 §II]
+//! The trees that Scribe builds, as far as they pass this node, and the roots of groups to which this node's clients
+//! send. [Brogle09 §II]
 //!
 //! ```text
 //!   packet on the edge (from, to):   to is not this node   -> by table, towards `to`
@@ -8,46 +8,46 @@
 //!   packet of a client:  in the tree -> on each edge;  else -> to the root, which is asked for
 //!   to is this node, which is not in the tree, since the root has moved:  -> to the root that it knows
 //! ```
-//! Who runs Scribe is told which groups this node's clients are in, and whose root is wanted; it
-//! tells the edges and roots.
+//! The program that runs Scribe learns from this node in which groups its clients are and which roots are wanted. It
+//! reports the edges and roots to the node.
 //!
-//! When a root moves, packets go to the old one as well for [`BOTH`]: the new one may not be the old
-//! one's parent yet. Copies that meet are duplicates of their flow.
+//! When a root moves, packets also go to the old one for [`BOTH`], because the new one may not be the old one's parent
+//! yet. Copies that meet are duplicates of their flow.
 //!
-//! Of what passes, it is remembered by source from where it came: the way of receivers' reports.
+//! For passing packets, the node remembers by source from where they came: receivers' reports take that path.
 
 use super::SLOTS_MAX;
 use base::{Duration, Map, NodeAddr, Time};
 use std::collections::VecDeque;
 
-/// A root that is in use is asked for again so often: it is told of changes for 30 s.
+/// The interval at which the node asks again for a root that is in use: it is notified of changes for 30 s.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// And one that is not known yet so often: what was asked of a Scribe that had just begun is forgotten.
+/// The same for a root that is not known yet: a Scribe that had just begun forgets a request.
 const ASK_FOR_FIRST: Duration = Duration::from_secs(1);
-/// Groups outside of whose trees this node's clients send.
+/// Maximum number of groups to which this node's clients send from outside the tree.
 const ROOTS_MAX: usize = 16_384;
 
-/// How long packets go to the old root as well. Choice: the old root learns of the new one by its
-/// heart-beat, at most a beat later than whoever asked for the root.
+/// How long packets also go to the old root. Choice: the old root learns of the new one by its heart-beat, at most a
+/// beat later than the node that asked for the root.
 const BOTH: Duration = Duration::from_secs(1);
-/// What passes here is forgotten after so long without a packet.
+/// Time without a packet after which passing packets are forgotten.
 const PASSED: Duration = Duration::from_secs(60);
 
-/// What Scribe is to do for this node.
+/// A task for Scribe on behalf of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// Be in the group.
+    /// Join the group.
     Join(NodeAddr),
-    /// Be in it no longer.
+    /// Leave the group.
     Leave(NodeAddr),
-    /// Find its root.
+    /// Find the root of the group.
     Locate(NodeAddr),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Root {
     at: Option<NodeAddr>,
-    /// The one before, and until when it is served.
+    /// The former root, and until when it is served.
     former: Option<(NodeAddr, Time)>,
     asked: Time,
 }
@@ -59,50 +59,50 @@ struct Edges {
     has_parent: bool,
 }
 
-/// Packets of one source to one group, as they pass a node along a tree of Scribe.
+/// Packets of one source to one group that pass a node along a tree of Scribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passing {
-    /// The node of the tree, or the source outside of it, that they come from; none where they begin.
+    /// The node of the tree, or the source outside of it, from which the packets arrive; `None` at the source.
     pub upstream: Option<NodeAddr>,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When the last one came.
+    /// When the last packet arrived.
     pub used: Time,
 }
 
-/// The edges at this node, and what is asked of Scribe.
+/// The edges at this node, and the tasks for Scribe.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
-    /// By group, the neighbours in its tree: nodes, not links.
+    /// The neighbours in each group's tree, by group: nodes, not links.
     edges: Map<NodeAddr, Edges>,
     roots: Map<NodeAddr, Root>,
-    /// By source and group.
+    /// The packets that pass, by source and group.
     passing: Map<(NodeAddr, NodeAddr), Passing>,
     errands: VecDeque<Errand>,
 }
 
 impl Shared {
-    /// The node's neighbours in a group's tree; none outside of it.
+    /// Returns the node's neighbours in a group's tree; `None` outside the tree.
     #[inline]
     pub fn edges(&self, group: NodeAddr) -> Option<&[NodeAddr]> {
         self.edges.get(&group).map(|edges| &*edges.ends)
     }
 
-    /// Those that are below this one.
+    /// Returns the neighbours below this node.
     pub fn children(&self, group: NodeAddr) -> &[NodeAddr] {
         let edges = self.edges.get(&group);
         edges.map_or(&[], |edges| &edges.ends[usize::from(edges.has_parent)..])
     }
 
-    /// The groups whose trees pass this node, in no particular order but the same in every run.
+    /// Returns the groups whose trees pass this node, in no particular order but the same in every run.
     pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.edges.keys().copied()
     }
 
-    /// The tree of a group is now so from here; without edges and client the node is not in it.
-    /// The first edge leads to the parent, if there is one.
+    /// Sets the edges of a group's tree at this node; without edges and clients the node is not in the tree. The first
+    /// edge leads to the parent, if there is one.
     pub fn set_edges(
         &mut self,
         group: NodeAddr,
@@ -117,8 +117,8 @@ impl Shared {
         }
     }
 
-    /// The root of a group, for a sender outside of its tree, and the one before; it is asked for
-    /// now and then.
+    /// Returns the root of a group, for a sender outside its tree, and the former root. The node asks for the root from
+    /// time to time.
     pub fn roots(&mut self, now: Time, group: NodeAddr) -> [Option<NodeAddr>; 2] {
         if !self.roots.contains_key(&group) && self.roots.len() >= ROOTS_MAX {
             self.roots
@@ -144,7 +144,7 @@ impl Shared {
         [root.at, former.map(|(former, _)| former)]
     }
 
-    /// Where the root of a group is.
+    /// Sets the root of a group.
     pub fn set_root(&mut self, now: Time, group: NodeAddr, at: NodeAddr) {
         if let Some(root) = self.roots.get_mut(&group)
             && root.at != Some(at)
@@ -154,8 +154,8 @@ impl Shared {
         }
     }
 
-    /// A node that a packet of a group may come from, or a report: an end of an edge here, or the
-    /// root for who is outside of the tree.
+    /// Returns true if a packet or a report of a group may come from this node: it is an end of an edge here, or the
+    /// root if this node is outside the tree.
     pub fn is_beside(&self, now: Time, group: NodeAddr, node: NodeAddr) -> bool {
         if self.edges(group).is_some_and(|ends| ends.contains(&node)) {
             return true;
@@ -166,7 +166,7 @@ impl Shared {
         })
     }
 
-    /// Packets of a source have come, or begin here.
+    /// Notes packets of a source that have arrived or begin here.
     pub fn on_passing(
         &mut self,
         now: Time,
@@ -189,23 +189,23 @@ impl Shared {
         passing.used = now;
     }
 
-    /// What passes here, by source and group, in no particular order but the same in every run.
+    /// Returns the passing packets by source and group, in no particular order but the same in every run.
     pub fn passing(&self) -> impl ExactSizeIterator<Item = ((NodeAddr, NodeAddr), Passing)> + '_ {
         self.passing.iter().map(|(of, passing)| (*of, *passing))
     }
 
-    /// Forgets what passes no more. Call it about once per second.
+    /// Forgets sources and groups whose packets no longer pass. Call it about once per second.
     pub fn expire(&mut self, now: Time) {
         self.passing
             .retain(|_, passing| now.since(passing.used) < PASSED);
     }
 
-    /// Asks something of Scribe.
+    /// Adds a task for Scribe.
     pub fn ask(&mut self, errand: Errand) {
         self.errands.push_back(errand);
     }
 
-    /// The next thing that is asked of Scribe.
+    /// Returns the next task for Scribe.
     pub fn next_errand(&mut self) -> Option<Errand> {
         self.errands.pop_front()
     }
@@ -215,12 +215,12 @@ impl Shared {
         *self = Shared::default();
     }
 
-    /// How many trees pass this node.
+    /// Returns how many trees pass this node.
     pub fn len(&self) -> usize {
         self.edges.len()
     }
 
-    /// No tree passes this node.
+    /// Returns true if no tree passes this node.
     pub fn is_empty(&self) -> bool {
         self.edges.is_empty()
     }

@@ -6,14 +6,14 @@
 //!                                                                  it passes here, a branch begins
 //! ```
 //!
-//! Packets that go two ways leave on the links of both trees alike: a node sends on the first copy that it gets,
-//! so whichever way is whole carries it, and the later one is a duplicate here. Two ways are as far apart as the network
-//! lets them be ([`graph::redundant`]). Where second ways are targeted, the branches are those of the tree, and the links of
-//! second ways come on top, for members in trouble alone. [`super::ways`] finds both.
+//! Packets that take two ways leave on the links of both trees alike. A node forwards the first copy that it gets, so
+//! the copy on an intact way gets through, and a later copy is a duplicate here. Two ways are as far apart as the
+//! network allows ([`graph::redundant`]). If second ways are targeted, the branches are those of the tree, and the
+//! links of second ways are added only for members in trouble. [`super::ways`] finds both.
 //!
-//! The source's shortest-path tree is computed once for each source and metric in use, and again
-//! when the topology has changed and a packet comes. Copies leave in the order of the farthest member
-//! behind each branch. A slot is one hash away from a packet.
+//! The source's shortest-path tree is computed once for each source and metric in use, and again when the topology has
+//! changed and a packet arrives. Copies leave in the order of the farthest member behind each branch. A packet finds
+//! its slot with one hash.
 
 use super::Membership;
 use super::ways::{Second, Ways};
@@ -25,99 +25,101 @@ use graph::{Cost, Metric, NodeIndex, Topology};
 use wire::data::LinkProtocol;
 use wire::groups::{TreeBuilder, Ways as Wanted};
 
-/// Sources, metrics and groups that pass this node at once; 250 bytes each, and the members in trouble.
+/// Maximum number of combinations of source, metric and group that pass this node at once; 250 bytes each, and the
+/// members in trouble.
 pub const SLOTS_MAX: usize = 4_096;
-/// Trees of sources that are kept: 256 of 1024 nodes are 7 MB.
+/// Maximum number of source trees that are kept: 256 trees of 1024 nodes are 7 MB.
 const TREES_MAX: usize = 256;
-/// How long a branch that is no longer of the tree is still served. Choice: a change is flooded
-/// through ten hops of 20 ms meanwhile, and a leave takes effect well within a second.
+/// How long a branch is still served that no longer belongs to the tree. Choice: a change is flooded through ten hops
+/// of 20 ms meanwhile, and a leave takes effect well within a second.
 pub const LINGER: Duration = Duration::from_millis(300);
-/// The same where packets go two ways: nodes may rest for half a second before they follow a change.
+/// The same for packets that take two ways: nodes may pause for half a second before they follow a change.
 pub const LINGER_TWO_WAYS: Duration = Duration::from_secs(1);
-/// The upstream of packets that come by more than one way is another one when it has brought nothing for so long.
+/// If packets arrive by more than one way, the upstream changes when it has delivered nothing for this long.
 const UPSTREAM_SILENT: Duration = Duration::from_secs(1);
-/// A slot without a packet for so long leaves the table.
+/// Time without a packet after which a slot leaves the table.
 const IDLE: Duration = Duration::from_secs(60);
-/// Slots of which the least lately used one makes room.
+/// Number of slots of which the least recently used one makes room.
 const EVICTION_SAMPLE: usize = 8;
 
-/// What the way of a packet to a group depends on.
+/// The data on which the path of a packet to a group depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Where it began.
+    /// The source node.
     pub source: NodeAddr,
-    /// What the tree makes short.
+    /// The metric that the tree minimizes.
     pub metric: Metric,
     /// The group.
     pub group: NodeAddr,
-    /// They go along two trees.
+    /// The packets take two trees.
     pub two_ways: bool,
 }
 
-/// Where copies of such packets go from here.
+/// The links over which copies of such packets leave this node.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// Of which packets.
+    /// The packets that use the slot.
     pub key: Key,
     /// The branches of the tree.
     links: Vec<LinkIndex>,
-    /// Those that were of the tree, and until when they are served.
+    /// Former branches of the tree, and until when they are served.
     old: Vec<(LinkIndex, Time)>,
-    /// The topology that the branches follow from; none when the group has changed.
+    /// The generation of the topology from which the branches follow; `None` when the group has changed.
     follows: Option<u64>,
-    /// When it was used last.
+    /// When it was last used.
     pub used: Time,
-    /// Packets that took it.
+    /// Packets that used the slot.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The neighbour that they come from; none where they begin.
+    /// The neighbour from which the packets arrive; `None` at the source.
     pub upstream: Option<NodeAddr>,
     upstream_at: Time,
-    /// Packets with a deadline in the real-time lane have taken it.
+    /// Packets with a deadline in the real-time lane have used the slot.
     is_urgent: bool,
     targeted: Option<Targeted>,
-    /// Copies that left beside the branches of the tree.
+    /// Copies that left in addition to the branches of the tree.
     pub second_packets: u64,
 }
 
-/// Members of the tree that are in trouble get a second way.
+/// The state of targeted second ways for members in trouble.
 #[derive(Clone, Debug)]
 struct Targeted {
-    /// How many microseconds packets may take.
+    /// The time that packets may take, in microseconds.
     deadline_us: u64,
-    /// The group asks for it, not only this node's own settings.
+    /// The group asks for second ways, not only this node's own settings.
     is_asked: bool,
     second: Second,
 }
 
 impl Slot {
-    /// The links on which copies leave at this moment.
+    /// Returns the links on which copies leave at this moment.
     pub fn links(&self, now: Time) -> impl Iterator<Item = LinkIndex> + '_ {
         let old = self.old.iter().filter(move |(_, until)| now < *until);
         self.links.iter().chain(old.map(|(link, _)| link)).copied()
     }
 
-    /// Packets in this lane, with a deadline in the real-time lane or not, leave on more links at present.
+    /// Returns true if packets in this lane, with a deadline in the real-time lane or not, leave on additional links at
+    /// present.
     pub fn takes_second(&self, lane: LinkProtocol, is_urgent: bool) -> bool {
         let targeted = self.targeted.as_ref();
         let targeted = targeted.filter(|targeted| is_urgent || targeted.is_asked);
-        // What must arrive would wait for the slower way.
+        // On a reliable link, packets would wait for the slower way.
         lane != LinkProtocol::Reliable
             && targeted.is_some_and(|targeted| !targeted.second.links.is_empty())
     }
 
-    /// The links on which copies of those leave besides.
+    /// Returns the additional links on which copies of such packets leave.
     pub fn second_links(&self) -> &[LinkIndex] {
         self.second().map_or(&[], |second| &second.links)
     }
 
-    /// Copies may come by more than one way.
+    /// Returns true if copies may arrive by more than one way.
     pub fn has_ways(&self) -> bool {
         self.key.two_ways || self.targeted.is_some()
     }
 
-    /// What is known of second ways; none where there are none in any trouble.
+    /// Returns what is known of second ways; `None` if there are none in any trouble.
     pub fn second(&self) -> Option<&Second> {
         self.targeted.as_ref().map(|targeted| &targeted.second)
     }
@@ -129,8 +131,8 @@ impl Slot {
         })
     }
 
-    /// Counts packets that came from a neighbour, none for those that begin here. Of two that bring the
-    /// same packets in turn one stays the upstream, so that receivers' reports take one way.
+    /// Counts packets that arrived from a neighbour, or that begin here (`None`). If two neighbours deliver the same
+    /// packets alternately, one of them stays the upstream, so that receivers' reports take one path.
     pub fn count(&mut self, now: Time, upstream: Option<NodeAddr>, packets: u64, bytes: u64) {
         self.packets += packets;
         self.bytes += bytes;
@@ -143,7 +145,7 @@ impl Slot {
         }
     }
 
-    /// The tree is now so: what is no longer of it is served for a while.
+    /// Sets the present branches. Former branches are served for a while.
     fn set_links(&mut self, now: Time, links: Vec<LinkIndex>) {
         let linger = match self.key.two_ways {
             true => LINGER_TWO_WAYS,
@@ -151,13 +153,13 @@ impl Slot {
         };
         let lost = self.links.iter().filter(|link| !links.contains(link));
         self.old.extend(lost.map(|link| (*link, now + linger)));
-        // What has come back is of the tree, and what has had its time goes.
+        // A link that has come back is a branch again, and one whose time is over is removed.
         self.old
             .retain(|(link, until)| now < *until && !links.contains(link));
         self.links = links;
     }
 
-    /// Those of the tree as it is.
+    /// Returns the branches of the present tree.
     pub fn branches(&self) -> &[LinkIndex] {
         &self.links
     }
@@ -178,33 +180,34 @@ pub struct Trees {
     trees: Map<(NodeAddr, Metric), SourceTree>,
     ways: Ways,
     last: usize,
-    /// Where eviction and expiry go on looking.
+    /// The position at which eviction and expiry continue.
     hand: usize,
-    /// Scratch: nodes from which a way up was followed.
+    /// Scratch: nodes from which the path up was followed.
     seen: Vec<bool>,
-    /// Scratch: members that the source reaches, and how far they are.
+    /// Scratch: members that the source reaches, and their distances.
     members: Vec<(Cost, NodeIndex)>,
 }
 
-/// What branches follow from.
+/// The data from which branches follow.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// This node.
     pub own: NodeAddr,
     /// The graph.
     pub topology: &'a Topology,
-    /// Its generation.
+    /// The generation of the graph.
     pub generation: u64,
-    /// Who is in which group.
+    /// The members of each group.
     pub membership: &'a Membership,
     /// The links of this node.
     pub links: &'a Links,
-    /// Packets with a deadline are protected where their group says nothing of ways.
+    /// Packets with a deadline are protected if the setting of their group says nothing about ways.
     pub protects: bool,
 }
 
 impl Trees {
-    /// The place of the slot for such packets, with a deadline in the real-time lane or not, its branches up to date.
+    /// Returns the place of the slot for such packets, with a deadline in the real-time lane or not, with its branches
+    /// up to date.
     #[inline]
     pub fn slot(&mut self, now: Time, key: Key, is_urgent: bool, view: View<'_>) -> u32 {
         if self.slots.get(self.last).is_none_or(|slot| slot.key != key) {
@@ -218,7 +221,7 @@ impl Trees {
             self.slots[self.last].is_urgent = true;
             self.compute(now, self.last, view);
         } else if slot.follows != Some(view.generation) {
-            // What has lost its tree, or has none yet, cannot wait.
+            // A slot that has lost its tree, or has none yet, cannot wait.
             let can_rest = slot.key.two_ways && slot.follows.is_some() && !slot.links.is_empty();
             if !can_rest || now >= self.ways.rested_at {
                 self.compute(now, self.last, view);
@@ -232,30 +235,31 @@ impl Trees {
         self.last as u32
     }
 
-    /// The slot at a place.
+    /// Returns the slot at a place.
     #[inline]
     pub fn at(&self, place: u32) -> &Slot {
         &self.slots[place as usize]
     }
 
-    /// The slot at a place, to be counted on.
+    /// Returns the slot at a place, for counting.
     #[inline]
     pub fn at_mut(&mut self, place: u32) -> &mut Slot {
         &mut self.slots[place as usize]
     }
 
-    /// All slots, in no particular order but the same in every run.
+    /// Returns all slots, in no particular order but the same in every run.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Slot> {
         self.slots.iter()
     }
 
-    /// The tree of a source in the topology of a generation, if packets of it have passed here since.
+    /// Returns the tree of a source in the topology of a generation, if packets of the source have passed here since
+    /// then.
     pub fn tree(&self, key: Key, generation: u64) -> Option<&Tree> {
         let known = self.trees.get(&(key.source, key.metric))?;
         (known.follows == generation).then_some(&known.tree)
     }
 
-    /// Who may receive has changed, or how groups are carried.
+    /// The permits have changed, or how groups are carried.
     pub fn on_rules_changed(&mut self) {
         for slot in &mut self.slots {
             slot.follows = None;
@@ -269,7 +273,7 @@ impl Trees {
         }
     }
 
-    /// Forgets what has been idle. Call it about once per second.
+    /// Forgets idle slots and trees. Call it about once per second.
     pub fn expire(&mut self, now: Time) {
         let mut place = 0;
         while place < self.slots.len() {
@@ -334,8 +338,7 @@ impl Trees {
             let nodes = members.filter_map(|member| view.topology.index(member));
             let reached = nodes.filter_map(|node| Some((tree.distance(node)?, node)));
             self.members.extend(reached);
-            // Choice: copies leave one after the other, so the branch to the farthest member leaves
-            // first.
+            // Choice: copies leave one after the other, so the branch to the farthest member leaves first.
             self.members.sort_by_key(|(distance, _)| Reverse(*distance));
             for (_, node) in &self.members {
                 if let Some(child) = below(tree, own, *node, &mut self.seen)
@@ -351,7 +354,7 @@ impl Trees {
         let wanted = targeted(slot, view);
         let before = slot.targeted.take();
         slot.targeted = wanted.map(|(deadline_us, is_asked)| {
-            // What was found serves until there is time for another look.
+            // The former result is used until there is time for another look.
             let mut second = before.map_or_else(Second::default, |before| before.second);
             second.follows = None;
             Targeted {
@@ -362,7 +365,7 @@ impl Trees {
         });
     }
 
-    /// Looks for trouble on the way to each member, and for second ways around it.
+    /// Looks for trouble on the path to each member, and for second ways around it.
     #[cold]
     fn compute_second(&mut self, now: Time, place: usize, view: View<'_>) {
         let slot = &self.slots[place];
@@ -382,12 +385,14 @@ impl Trees {
     }
 }
 
-/// Whether members in trouble get second ways: how many microseconds packets may take, and whether the group asks for it.
+/// Returns whether members in trouble get second ways: the time that packets may take in microseconds, and whether the
+/// group asks for second ways.
 ///
-/// Choice: the deadline is that of the group, which all nodes know alike. Of a packet each knows only what is left of it.
+/// Choice: the deadline is that of the group, which all nodes know alike. From a packet, a node knows only what is left
+/// of the deadline.
 fn targeted(slot: &Slot, view: View<'_>) -> Option<(u64, bool)> {
     let setting = view.membership.setting(slot.key.group);
-    // What must arrive would wait for the slower way, and Scribe builds one tree.
+    // On a reliable link, packets would wait for the slower way, and Scribe builds one tree only.
     let can = setting.is_none_or(|setting| {
         setting.class.link != LinkProtocol::Reliable && setting.tree == TreeBuilder::LinkState
     });
@@ -403,7 +408,7 @@ fn targeted(slot: &Slot, view: View<'_>) -> Option<(u64, bool)> {
     (can && !slot.key.two_ways).then_some((deadline_us, is_asked))
 }
 
-/// The present tree of a packet's source.
+/// Returns the present tree of a packet's source.
 fn source_tree<'a>(
     trees: &'a mut Map<(NodeAddr, Metric), SourceTree>,
     now: Time,
@@ -431,8 +436,7 @@ fn source_tree<'a>(
     &present.tree
 }
 
-/// The child of `own` on the tree's path to `node`, if the path passes `own` and was not followed
-/// before.
+/// Returns the child of `own` on the tree's path to `node`, if the path passes `own` and was not followed before.
 fn below(tree: &Tree, own: NodeIndex, node: NodeIndex, seen: &mut [bool]) -> Option<NodeIndex> {
     let mut at = node;
     loop {

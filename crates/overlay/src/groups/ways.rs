@@ -1,5 +1,5 @@
-//! The ways beside the tree of a source: two to every member, or a second one to the members that the tree leads to
-//! through trouble.
+//! The ways in addition to the tree of a source: two ways to every member, or a second way to the members whose path in
+//! the tree is in trouble.
 //!
 //! ```text
 //!   two ways     every member ─▶ search ─▶ the nodes after this one on both ways ─▶ links
@@ -10,18 +10,19 @@
 //!                                     └─▶ at the source: this node is it ─▶ its neighbours that pass packets on
 //! ```
 //!
-//! Packets with targeted ways bear no mark. They take the tree always, at every node, and what is found here comes on top:
-//! so nodes that disagree for a moment, and those that know nothing of second ways, carry all that the tree carries. A node
-//! that is not of the tree sends on what a second way has brought it, and drops it if it knows of none.
+//! Packets with targeted ways carry no mark. They always take the tree, at every node, and the links found here are
+//! added. So nodes that disagree for a moment, and nodes that know nothing of second ways, carry all that the tree
+//! carries. A node outside the tree forwards what a second way has brought it, and drops the packet if it knows of no
+//! second way.
 //!
-//! Choice: where there is trouble, packets take the two ways of [`graph::redundant`] and the direct links of the end that is in
-//! trouble, not the graphs of [`graph::dissemination::plan`]. All nodes on the way must find the same, and here equal ways are
-//! decided by addresses. The direct links are what those graphs gain over two ways, where the far end of the link has the packet
-//! anyway.
+//! Choice: in trouble, packets take the two ways of [`graph::redundant`] and the direct links of the end that is in
+//! trouble, not the graphs of [`graph::dissemination::plan`]. All nodes on the path must find the same result, and here
+//! addresses decide between equal ways. The direct links are what those graphs gain over two ways, in cases where the
+//! far end of the link has the packet anyway.
 //!
-//! Searches are kept while the topology stays: a member that joins costs one. After a look the node rests for nine times as
-//! long as it took, half a second at most, and the old links serve meanwhile. One look is bounded too, so a network in uproar
-//! takes a tenth of a node.
+//! Results of searches are kept while the topology stays: a member that joins costs one search. After a look, the node
+//! pauses for nine times as long as it took, at most half a second, and the old links are used meanwhile. The work of
+//! one look is limited too, so a network with many changes takes a tenth of a node's time.
 
 use super::trees::{Key, View};
 use crate::link::LinkIndex;
@@ -32,35 +33,37 @@ use graph::redundant::TwoWays;
 use graph::spf::Tree;
 use std::collections::BTreeSet;
 
-/// An arc or link of a search, and the most that is rested after one.
+/// The time per arc or link of a search, and the longest pause after one.
 const WORK: Duration = Duration::from_nanos(10);
 const REST_MOST: Duration = Duration::from_millis(500);
-/// Parts of rest to one of work.
+/// Parts of pause per part of work.
 const REST: u64 = 9;
-/// Pairs of a source and a member that are watched; 150 bytes each, and the path. Beyond, members have one way.
+/// Maximum number of pairs of a source and a member that are watched; 150 bytes each, and the path. Further members
+/// have one way.
 const WATCHES_MAX: usize = 16_384;
-/// One look spends so much: 5 ms, with the longest rest after it. Members whose turn does not come have one way until the
-/// next one, so a group of thousands in trouble is no danger to the node.
+/// Maximum work of one look: 5 ms, followed by the longest pause. Members beyond that have one way until the next look,
+/// so a group of thousands in trouble does not endanger the node.
 const WORK_MOST: u64 = 500_000;
-/// A pair that was not looked at for so long is forgotten: longer than any trouble is held.
+/// A pair that was not looked at for this long is forgotten: longer than any trouble is held.
 const IDLE: Duration = Duration::from_secs(60);
-/// The shortest links of an end in trouble are the direct ones that packets take: so many.
+/// Number of direct links, the shortest ones, of an end in trouble that packets take.
 ///
-/// Choice: with the two ways that there are, a third link of an end is worth most, and each further one costs as many bytes and
-/// is worth less. With 16, as for one flow, a group in the twelve cities had 121 % of what two trees save for 1.34 times the bytes.
+/// Choice: in addition to the two ways, a third link of an end gains most, and each further one costs as many bytes and
+/// gains less. With 16, as for one flow, a group in the twelve cities had 121 % of what two trees save for 1.34 times
+/// the bytes.
 const DIRECT_MAX: usize = 3;
 
-/// Where packets pass this node beside their tree, for one topology.
+/// Where packets pass this node outside their tree, for one topology.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     generation: u64,
-    /// The network of the source that was asked for last.
+    /// The network of the source of the last request.
     of: Option<(NodeAddr, TwoWays)>,
-    /// By source and member.
+    /// The ways that were found, by source and member.
     found: Map<(NodeAddr, NodeAddr), Found>,
-    /// By source, member, and how many microseconds packets may take.
+    /// The watched members, by source, member, and the time that packets may take in microseconds.
     watches: Map<(NodeAddr, NodeAddr, u64), Watched>,
-    /// Not before this moment, unless there is no way at all.
+    /// No search before this moment, unless there is no way at all.
     pub(super) rested_at: Time,
 }
 
@@ -69,7 +72,7 @@ pub(super) struct Ways {
 struct Found {
     /// The nodes that follow this one.
     next: [Option<NodeAddr>; 2],
-    /// All nodes of both. Only at the source.
+    /// All nodes of both ways. Only at the source.
     nodes: Vec<NodeAddr>,
 }
 
@@ -79,21 +82,22 @@ struct Watched {
     used: Time,
 }
 
-/// Where copies go from here beside the branches of the tree, for the members that it leads to through trouble.
+/// Where copies go from here in addition to the branches of the tree, for the members whose path in the tree is in
+/// trouble.
 #[derive(Clone, Debug, Default)]
 pub struct Second {
-    /// The topology that it follows from; none when the group has changed.
+    /// The generation of the topology from which it follows; `None` when the group has changed.
     pub(super) follows: Option<u64>,
-    /// Another look is due then, though the topology stays.
+    /// When another look is due, even if the topology stays.
     pub(super) until: Option<Time>,
     /// The links.
     pub links: Vec<LinkIndex>,
-    /// The members in trouble, and where it is.
+    /// The members in trouble, and where their trouble is.
     pub trouble: Vec<(NodeAddr, Trouble)>,
 }
 
 impl Ways {
-    /// The links on which packets to all members of a group leave here where they take two ways.
+    /// Adds the links on which packets to all members of a group leave here if they take two ways.
     pub(super) fn both(&mut self, now: Time, key: Key, view: View<'_>, links: &mut Vec<LinkIndex>) {
         self.follow(view);
         let mut work = 0;
@@ -104,8 +108,8 @@ impl Ways {
         self.rest(now, work);
     }
 
-    /// The links beside the branches of the tree where second ways are targeted. Packets may take so many
-    /// microseconds.
+    /// Returns the links in addition to the branches of the tree if second ways are targeted. Packets may take
+    /// `deadline_us` microseconds.
     pub(super) fn second(
         &mut self,
         now: Time,
@@ -156,7 +160,7 @@ impl Ways {
         found
     }
 
-    /// Forgets what has been idle.
+    /// Forgets idle watches.
     pub(super) fn expire(&mut self, now: Time) {
         self.watches.retain(|_, one| now.since(one.used) < IDLE);
     }
@@ -174,7 +178,7 @@ impl Ways {
         self.rested_at = self.rested_at.max(rested_at);
     }
 
-    /// The trouble on the tree's path to a member, when to look again, and the links that were looked at.
+    /// Returns the trouble on the tree's path to a member, when to look again, and the number of links examined.
     fn look(
         &mut self,
         now: Time,
@@ -199,7 +203,7 @@ impl Ways {
         (trouble, watched.watch.next(), work + steps)
     }
 
-    /// Adds the links on which both ways to a member leave here; the work that it took.
+    /// Adds the links on which both ways to a member leave here. Returns the work that it took.
     fn add_both(
         &mut self,
         source: NodeAddr,
@@ -223,7 +227,7 @@ impl Ways {
         work
     }
 
-    /// The two ways to a member, and the work that it took to find them.
+    /// Returns the two ways to a member, and the work that it took to find them.
     fn search(&mut self, source: NodeAddr, member: NodeAddr, view: View<'_>) -> (Found, u64) {
         let is_at_hand = self.of.as_ref().is_some_and(|(of, _)| *of == source);
         if !is_at_hand {
@@ -250,8 +254,8 @@ impl Ways {
         (found, ways.work() - before)
     }
 
-    /// The direct links of the source, which this node is, to nodes that pass its packets on: those of the tree, and of the
-    /// ways to members in trouble.
+    /// Returns the direct links of the source, which this node is, to nodes that forward its packets: nodes of the
+    /// tree, and of the ways to members in trouble.
     fn of_source(
         &self,
         trouble: &[(NodeAddr, Trouble)],
@@ -281,7 +285,7 @@ impl Ways {
     }
 }
 
-/// The nodes on the tree's path to a member; none if it is not reached.
+/// Returns the nodes on the tree's path to a member; none if the member is not reached.
 fn path(tree: &Tree, member: NodeAddr, view: View<'_>) -> Vec<NodeAddr> {
     let node = view.topology.index(member);
     let path = node.map(|node| tree.path(node)).unwrap_or_default();
@@ -290,7 +294,7 @@ fn path(tree: &Tree, member: NodeAddr, view: View<'_>) -> Vec<NodeAddr> {
         .collect()
 }
 
-/// This node's link to a member, if it is one of the shortest to it.
+/// Returns this node's link to a member, if it is one of the shortest to that member.
 fn direct(member: NodeAddr, view: View<'_>) -> Option<LinkIndex> {
     let link = view.links.by_peer(member)?;
     let topology = view.topology;

@@ -1,5 +1,5 @@
-//! What becomes of dialling a neighbour: for how long nobody has answered, what stood in the way,
-//! and in words why a link is not up.
+//! The results of dialling a neighbour: how long there was no answer, what obstacle there was, and in words why a link
+//! is not up.
 //!
 //! ```text
 //!   dial --> nothing for 10 s --> Event::Unanswered, again after a minute, then ever more seldom
@@ -10,34 +10,34 @@ use super::Link;
 use base::{Duration, Time, UnderlayAddr};
 use secure::Refusal;
 
-/// A neighbour that has not answered for so long is told of. Choice: four dials, each of six Inits;
-/// a host that restarts is back by then, or will not be soon.
+/// Time without an answer after which the node reports the neighbour. Choice: four dials, each of six Inits; a host
+/// that restarts is back by then, or will not be back soon.
 const UNANSWERED: Duration = Duration::from_secs(10);
-/// It is told of again when the silence has lasted so many times as long,
+/// The node reports the silence again when it has lasted this many times as long,
 const AGAIN: u64 = 6;
-/// and at least so often.
+/// but at least at this interval.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(3_600);
-/// A refusal explains a link that is down for so long. Choice: three rests between dials at their
-/// longest, and the handshake's own repetitions.
+/// How long a refusal explains that a link is down. Choice: three rests between dials at their longest, and the
+/// handshake's own repetitions.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// Dialling one neighbour, since something authentic came last.
+/// The state of dialling one neighbour since something authentic last arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dialling {
-    /// Since the first dial.
+    /// When the first dial was made.
     since: Option<Time>,
-    /// When the silence is told of next; at first after [`UNANSWERED`].
+    /// The silence at which the next report is due; at first [`UNANSWERED`].
     tell_after: Option<Duration>,
-    /// What stood in the way last.
+    /// The last obstacle.
     obstacle: Option<(Obstacle, Time)>,
 }
 
-/// What stands between two nodes that reach each other.
+/// An obstacle between two nodes that reach each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Obstacle {
-    /// One of them refused a handshake here.
+    /// One of the two nodes refused a handshake.
     Refused(Refusal),
-    /// It has made a session and said nothing under it.
+    /// The neighbour has made a session and sent nothing under it.
     Silent,
 }
 
@@ -47,7 +47,7 @@ impl Dialling {
         self.since.get_or_insert(now);
     }
 
-    /// Something authentic has come.
+    /// Something authentic has arrived.
     #[inline]
     pub(crate) fn on_heard(&mut self) {
         if self.since.is_some() || self.obstacle.is_some() {
@@ -55,12 +55,12 @@ impl Dialling {
         }
     }
 
-    /// The neighbour's address is dialled, and something stands in the way.
+    /// This node dials the neighbour's address, and there is an obstacle.
     pub(crate) fn on_obstacle(&mut self, now: Time, what: Obstacle) {
         self.obstacle = Some((what, now));
     }
 
-    /// For how long nobody has answered, if that is to be told now.
+    /// Returns how long there was no answer, if that is to be reported now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Duration> {
         let silence = now.since(self.since?);
         let after = self.tell_after.unwrap_or(UNANSWERED);
@@ -72,7 +72,7 @@ impl Dialling {
         Some(silence)
     }
 
-    /// For how long nobody has answered.
+    /// Returns how long there was no answer.
     fn silence(&self, now: Time) -> Option<Duration> {
         self.since.map(|since| now.since(since))
     }
@@ -84,8 +84,9 @@ impl Dialling {
 }
 
 impl Link {
-    /// Where it is dialled. A neighbour that has a session is where it was heard last, others where
-    /// they are configured. A stream is open because datagrams had no answer: it is taken while the link is not up.
+    /// Returns the address to dial. For a neighbour with a session, it is the address at which the neighbour was last
+    /// heard; for others, the configured one. A stream is open because datagrams had no answer: it is dialled while the
+    /// link is not up.
     pub(crate) fn dialled_at(&self) -> Option<UnderlayAddr> {
         if self.is_resting && !self.is_up() {
             return None;
@@ -94,7 +95,7 @@ impl Link {
         if !self.is_up() && self.dial.is_some() && stream.is_some() {
             return stream;
         }
-        // Of streams only the one that is open leads to it.
+        // Only the open stream leads to the neighbour; other streams do not.
         let at = self
             .path
             .at
@@ -106,10 +107,10 @@ impl Link {
         }
     }
 
-    /// For how long datagrams have had no answer: dials, or a link that was up. Where datagrams get through in one
-    /// direction only, there is nothing to dial for, and the other end says that it hears nothing.
+    /// Returns how long datagrams have had no answer: dials, or a link that was up. If datagrams get through in one
+    /// direction only, there is nothing to dial for, and the other end reports that it hears nothing.
     pub(crate) fn unanswered(&self, now: Time) -> Option<Duration> {
-        // A link that is down has been silent for longer: an idle one for seconds.
+        // A link that is down has already been silent for longer: an idle one for seconds.
         let down = self.path.hello.is_tried().then(|| {
             let down = now.since(self.path.hello.since());
             down.max(self.path.silence(now).unwrap_or_default())
@@ -117,7 +118,7 @@ impl Link {
         self.dialling.silence(now).max(down)
     }
 
-    /// Why the link is not up, in words; nothing while it is.
+    /// Returns why the link is not up, in words; nothing while it is up.
     pub(crate) fn reason(&self, now: Time) -> Option<String> {
         if self.is_up() {
             return None;

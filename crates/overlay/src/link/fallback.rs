@@ -1,5 +1,5 @@
-//! The byte stream (TCP) beside a link's datagrams: when the host is asked for one, and when datagrams are tried
-//! again.
+//! The byte stream (TCP) in addition to a link's datagrams: when the node asks the host for one, and when it tries
+//! datagrams again.
 //!
 //! ```text
 //!            no answer for 1.5 s: ask the host                 the host has a stream to the neighbour
@@ -7,49 +7,51 @@
 //!       ^                                                                         |  every 8 s, or
 //!       '--- a handshake by datagrams has come through both ways <--- probe <-----'  ever more seldom
 //! ```
-//! A stream is worse: one segment that is lost holds up all that were sent after it. So a link never stays on it
-//! where datagrams get through. A path that lets datagrams through for a moment only would pull the link back again
-//! and again, so the rest between two probes doubles each time the link falls back soon after its return. That says
-//! nothing of datagrams if no stream led to the neighbour either: then its host was away.
+//! A stream is worse: one lost segment delays all that were sent after it. So a link never stays on a stream if
+//! datagrams get through. A path that lets datagrams through only for moments would pull the link back again and again.
+//! Therefore the rest between two probes doubles each time the link falls back soon after its return. It does not
+//! double if no stream led to the neighbour either: in that case the neighbour's host was away, and the path of
+//! datagrams is not to blame.
 //!
-//! The engine knows of a stream only an address that the host has made up ([`UnderlayAddr::is_stream`]).
+//! The engine knows a stream only by an address that the host has made up ([`UnderlayAddr::is_stream`]).
 
 use base::{Duration, Time, UnderlayAddr};
 
-/// Dialling without an answer for so long is taken for a path that lets no datagrams through. Choice: three or four
-/// Inits, more than the longest round trips; a stream that was not needed costs one TLS handshake.
+/// Time without an answer to dials after which the node assumes that the path lets no datagrams through. Choice: three
+/// or four Inits, longer than the longest round trips; an unneeded stream costs one TLS handshake.
 const BLOCKED_AFTER: Duration = Duration::from_millis(1_500);
-/// The host is asked again so often: it may have been busy, or have failed.
+/// The interval at which the node asks the host again, which may have been busy or have failed.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The rest between two probes by datagrams. Choice: the link is back 11 s after datagrams get through; a probe is six
+/// The rest between two probes by datagrams. Choice: the link returns 11 s after datagrams get through; a probe is six
 /// Inits of 1152 bytes, 7 kbit/s.
 const PROBE_EVERY: Duration = Duration::from_secs(8);
-/// The first probe comes sooner: the neighbour may just have started, and the stream have been there first.
+/// The rest before the first probe. It is shorter because the neighbour may just have started, and the stream may have
+/// been there first.
 const PROBE_FIRST: Duration = Duration::from_secs(1);
-/// And at most, on a path that has let datagrams through for moments only.
+/// The longest rest, on a path that has let datagrams through only for moments.
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(512);
-/// A link that falls back so soon after its return was on such a path. Choice: a NAT or firewall that closes a flow
+/// A link that falls back this soon after its return was on such a path. Choice: a NAT or firewall that closes a flow
 /// after a while takes 30 s or more.
 const RELAPSE: Duration = Duration::from_secs(60);
-/// A neighbour was away if the host had to be asked so often before there was a stream. Choice: a TCP and a TLS
+/// A neighbour was away if the node had to ask the host this often before there was a stream. Choice: a TCP and a TLS
 /// handshake that lose two segments take four seconds.
 const AWAY: u32 = 6;
 
 /// The stream beside one link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fallback {
-    /// The stream that is open to the neighbour.
+    /// The open stream to the neighbour.
     stream: Option<UnderlayAddr>,
-    /// The stream that this host has dialled last, open or not.
+    /// The stream that this host dialled last, open or not.
     dialled: Option<UnderlayAddr>,
     asked: Option<Time>,
-    /// How often it was asked since datagrams have had no answer.
+    /// How often the node has asked the host since datagrams have had no answer.
     asked_count: u32,
     probe_at: Time,
     rest: Duration,
-    /// When the link came back to datagrams last.
+    /// When the link last returned to datagrams.
     returned: Option<Time>,
-    /// Others know that the link runs over the stream.
+    /// True if other nodes have been notified that the link runs over the stream.
     is_told: bool,
 }
 
@@ -69,12 +71,12 @@ impl Default for Fallback {
 }
 
 impl Fallback {
-    /// The stream that is open.
+    /// Returns the open stream.
     pub(crate) fn stream(&self) -> Option<UnderlayAddr> {
         self.stream
     }
 
-    /// Datagrams have had no answer for `silence`: true if the host is to be asked for a stream now.
+    /// Datagrams have had no answer for `silence`. Returns true if the node is to ask the host for a stream now.
     pub(crate) fn asks(&mut self, now: Time, silence: Option<Duration>) -> bool {
         let is_blocked = silence.is_some_and(|silence| silence >= BLOCKED_AFTER);
         if !is_blocked && self.stream.is_none() {
@@ -98,12 +100,12 @@ impl Fallback {
         };
     }
 
-    /// This host has dialled that stream.
+    /// Returns true if this host has dialled that stream.
     pub(crate) fn has_dialled(&self, at: UnderlayAddr) -> bool {
         self.dialled == Some(at)
     }
 
-    /// A stream has ended; true if it was that of this link.
+    /// A stream has ended. Returns true if it was the stream of this link.
     pub(crate) fn on_end(&mut self, at: UnderlayAddr) -> bool {
         let was_open = self.stream.is_some_and(|open| open.remote() == at.remote());
         if was_open {
@@ -112,7 +114,7 @@ impl Fallback {
         was_open
     }
 
-    /// The link goes over to another address.
+    /// The link changes to another address.
     pub(crate) fn on_moved(&mut self, now: Time, before: Option<UnderlayAddr>, to: UnderlayAddr) {
         let was_stream = before.is_some_and(UnderlayAddr::is_stream);
         if to.is_stream() {
@@ -138,12 +140,12 @@ impl Fallback {
         }
     }
 
-    /// The link runs over a stream, or does not: true if others do not know that.
+    /// Returns true if others do not know yet whether the link runs over a stream.
     pub(crate) fn is_news(&mut self, is_over_stream: bool) -> bool {
         core::mem::replace(&mut self.is_told, is_over_stream) != is_over_stream
     }
 
-    /// True if datagrams are to be tried now. To be asked while the link uses the stream.
+    /// Returns true if datagrams are to be tried now. To be called while the link uses the stream.
     pub(crate) fn probes(&mut self, now: Time) -> bool {
         let probes = now >= self.probe_at;
         if probes {
@@ -203,7 +205,7 @@ mod tests {
             now += 1 + rest;
             assert!(fallback.probes(s(now)), "{rest}");
         }
-        // Short outages that end by datagrams do not add up.
+        // Short outages that end with datagrams do not add up.
         fallback.on_moved(s(now), Some(tcp), udp);
         assert!(fallback.on_end(tcp));
         for second in 1..=10 {
@@ -214,7 +216,7 @@ mod tests {
         fallback.on_moved(s(now), Some(udp), tcp);
         assert!(!fallback.probes(s(now + 500)) && fallback.probes(s(now + 512)));
         now += 512;
-        // Nothing led to the neighbour for some seconds: it was away, and datagrams may get through at once.
+        // No stream led to the neighbour for some seconds: it was away, and datagrams may get through at once.
         fallback.on_moved(s(now), Some(tcp), udp);
         assert!(fallback.on_end(tcp));
         for second in 1..=10 {
@@ -223,7 +225,7 @@ mod tests {
         now += 11;
         fallback.on_moved(s(now), Some(udp), tcp);
         assert!(!fallback.probes(s(now)) && fallback.probes(s(now + 1)));
-        // It has held for longer: the next fall is another matter.
+        // The link has held for longer: the next fall counts as a first one.
         fallback.on_moved(s(now), Some(tcp), udp);
         fallback.on_moved(s(now + 60), Some(udp), tcp);
         assert!(fallback.probes(s(now + 61)) && !fallback.probes(s(now + 68)));

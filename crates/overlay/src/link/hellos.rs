@@ -1,5 +1,5 @@
-//! The hellos of a link's paths: what they say besides what the hello protocol knows, and what their answers tell of
-//! round trips, clocks and queues.
+//! The hellos of a link's paths: the fields beyond the hello protocol, and what the answers say about round trips,
+//! clocks and queues.
 //!
 //! ```text
 //!   hello ──▶ stamp, boot, arrived and lost ──▶ neighbour ──▶ echo ──▶ round trip ──▶ ways here and there, brake
@@ -13,28 +13,28 @@ use base::{Duration, NodeAddr, Time};
 use congestion::brake::Echo;
 use wire::control::ClockOffset;
 
-/// What a neighbour has told of the network's clock counts for so long. Choice: of ten messages one arrives, and clocks
+/// How long the neighbour's report of the network's clock is valid. Choice: if only one of ten messages arrives, clocks
 /// that drift apart by 500 ppm are 5 ms off.
 const CLOCK_LASTS: Duration = Duration::from_secs(10);
-/// Hellos whose answers are waited for. Choice: five seconds of them at the pace of a link that is asked often; queues
-/// in front of narrow links are as long.
+/// Number of hellos whose answers are awaited. Choice: five seconds of hellos on a link that sends them often; queues
+/// in front of narrow links are that long.
 const ASKED: usize = 128;
 
 impl Link {
-    /// What the neighbour has told of that node's clock, if it is recent.
+    /// Returns the neighbour's report of the clock of `reference`, if it is recent.
     pub(crate) fn clock_told(&self, now: Time, reference: NodeAddr) -> Option<ClockOffset> {
         let (clock, told) = self.clock_told?;
         (clock.reference == reference && now.since(told) < CLOCK_LASTS).then_some(clock)
     }
 
-    /// Splits round trips by the network's clock, where both ends know what it says.
+    /// Splits round trips into directions by the network's clock, if both ends know it.
     pub(crate) fn split_by(&mut self, now: Time, own: Option<ClockOffset>) {
         let told = own.and_then(|own| Some((own, self.clock_told(now, own.reference)?)));
         self.clocks_us = told.map(|(own, told)| told.offset_us.wrapping_sub(own.offset_us));
         self.split_ways();
     }
 
-    /// The neighbour has another clock than before.
+    /// The neighbour's clock is another one than before.
     pub(crate) fn forget_clock(&mut self) {
         (self.clock_told, self.clocks_us) = (None, None);
         self.paths_mut()
@@ -42,13 +42,13 @@ impl Link {
         self.split_ways();
     }
 
-    /// Measures both ways of each path anew.
+    /// Computes both directions of each path again.
     fn split_ways(&mut self) {
         let clocks_us = self.clocks_us;
         self.paths_mut().for_each(|path| path.split_ways(clocks_us));
     }
 
-    /// Notes a hello that is sent now: its answer tells what the link has carried.
+    /// Notes a hello that is sent now: its answer shows what the link has carried.
     pub(crate) fn on_asked(&mut self, now: Time, stamp_us: u32) {
         let Some(brake) = &self.brake else {
             return;
@@ -69,7 +69,7 @@ impl Link {
         self.asked.push_back((stamp_us, echo));
     }
 
-    /// A hello with this stamp came by a path; it brought a round trip if there are more than `measured` now.
+    /// A hello with this stamp arrived by a path. It brought a round trip if there are now more than `measured`.
     pub(crate) fn on_stamp(&mut self, came: Time, id: PathId, stamp_us: u32, measured: u64) {
         let clocks_us = self.clocks_us;
         let Some(path) = self.path_of_mut(id) else {
@@ -86,8 +86,8 @@ impl Link {
         path.split_ways(clocks_us);
     }
 
-    /// A hello has brought a round trip: the answer to the one with this stamp. What its own way back took
-    /// beyond the usual is no queue of this direction.
+    /// A hello has brought a round trip: it answers the hello with this stamp. If its own way back took longer than
+    /// usual, that is not a queue in this direction.
     pub(crate) fn on_answered(&mut self, now: Time, stamp_us: Option<u32>) {
         let rtt = self.path.hello.rtt().latest();
         let there = rtt - self.path.inbound.excess();
@@ -107,7 +107,7 @@ impl Link {
         }
     }
 
-    /// The hello of a path that is due, if one is, with the change that routing must know.
+    /// Returns the hello of a path that is due, if one is, and the change that routing must know.
     pub(crate) fn poll_hello(&mut self, now: Time, id: PathId) -> hello::Output {
         let Some(path) = self.path_of_mut(id) else {
             return hello::Output::default();
@@ -120,7 +120,7 @@ impl Link {
         }
     }
 
-    /// A hello with what the hello protocol does not know.
+    /// Adds to a hello what the hello protocol does not know.
     fn complete(
         &self,
         hello: wire::control::Hello,
@@ -137,13 +137,13 @@ impl Link {
         }
     }
 
-    /// The neighbour tells how many datagrams of this link have arrived there in all, and how many are lost.
+    /// The neighbour reports how many datagrams of this link have arrived there in total, and how many are lost.
     pub(crate) fn on_told(&mut self, arrived: u32, lost: u32) {
         let before = self.told.replace((arrived, lost));
         let Some((arrived_before, lost_before)) = before else {
             return;
         };
-        // Less than before is one that was overtaken, or a loss that was none.
+        // A smaller number than before is either from a hello that was overtaken, or a loss that proved to be none.
         let since = |before: u32, now: u32| now.wrapping_sub(before).cast_signed().max(0);
         let arrived = u64::from(since(arrived_before, arrived).unsigned_abs());
         let lost = u64::from(since(lost_before, lost).unsigned_abs());
@@ -153,7 +153,7 @@ impl Link {
         }
     }
 
-    /// The hello of a node that is about to stop, and the path that it is sure to arrive by.
+    /// Returns the hello of a node that is about to stop, and the path by which the hello surely arrives.
     pub(crate) fn farewell(&mut self, now: Time) -> (PathId, wire::control::Hello) {
         let path = self.sure_path(now);
         let (id, told) = (path.id, path.loss.told());

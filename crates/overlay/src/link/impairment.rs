@@ -1,5 +1,5 @@
-//! The emulated network in front of a link (lab mode): what `base::impair` decides, applied to
-//! sealed datagrams, on the segments of a burst singly. What is under way takes no slot of the pool.
+//! The emulated network in front of a link (lab mode): the decisions of `base::impair`, applied to sealed datagrams,
+//! separately for each segment of a burst. Packets under way take no slot of the pool.
 
 use crate::event::{Drop, Event};
 use crate::node::Node;
@@ -7,21 +7,21 @@ use base::impair::{Model, Pipe, Reason, Verdict};
 use base::{Burst, Outbox, Pool, Rng, Time, UnderlayAddr};
 use std::collections::VecDeque;
 
-/// Bursts under way in one direction. 100 ms at 600 000 packets/s in bursts of 16 are 3 750.
+/// Maximum number of bursts under way in one direction. 100 ms at 600 000 packets/s in bursts of 16 are 3 750.
 const MAX_IN_FLIGHT: usize = 8_192;
 
-/// An emulated path and what is under way on it.
+/// An emulated path and the packets under way on it.
 #[derive(Debug)]
 pub struct Impairment {
     pipe: Pipe,
-    /// Of the other paths' randomness.
+    /// The randomness for the other paths.
     others: Rng,
-    /// In order of release.
+    /// The delayed bursts, in order of release.
     in_flight: VecDeque<(Time, Burst)>,
 }
 
 impl Impairment {
-    /// A path as `model` says.
+    /// Returns a path that behaves as `model` says.
     pub fn new(model: Model, rng: Rng) -> Impairment {
         Impairment {
             others: rng.clone(),
@@ -30,23 +30,23 @@ impl Impairment {
         }
     }
 
-    /// The same network on another path of the link.
+    /// Returns the same network for another path of the link.
     pub(crate) fn of_other_path(&mut self) -> Impairment {
         Impairment::new(self.model().clone(), self.others.fork())
     }
 
-    /// The path's model.
+    /// Returns the path's model.
     pub fn model(&self) -> &Model {
         self.pipe.model()
     }
 
-    /// Changes the model; what is under way stays so.
+    /// Changes the model; packets under way stay under way.
     pub fn set_model(&mut self, model: Model) {
         self.pipe.set_model(model);
     }
 
-    /// Sends a burst on its way; survivors with the same release stay together. `dropped` is told
-    /// the reason of each loss.
+    /// Sends a burst into the emulated network. Survivors with the same time of release stay together. `dropped` is
+    /// called with the reason of each loss.
     pub fn push(
         &mut self,
         now: Time,
@@ -78,8 +78,7 @@ impl Impairment {
             }
             let run = burst.split_front(count);
             self.settle(first, run, pool, &mut dropped);
-            // The packet that ended the run has been judged: it is settled alone, so that no
-            // packet is judged twice.
+            // The packet that ended the run has been judged. It is settled alone, so that no packet is judged twice.
             if let Some(verdict) = next {
                 let one = burst.split_front(1);
                 self.settle(verdict, one, pool, &mut dropped);
@@ -115,8 +114,8 @@ impl Impairment {
         }
     }
 
-    /// Behind everything that is released no later: from the back, for only a path that reorders
-    /// lets packets overtake others.
+    /// Inserts a run behind everything that is released no later. The search begins at the back, because only a path
+    /// that reorders lets packets overtake others.
     fn insert(&mut self, at: Time, run: Burst) {
         let later = |other: &&(Time, Burst)| other.0 > at;
         let overtaken = self.in_flight.iter().rev().take_while(later).count();
@@ -124,7 +123,8 @@ impl Impairment {
         self.in_flight.insert(place, (at, run));
     }
 
-    /// Sends a burst on its way to `to`, and what has come to the end meanwhile; what it drops is counted.
+    /// Sends a burst towards `to`, together with the bursts that have reached the end meanwhile. It counts what the
+    /// emulated network drops.
     pub(super) fn transmit(
         &mut self,
         now: Time,
@@ -144,7 +144,7 @@ impl Impairment {
         self.release(now, to, out);
     }
 
-    /// What has come to the end of the path.
+    /// Returns a burst that has reached the end of the path.
     pub fn pop_due(&mut self, now: Time) -> Option<Burst> {
         match self.in_flight.front() {
             Some((at, _)) if *at <= now => self.in_flight.pop_front().map(|(_, burst)| burst),
@@ -152,14 +152,14 @@ impl Impairment {
         }
     }
 
-    /// Sends everything to `to` that has come to the end of the path.
+    /// Sends everything to `to` that has reached the end of the path.
     pub fn release(&mut self, now: Time, to: UnderlayAddr, out: &mut impl Outbox<Node>) {
         while let Some(burst) = self.pop_due(now) {
             out.send(to, burst);
         }
     }
 
-    /// When the next burst comes to the end.
+    /// When the next burst reaches the end.
     pub fn next_timeout(&self) -> Option<Time> {
         self.in_flight.front().map(|(at, _)| *at)
     }

@@ -1,25 +1,26 @@
-//! A link that has become much longer from one moment to the next: in doubt, until routes know.
+//! A link that has become much longer from one moment to the next is in doubt until routes know.
 //!
 //! ```text
 //!   round trips   41 40 42 41 270 269 270 ...                 usual, four deviations and a floor: 85
 //!                             ^ late: copies by another way ──────────▶ routes have followed, or this is how it is
 //! ```
-//! Routes follow a latency that has lasted for a second, and are told at most every two. A call is late for all that
-//! time, though the far end hears each packet. So a link is in doubt from the first answer that is later than any was
-//! ([`Rtt::patience`]), and copies take another way ([`crate::doubts`]).
+//! Routes follow a latency after it has lasted for a second, and announcements come at most every two seconds. A call
+//! is late for all that time, though the far end hears each packet. So a link is in doubt from the first answer that is
+//! later than any answer before ([`Rtt::patience`]), and copies take another path ([`crate::doubts`]).
 //!
-//! What comes later than usual *from* the neighbour says the same sooner, if the path has become longer both ways, but
-//! not if it has not. It counts until an answer has told.
+//! Packets *from* the neighbour that arrive later than usual show the same sooner, if the path has become longer in
+//! both directions, but not if it has not. This evidence counts until an answer has arrived.
 
 use crate::estimate::Rtt;
 use base::{Duration, Time};
 
-/// What an answer may be later than four deviations. Choice: a third of a call's deadline.
+/// How much an answer may exceed four deviations. Choice: a third of a call's deadline.
 const FLOOR: Duration = Duration::from_millis(50);
-/// The doubt that one answer gives. Choice: two hellos of a link in use, one of them lost, and half of one.
+/// How long the doubt from one answer lasts. Choice: two hellos of a link in use, one of them lost, and half of one
+/// more.
 const LASTS: Duration = Duration::from_millis(250);
-/// And that all of a spell give. Choice: routes follow after three seconds; who has no other way by then sends copies in
-/// vain.
+/// How long the doubt from all answers of a spell lasts. Choice: routes follow after three seconds; a node that has no
+/// other path by then sends copies in vain.
 const SPELL: Duration = Duration::from_secs(5);
 
 /// Whether answers are late.
@@ -27,21 +28,22 @@ const SPELL: Duration = Duration::from_secs(5);
 pub(super) struct Lateness {
     /// A round trip that exceeds this is late.
     bound: Option<Duration>,
-    /// When the first of the late ones in a row came.
+    /// When the first of the late answers in a row arrived.
     since: Option<Time>,
-    /// The last hello of the neighbour came late.
+    /// The last hello of the neighbour was late.
     comes_late: bool,
     until: Time,
 }
 
 impl Lateness {
-    /// The link is in doubt.
+    /// Returns true if the link is in doubt.
     #[inline]
     pub(super) fn is_on(&self, now: Time) -> bool {
         now < self.until
     }
 
-    /// A hello has come, later than usual by `excess`, and may have brought a round trip, which is in `rtt` already.
+    /// A hello has arrived, later than usual by `excess`. It may have brought a round trip, which `rtt` already
+    /// contains.
     pub(super) fn on_hello(
         &mut self,
         now: Time,
@@ -84,7 +86,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// One end of a link that says hello each tenth of a second.
+    /// One end of a link that sends a hello each tenth of a second.
     #[derive(Default)]
     struct End {
         lateness: Lateness,
@@ -114,7 +116,7 @@ mod tests {
         let mut end = End::usual();
         let doubted = (0..100).filter(|_| end.hear(0, 240)).count();
         assert_eq!(doubted, 50);
-        // It is how it is now. What is longer still is doubted again.
+        // The longer round trip is normal now. A still longer one is doubted again.
         assert!(end.hear(0, 600));
         assert!(!end.hear(0, 240), "and an answer in time ends it");
     }

@@ -1,4 +1,4 @@
-//! Further paths of a link: which pairs of addresses are dialled, and when.
+//! Further paths of a link: which pairs of addresses the node dials, and when.
 //!
 //! ```text
 //!   own sockets     known of the neighbour
@@ -11,16 +11,17 @@ use super::{Link, MAX_PATHS, PathId};
 use crate::settings::Uplinks;
 use base::{Duration, Time, UnderlayAddr};
 
-/// The rest between two dials of a pair of addresses of which nothing comes, at first and at most. Choice: a dial is
-/// six Inits of 1152 bytes, so 7 kbit/s at first, and mostly nothing.
+/// The rest between two dials of a pair of addresses from which no answer comes, at first and at most. Choice: a dial
+/// is six Inits of 1152 bytes, so 7 kbit/s at first, and mostly nothing.
 const OPEN_REST: Duration = Duration::from_secs(8);
 const OPEN_REST_MAX: Duration = Duration::from_secs(512);
-/// Places at which a neighbour is dialled because it says that it is there. What is configured is dialled at all its pairs.
+/// Maximum number of announced addresses at which the node dials a neighbour. Configured addresses are dialled with all
+/// their pairs.
 const ANNOUNCED_PLACES: usize = 8;
-/// Pairs of addresses that are remembered: four sockets towards four addresses.
+/// Number of pairs of addresses that are remembered: four sockets towards four addresses.
 const PAIRS: usize = 16;
 
-/// Which pairs of addresses are dialled, and when next.
+/// The pairs of addresses that the node dials, and the time of the next dial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
     pairs: Vec<Pair>,
@@ -34,8 +35,8 @@ struct Pair {
 }
 
 impl Opening {
-    /// The pair to be dialled now: of those that are due, the one that has least in common with the paths that there
-    /// are.
+    /// Returns the pair to be dialled now: among the pairs that are due, the one that shares least with the existing
+    /// paths.
     pub(crate) fn next(
         &mut self,
         now: Time,
@@ -45,8 +46,9 @@ impl Opening {
         let shared =
             |at: &UnderlayAddr| -> usize { paths.iter().map(|path| ends_shared(*path, *at)).sum() };
         let is_open = |at: &UnderlayAddr| paths.iter().any(|path| path.remote() == at.remote());
-        // A pair that is due for so long is wanted no more. While there is no other place, what is new waits: else many
-        // addresses, or one that changes each second, would make the rest of every pair the shortest.
+        // A pair that has been due for this long is no longer wanted. While all places are taken by wanted pairs, a new
+        // pair waits. Otherwise many addresses, or one that changes each second, would make the rest of every pair the
+        // shortest.
         let unwanted = |pair: &Pair| now.since(pair.next) >= OPEN_REST_MAX;
         let is_room = self.pairs.len() < PAIRS || self.pairs.iter().any(unwanted);
         let is_due = |at: &UnderlayAddr| {
@@ -75,19 +77,19 @@ impl Opening {
         Some(at)
     }
 
-    /// A path has come into use there: it is dialled soon should it be lost.
+    /// A path has come into use at this pair: the node dials it again soon if the path is lost.
     fn on_up(&mut self, at: UnderlayAddr) {
         self.pairs.retain(|pair| pair.at != at.remote());
     }
 }
 
 impl Link {
-    /// A pair of addresses to be dialled for a further path: each own socket towards each address that is known of the
+    /// Returns a pair of addresses to be dialled for a further path: each own socket towards each known address of the
     /// neighbour.
     ///
-    /// Choice: a direct link is there for a while, and its far end may be behind a NAT. It has one path of each family: where
-    /// one fails at the provider, the other mostly goes on. Of paths that the neighbour has opened it has the choice all the
-    /// same.
+    /// Choice: a direct link exists for a while, and its far end may be behind a NAT. So this node opens one path of
+    /// each address family for it: if one family fails at the provider, the other mostly continues. The link may still
+    /// use the paths that the neighbour has opened.
     pub(crate) fn path_to_open(
         &mut self,
         now: Time,
@@ -111,7 +113,7 @@ impl Link {
         self.opening.next(now, pairs.into_iter(), &paths)
     }
 
-    /// Each own socket towards each address that is known of the neighbour. Where there is one socket, each address.
+    /// Returns each own socket towards each known address of the neighbour. If there is one socket, each address.
     fn pairs(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
         let paths = self.paths().filter_map(|path| path.at);
         let known = self.dial.into_iter().chain(self.dial_more.iter().copied());
@@ -128,9 +130,10 @@ impl Link {
         known.flat_map(towards).collect()
     }
 
-    /// Where it is dialled, in this order: [`Link::dialled_at`], where it says that it is, and, as a link that is down may
-    /// come up by any path, each pair of addresses; first those that have least in common with the ones before, because
-    /// what answers first is used. A pair of both uplinks fails with either of them.
+    /// Returns the addresses at which the neighbour is dialled, in this order: [`Link::dialled_at`], the addresses that
+    /// it announces, and then each pair of addresses, because a link that is down may come up by any path. Pairs that
+    /// share least with the ones before come first, because the first that answers is used. A pair of both uplinks
+    /// fails with either of them.
     pub(crate) fn places(&self, own: &[UnderlayAddr]) -> Vec<UnderlayAddr> {
         let Some(first) = self.dialled_at() else {
             return Vec::new();
@@ -152,7 +155,7 @@ impl Link {
         places
     }
 
-    /// A path is up from now on.
+    /// A path has come up.
     pub(crate) fn on_path_up(&mut self, id: PathId) {
         if let Some(at) = self.path_of(id).and_then(|path| path.at) {
             self.opening.on_up(at);
@@ -160,7 +163,7 @@ impl Link {
     }
 }
 
-/// Adds the pairs that are not among the places yet, each time the one that has least in common with them.
+/// Adds the pairs that are not among the places yet, each time the one that shares least with them.
 fn apart(places: &mut Vec<UnderlayAddr>, pairs: Vec<UnderlayAddr>) {
     let shared = |at: UnderlayAddr, place: &UnderlayAddr| ends_shared(*place, at);
     let pairs = pairs.into_iter().map(UnderlayAddr::remote);
@@ -245,7 +248,7 @@ mod tests {
         }
         // Each of sixteen after 0, 8, 24, 56, 120, 248, 504 s.
         assert!((16..=16 * 7).contains(&dials), "{dials}");
-        // What is wanted no more leaves its place to others.
+        // A pair that is no longer wanted leaves its place to others.
         let later = Time::ZERO + Duration::from_secs(600) + OPEN_REST_MAX * 2;
         assert_eq!(opening.next(later, [at(50)].into_iter(), &[]), Some(at(50)));
         assert!(opening.pairs.len() <= PAIRS);

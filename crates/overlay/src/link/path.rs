@@ -1,11 +1,11 @@
-//! One path of a link: a pair of addresses of the network below, and all that is measured of it.
+//! A path of a link: a pair of underlay addresses, and all measurements on it.
 //!
 //! ```text
 //!   10.1.0.1 ───── path in use ───── 10.1.0.2      session, counters, hello, round trip, loss, MTU: each its own
 //!   10.2.0.1 ───── spare ─────────── 10.2.0.2      lanes: the link's, whichever path a packet takes
 //! ```
-//! Each path has a session of its own: its counters number the datagrams of this path alone, so neither what another
-//! one loses nor what it brings sooner is taken for a loss here.
+//! Each path has a session of its own. The session's counters number the datagrams of this path alone. So neither the
+//! losses of another path nor packets that overtake on it appear as a loss here.
 
 use super::Impairment;
 use super::lateness::Lateness;
@@ -23,18 +23,19 @@ use secure::{OpenError, Opened, Sessions};
 use wire::link::{Kind, SessionIndex};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Paths of one link. Choice: two uplinks at either end.
+/// Maximum number of paths of one link. Choice: two uplinks at each end.
 pub const MAX_PATHS: usize = 4;
 
-/// What a link over a byte stream (TCP) costs more than one of the same round trip by datagrams, in microseconds of
-/// latency. Choice: a lost segment holds up what follows for a round trip and more, which no measurement of a quiet
-/// moment tells; a way by datagrams over a third node may be longer by so much. A power of two milliseconds, as
-/// records tell prices ([`wire::Availability`]).
+/// The additional cost of a link over a byte stream (TCP) compared with one of the same round trip by datagrams, in
+/// microseconds of latency. Choice: a lost segment delays what follows for a round trip and more, which no measurement
+/// at a quiet moment shows. A path by datagrams over a third node may be longer by this much. A power of two
+/// milliseconds, because records announce prices in that form ([`wire::Availability`]).
 pub(crate) const STREAM_PRICE_US: u32 = 16_000;
-/// Hellos that are so much later than usual have stood in a queue. Choice: what the brake takes for one (`brake_queue_floor`).
+/// A hello that is later than usual by this much has waited in a queue. Choice: the brake's limit for a queue
+/// (`brake_queue_floor`).
 const QUEUED: Duration = Duration::from_millis(10);
 
-/// A path's name: the lowest that no other path of the link has. It stays while paths change places.
+/// A path's name: the lowest number that no other path of the link has. It stays the same while paths change places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathId(pub u8);
 
@@ -50,21 +51,21 @@ impl PathId {
 pub struct Path {
     /// Its name.
     pub id: PathId,
-    /// Where the neighbour is, and which own socket leads there, once it is known.
+    /// The neighbour's address, and the own socket that leads there, once it is known.
     pub at: Option<UnderlayAddr>,
     /// Keys.
     pub sessions: Sessions,
     /// Liveness and round trip.
     pub hello: Hello,
-    /// How long a datagram it carries.
+    /// The longest datagram that it carries.
     pub mtu: Mtu,
-    /// Loss of the direction from the neighbour to here.
+    /// Packet loss in the direction from the neighbour to here.
     pub loss: Loss,
     /// Whether that direction is in trouble.
     pub(crate) alarm: Alarm,
-    /// Runs of losses that the alarm has been told.
+    /// Number of runs of losses that `alarm` has been notified of.
     runs_seen: u64,
-    /// The last of them of which the alarm was not told.
+    /// Number of the latest runs of which `alarm` was not notified.
     runs_untold: u64,
     /// How late the neighbour's hellos are.
     pub(crate) inbound: Inbound,
@@ -72,19 +73,19 @@ pub struct Path {
     pub(super) lateness: Lateness,
     way_here: Duration,
     way_there: Duration,
-    /// The emulated network on the way to the neighbour.
+    /// The emulated network in the direction to the neighbour.
     pub impairment: Option<Impairment>,
-    /// When something authentic came last, and when a dial was begun last.
+    /// When something authentic last arrived, and when a dial was last begun.
     pub(crate) heard: Time,
     pub(crate) dialled: Option<Time>,
-    /// Dials begun since the neighbour was heard last.
+    /// Dials begun since the neighbour was last heard.
     pub(crate) dials: u32,
     /// The session whose counters the loss estimate follows.
     counted: Option<SessionIndex>,
     /// The highest counter seen: only newer datagrams move the neighbour's address.
     newest: u64,
     pub(super) metric: MetricOf,
-    /// Bytes of all datagrams that went by it, and that came.
+    /// Bytes of all datagrams that were sent by the path, and that were received.
     pub(crate) bytes: (u64, u64),
 }
 
@@ -117,12 +118,12 @@ impl Path {
         }
     }
 
-    /// The other end is heard on it, and hears this one.
+    /// Returns true if the other end is heard on the path, and hears this one.
     pub fn is_up(&self) -> bool {
         self.hello.is_usable() && self.at.is_some()
     }
 
-    /// What is known of it, in a word.
+    /// Returns the state of the path in a word.
     pub(crate) fn state(&self) -> &'static str {
         match self.hello.state() {
             _ if self.sessions.is_empty() => "no-session",
@@ -133,51 +134,53 @@ impl Path {
         }
     }
 
-    /// It is up, and nothing speaks against it: neither too long a silence nor a question without an answer.
+    /// Returns true if the path is up and nothing speaks against it: neither a long silence nor an unanswered hello.
     pub(super) fn is_sound(&self, now: Time) -> bool {
         self.is_up() && self.hello.state() == State::Up && !self.is_doubtful(now)
     }
 
-    /// It carries data, and one of its ends has heard nothing for suspiciously long.
+    /// Returns true if the path carries data and one of its ends has heard nothing for suspiciously long.
     #[inline]
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
         self.hello.is_in_doubt(now) || self.hello.is_doubted()
     }
 
-    /// It has become much longer, and routes do not know.
+    /// Returns true if the path has become much longer than routes know.
     #[inline]
     pub(super) fn is_late(&self, now: Time) -> bool {
         self.lateness.is_on(now)
     }
 
-    /// Packets are sent over it: it is up, or was a moment ago and is tried by what has no other way.
+    /// Returns true if packets are sent over the path: it is up, or was up a moment ago and packets without another
+    /// path try it.
     #[inline]
     pub(super) fn carries(&self) -> bool {
         (self.hello.is_usable() || self.hello.is_tried()) && self.at.is_some()
     }
 
-    /// Its datagrams travel inside a byte stream.
+    /// Returns true if the path's datagrams travel inside a byte stream.
     #[inline]
     pub fn is_over_stream(&self) -> bool {
         self.at.is_some_and(UnderlayAddr::is_stream)
     }
 
-    /// It leads there: by the same own socket to the same far end.
+    /// Returns true if the path leads to `at`: from the same own socket to the same far end.
     pub(crate) fn leads_to(&self, at: UnderlayAddr) -> bool {
         self.at.map(UnderlayAddr::remote) == Some(at.remote())
     }
 
-    /// What an answer of the neighbour takes at present; zero before the first is measured.
+    /// Returns the time until an answer of the neighbour arrives at present; zero before the first is measured.
     pub fn rtt(&self) -> Duration {
         self.hello.rtt().present().unwrap_or_default()
     }
 
-    /// A round trip that is longer tells of a queue in which what goes by it waits; none before one is measured.
+    /// Returns the limit above which a round trip indicates a queue in which packets on the path wait; `None` before
+    /// one is measured.
     pub(super) fn queue_from(&self) -> Option<Duration> {
         self.hello.rtt().least().map(|least| least + QUEUED)
     }
 
-    /// What an answer to a request takes.
+    /// Returns the time until the answer to a request arrives.
     pub(super) fn round_trip(&self) -> RoundTrip {
         let rtt = self.hello.rtt();
         RoundTrip {
@@ -186,19 +189,20 @@ impl Path {
         }
     }
 
-    /// What it takes from the time of a packet that comes; zero before it is measured.
+    /// Returns the delay of a packet that arrives by the path; zero before it is measured.
     #[inline]
     pub(crate) fn way_here(&self) -> Duration {
         self.way_here
     }
 
-    /// What it takes from one that is sent.
+    /// Returns the delay of a packet that is sent by the path.
     #[inline]
     pub(crate) fn way_there(&self) -> Duration {
         self.way_there
     }
 
-    /// Measures both ways anew. `clocks_us` is what the own clock is ahead of the neighbour's, where that is known.
+    /// Computes the delays of both directions again. `clocks_us` is the difference by which the own clock is ahead of
+    /// the neighbour's, if that is known.
     pub(super) fn split_ways(&mut self, clocks_us: Option<u32>) {
         let rtt = self.hello.rtt();
         let least = rtt.least().unwrap_or_default();
@@ -209,14 +213,14 @@ impl Path {
         };
     }
 
-    /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
-    /// neighbour measures it.
+    /// Returns the cost of the direction to the neighbour at the moment. The neighbour measures the loss of that
+    /// direction.
     pub(super) fn measured_cost(&self, now: Time) -> LinkCost {
         let latency = match self.metric {
             // Half of the average round trip. [Amir06 §III-A]
             MetricOf::Paper => self.hello.rtt().smoothed().unwrap_or_default().div(2),
-            // And half of what round trips are usually longer by: a path of jitter is late though its
-            // fastest packets are not.
+            // Plus half of the amount by which round trips usually exceed the shortest: a path with jitter is late even
+            // if its fastest packets are not.
             MetricOf::Measured => self.way_there() + self.hello.rtt().usually_longer().div(2),
         };
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
@@ -230,7 +234,7 @@ impl Path {
         }
     }
 
-    /// For how long nothing has come by it; none if nothing ever has.
+    /// Returns how long nothing has arrived by the path; `None` if nothing ever has.
     pub(crate) fn silence(&self, now: Time) -> Option<Duration> {
         self.counted.map(|_| now.since(self.heard))
     }
@@ -246,7 +250,7 @@ impl Path {
         })?;
         let (session, counter) = (opened.session, opened.counter);
         if self.counted != Some(session) {
-            // The newest session counts; stragglers of an older one say nothing of loss.
+            // The newest session counts. Stragglers of an older one say nothing about loss.
             if self
                 .sessions
                 .current()
@@ -271,13 +275,14 @@ impl Path {
         Ok((opened, is_newest))
     }
 
-    /// Its losses have become more, or fewer than was thought, since the alarm was told of them.
+    /// Returns true if there are more runs of losses, or fewer than assumed, since `alarm` was last notified.
     #[inline]
     pub(super) fn has_news_of_runs(&self) -> bool {
         self.loss.begun() != self.runs_seen
     }
 
-    /// Runs of losses have begun, or have turned out to be none; true if that gives an alarm.
+    /// Notifies `alarm` of runs of losses that have begun or have proved to be none. Returns true if that raises an
+    /// alarm.
     #[cold]
     pub(super) fn note_runs(&mut self, now: Time) -> bool {
         let was_on = self.alarm.is_on();
@@ -290,8 +295,8 @@ impl Path {
         }
         let news = begun.saturating_sub(self.runs_seen);
         self.runs_seen = begun;
-        // A queue that is full loses packets too, and more of them do not make it shorter: that is for the brake. And of an
-        // idle path nobody needs to know at once.
+        // A full queue loses packets too, and more packets do not make it shorter: the brake handles that. And nobody
+        // needs to know at once about an idle path.
         if self.is_queued_here() || !self.hello.is_active() {
             self.runs_untold += news;
             return false;
@@ -306,18 +311,18 @@ impl Path {
         self.alarm.is_on() && !was_on
     }
 
-    /// The neighbour's packets wait in a queue on the way here, as far as its hellos tell.
+    /// Returns true if the neighbour's packets wait in a queue on their way to here, as far as its hellos show.
     fn is_queued_here(&self) -> bool {
         let jitter = self.hello.rtt().deviation() * 2;
         self.inbound.excess() > QUEUED + jitter
     }
 
-    /// The path has gone out of use, or come into it.
+    /// The path has gone out of use, or has come into use.
     pub(crate) fn on_hello_event(&mut self, now: Time, event: hello::Event) {
         match event {
             hello::Event::Up => self.mtu.on_link_up(now),
             hello::Event::Down { .. } => {
-                // What was lost while the path was down says nothing of it when it is up.
+                // Packets lost while the path was down say nothing about the path when it is up.
                 self.loss.on_outage();
                 self.alarm.on_outage(self.loss.position());
                 self.mtu.on_link_down();
@@ -326,15 +331,16 @@ impl Path {
         }
     }
 
-    /// The datagram before the newest was a probe of the path's length, come or not: its absence says
-    /// nothing of loss.
+    /// The datagram before the newest was a probe of the path's MTU, whether it arrived or not. Its absence says
+    /// nothing about loss.
     pub(crate) fn forgive(&mut self) {
         if let Some(before) = self.newest.checked_sub(1) {
             self.loss.forgive(before);
         }
     }
 
-    /// Seals a control plaintext that has room around it; the bytes of the datagram, if there is a session.
+    /// Seals a control plaintext that has spare room around it. Returns the length of the datagram in bytes, if there
+    /// is a session.
     pub(super) fn seal_control(&mut self, plaintext: &mut Burst) -> Option<u32> {
         plaintext.push_front(CLEAR_BYTES);
         let len = plaintext.len() + TAG_BYTES;
@@ -343,7 +349,7 @@ impl Path {
         sealed.is_ok().then_some(len as u32)
     }
 
-    /// Hands sealed datagrams to the network below, or to the emulated one in front of it.
+    /// Hands sealed datagrams to the underlay network, or to the emulated one in front of it.
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
         let Some(at) = self.at else { return };
@@ -354,14 +360,14 @@ impl Path {
         }
     }
 
-    /// Sends what has come to the end of the emulated network.
+    /// Sends the datagrams that have reached the end of the emulated network.
     pub(crate) fn release_impaired(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if let (Some(impairment), Some(at)) = (&mut self.impairment, self.at) {
             impairment.release(now, at, out);
         }
     }
 
-    /// When the path wants attention next, its MTU apart.
+    /// Returns when the path needs attention next.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let impaired = self.impairment.as_ref().and_then(Impairment::next_timeout);
         [

@@ -1,4 +1,4 @@
-//! The paths of a link: which of them is in use, and what goes by two of them.
+//! The paths of a link: which of them is in use, and which packets take two of them.
 //!
 //! ```text
 //!                    silent for 150 ms                  silent for 420 ms and more
@@ -7,9 +7,9 @@
 //!
 //!   a spare that costs less by a margin, for some seconds  ──▶  takes its place, and stays for some seconds
 //! ```
-//! Each end chooses for what it sends. A spare takes packets once its own handshake with that address is complete and the
-//! neighbour has answered a hello under its session; while the path in use is in doubt, first one that has answered since.
-//! Where the answer came from is not checked. A spare never follows a
+//! Each end chooses the path for what it sends. A spare takes packets once its own handshake with that address is
+//! complete and the neighbour has answered a hello under its session. While the path in use is in doubt, a spare that
+//! has answered since then comes first. The address from which the answer came is not checked. A spare never follows a
 //! datagram to another address; the path in use does.
 
 use super::path::{MAX_PATHS, Path, PathId};
@@ -21,29 +21,29 @@ use graph::metric::{Metric, cost};
 use wire::data::{Class, Header, LinkProtocol};
 use wire::link::{Kind, SessionIndex};
 
-/// A path that costs less is taken if it does so by this share of what the present one costs, and by so much.
-/// Choice: what round trips of two quiet paths differ by from one minute to the next.
+/// The node changes to a cheaper path if that costs less by this share of the present path's cost, and by at least
+/// [`DEARER`]. Choice: the amount by which round trips of two quiet paths differ from one minute to the next.
 const DEARER_SHARE: u64 = 8;
 const DEARER: Duration = Duration::from_millis(2);
-/// What the loss of every packet costs a path beside the time of its repair. Choice: 1 % weighs as much as 1 ms of
-/// latency. A path that loses nothing costs no repair, and no packet that comes late; across the network, where a
-/// detour takes the room of others, repair is the cheaper ([`Metric::ExpectedLatency`] alone).
+/// The cost of a path that loses every packet, in addition to the time of repair. Choice: 1 % weighs as much as 1 ms
+/// of latency. A path without loss needs no repair and delivers no packet late. Across the network, where a detour
+/// takes the room of other traffic, repair is cheaper ([`Metric::ExpectedLatency`] alone).
 const LOST: Duration = Duration::from_millis(100);
-/// For so long, and so long after the last change. Choice: a change costs some packets out of order, so it is not made
-/// for a queue that is gone in a second.
+/// How long a path must be cheaper, and the rest after the last change. Choice: a change costs some packets out of
+/// order, so the node does not make it for a queue that is gone in a second.
 const DEARER_FOR: Duration = Duration::from_secs(3);
 const CHANGE_REST: Duration = Duration::from_secs(5);
-/// What a link carries makes its path dearer, and would make any other one so. A change for the cost that is wanted back
-/// within so many rests was of no use, and doubles the rest, up to so much.
+/// The traffic of a link makes its path dearer, and would make any other path so. If a change for the cost is to be
+/// reversed within this many rests, it was useless and doubles the rest, up to [`CHANGE_REST_MAX`].
 const CHANGE_RESTS: u64 = 4;
 const CHANGE_REST_MAX: Duration = Duration::from_secs(600);
-/// A spare on which nothing has been heard for so long is given up, and dialled anew. Choice: a router that restarts
+/// A spare on which nothing has been heard for this long is given up, and dialled again. Choice: a router that restarts
 /// is back by then.
 const GONE: Duration = Duration::from_secs(60);
-/// The least priority of packets that go by two paths always, where that is set: that of calls.
+/// The lowest priority of packets that always take two paths, if that is set: the priority of calls.
 const COPIED_PRIORITY: u8 = 4;
 
-/// A link has another path in use.
+/// A link has changed its path in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) from: UnderlayAddr,
@@ -51,33 +51,35 @@ pub(crate) struct Changed {
     pub(crate) why: PathWhy,
 }
 
-/// When a link's path was changed last and why, and what may replace it.
+/// When and why a link's path was last changed, and what may replace it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Choice {
     changed: Option<(Time, PathWhy)>,
-    /// When it was changed last for what it cost, and the rest after that.
+    /// When the path was last changed for its cost, and the rest after that.
     dearer: Option<(Time, Duration)>,
-    /// The spare that costs less than the path in use, and since when.
+    /// The spare that costs less than the path in use, and since when it does.
     cheaper: Option<(PathId, Time)>,
-    /// Since when the path in use is in doubt.
+    /// When the doubt about the path in use began.
     doubted: Option<Time>,
 }
 
-/// Of two pairs of addresses, the ends that are the same: what has failed at one of them is likely to be there.
+/// Returns how many ends two pairs of addresses share. What has failed on one of them has probably failed at a shared
+/// end.
 pub(super) fn ends_shared(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     let is_near = one.socket == other.socket;
     let is_far = (one.ip, one.port) == (other.ip, other.port);
     usize::from(is_near) + usize::from(is_far)
 }
 
-/// The far end is the same, whichever own socket leads there. A stream's port is another one than that of datagrams.
+/// Returns true if the far end is the same, whichever own socket leads there. The port of a stream differs from that of
+/// datagrams.
 pub(crate) fn is_same_far_end(one: UnderlayAddr, other: UnderlayAddr) -> bool {
     let far = |at: UnderlayAddr| (at.ip, at.port, at.is_stream());
     far(one) == far(other)
 }
 
-/// [`ends_shared`] for bulk data, which takes twice what is its own where two paths are one: a host has both families by one
-/// uplink, nearly always.
+/// The same as [`ends_shared`], for bulk data. If two paths are really one, bulk data takes twice its share. A host
+/// nearly always has both address families by one uplink, so paths of different families count as sharing both ends.
 pub(super) fn ends_shared_by_bulk(one: UnderlayAddr, other: UnderlayAddr) -> usize {
     match one.is_ipv4() == other.is_ipv4() {
         true => ends_shared(one, other),
@@ -86,7 +88,7 @@ pub(super) fn ends_shared_by_bulk(one: UnderlayAddr, other: UnderlayAddr) -> usi
 }
 
 impl Choice {
-    /// A change for the cost is too soon after the last one.
+    /// Returns true if a change for the cost would be too soon after the last one.
     fn rests(&self, now: Time) -> bool {
         let after = |(at, rest)| now.since(at) < rest;
         let changed = self.changed.map(|(at, _)| (at, CHANGE_REST));
@@ -104,7 +106,7 @@ impl Choice {
         (self.changed, self.cheaper, self.doubted) = (Some((now, why)), None, None);
     }
 
-    /// Why the path in use is the one.
+    /// Returns why the path in use was chosen, and how long ago.
     pub(crate) fn why(&self, now: Time) -> Option<(PathWhy, Duration)> {
         self.changed.map(|(at, why)| (why, now.since(at)))
     }
@@ -140,19 +142,19 @@ impl Link {
         self.paths_mut().find(|path| path.id == id)
     }
 
-    /// The path that holds a session.
+    /// Returns the path that holds a session.
     pub(crate) fn path_with(&mut self, session: SessionIndex) -> Option<&mut Path> {
         self.paths_mut()
             .find(|path| path.sessions.by_index(session).is_some())
     }
 
-    /// This end takes further paths, and the neighbour has told that it does.
+    /// Returns true if this end accepts further paths and the neighbour has reported that it does.
     pub(crate) fn has_paths(&self) -> bool {
         self.uplinks != Uplinks::Off && self.peer_knows_paths
     }
 
-    /// The path of a session that was made with the neighbour at `at`, if there may be one. One of a further path is
-    /// that of the path which leads there; any other one is the link's beginning, or moves it.
+    /// Returns the path of a session that was made with the neighbour at `at`, if there may be one. A session of a
+    /// further path belongs to the path that leads there. Any other session begins the link, or moves it.
     pub(crate) fn path_for(
         &mut self,
         now: Time,
@@ -179,7 +181,7 @@ impl Link {
         Some((id, Vec::new()))
     }
 
-    /// Ends spares; their sessions are to be released.
+    /// Ends spares. The caller releases the returned sessions.
     pub(crate) fn end_spares(
         &mut self,
         now: Time,
@@ -198,9 +200,9 @@ impl Link {
         ended
     }
 
-    /// Ends spares that have no session, or on which nothing was heard for long. While the link is down each may be the
-    /// one by which it comes back, and while it runs over a stream, back to datagrams. A stream that neither end uses
-    /// any more is no spare.
+    /// Ends spares that have no session, or on which nothing was heard for long. While the link is down, each spare may
+    /// be the one by which it comes back; while the link runs over a stream, each may be the one by which it returns to
+    /// datagrams. A stream that neither end uses any more is no spare.
     pub(crate) fn end_gone_spares(&mut self, now: Time) -> Vec<SessionIndex> {
         let keeps = !self.is_up() || self.is_over_stream();
         self.end_spares(now, |spare| {
@@ -210,7 +212,7 @@ impl Link {
         })
     }
 
-    /// A spare whose session is to be renewed now.
+    /// Returns a spare whose session is to be renewed now.
     pub(crate) fn spare_to_rekey(&mut self, now: Time) -> Option<&mut Path> {
         let rests = |path: &Path| {
             path.dialled
@@ -221,9 +223,9 @@ impl Link {
             .find(|path| path.is_up() && path.sessions.wants_rekey(now) && !rests(path))
     }
 
-    /// The best spare beside a path that is in doubt, or for copies: its place. One whose both ways have worked since the
-    /// doubt began comes first: what is heard proves one way only. One that has an end in common with the path in use fails
-    /// with it.
+    /// Returns the place of the best spare beside a path that is in doubt, or for copies. A spare that has worked in
+    /// both directions since the doubt began comes first: hearing the neighbour proves one direction only. A spare that
+    /// shares an end with the path in use probably fails with it, so it comes later.
     pub(super) fn best_spare(&self, now: Time) -> Option<usize> {
         self.least_spare(now, |path| {
             let shared = self.ends_shared(path);
@@ -231,14 +233,15 @@ impl Link {
         })
     }
 
-    /// Nothing has gone to and fro by this spare since the path in use is in doubt.
+    /// Returns true if no answer has arrived by this spare since the doubt about the path in use began.
     fn is_unproved(&self, spare: &Path) -> bool {
         let doubted = self.choice.doubted;
         doubted.is_some_and(|at| spare.hello.answered() < at)
     }
 
-    /// Looks whether the path in use is in doubt: then the spares are asked at once, because it must be known soon which of
-    /// them is better. Of one that is down it stays known since when it was, until another one takes its place.
+    /// Checks whether the path in use is in doubt. If so, the node sends hellos on the spares at once, because it must
+    /// soon know which of them is better. If the path is down, the start of the doubt is kept until another path takes
+    /// its place.
     pub(crate) fn watch_spares(&mut self, now: Time) {
         let is_doubtful = self.path.is_doubtful(now);
         if self.path.is_up() {
@@ -254,7 +257,7 @@ impl Link {
         up.for_each(|spare| spare.hello.watch_closely(now));
     }
 
-    /// The place of the least of the spares that nothing speaks against.
+    /// Returns the place of the spare with the smallest `key` among the sound spares.
     fn least_spare<K: Ord>(&self, now: Time, key: impl Fn(&Path) -> K) -> Option<usize> {
         let sound = self.spares.iter().enumerate();
         let sound = sound.filter(|(_, path)| path.is_sound(now));
@@ -262,25 +265,25 @@ impl Link {
         least.map(|(place, _)| place)
     }
 
-    /// Ends that a spare has in common with the path in use.
+    /// Returns how many ends a spare shares with the path in use.
     fn ends_shared(&self, spare: &Path) -> usize {
         let ends = self.path.at.zip(spare.at);
         ends.map_or(0, |(used, spare)| ends_shared(used, spare))
     }
 
-    /// The spare that what must arrive takes now, because the path in use is in doubt.
+    /// Returns the spare for packets that must arrive, if the path in use is in doubt.
     pub(crate) fn sure_place(&self, now: Time) -> Option<usize> {
         let is_well = self.spares.is_empty() || !self.path.is_doubtful(now);
         (!is_well).then(|| self.best_spare(now)).flatten()
     }
 
-    /// The path that what must arrive takes now.
+    /// Returns the path for packets that must arrive.
     pub(crate) fn sure_path(&mut self, now: Time) -> &mut Path {
         let place = self.sure_place(now);
         place_mut(&mut self.path, &mut self.spares, place)
     }
 
-    /// The spare by which packets go as well at present, and whether all of the real-time lane do.
+    /// Returns the spare that also carries packets at present, and whether it carries all of the real-time lane.
     #[inline]
     pub(super) fn beside(&self, now: Time) -> Option<(usize, bool)> {
         if self.spares.is_empty() {
@@ -294,20 +297,21 @@ impl Link {
             .map(|place| (place, in_doubt))
     }
 
-    /// Nobody knows whether the path in use brings calls in time.
+    /// Returns true if it is uncertain whether the path in use delivers calls in time.
     #[inline]
     pub(super) fn is_in_trouble(&self, now: Time) -> bool {
         self.path.is_doubtful(now) || self.path.is_late(now)
     }
 
-    /// What a path costs for the choice among those of one link, in nanoseconds: its expected latency, and what it loses.
+    /// Returns the cost of a path for the choice among the paths of one link, in nanoseconds: its expected latency, and
+    /// its loss.
     pub(crate) fn cost_of(&self, now: Time, path: &Path) -> u64 {
         let link = path.measured_cost(now);
         let lost = LOST.mul_f64(path.hello.loss_out().share()).as_nanos();
         cost(Metric::ExpectedLatency, link, &self.parameters).0 + lost
     }
 
-    /// Changes over to a spare where that is due.
+    /// Changes to a spare if that is due.
     pub(crate) fn choose_path(&mut self, now: Time) -> Option<Changed> {
         if self.spares.is_empty() {
             return None;
@@ -335,8 +339,8 @@ impl Link {
             return self.change_path(now, place, why);
         }
         if self.is_over_stream() {
-            // One lost segment of a stream holds up all that follow, whatever it costs at present. How a link comes back
-            // that has no such spare, `Fallback` decides.
+            // A lost segment of a stream delays all following segments, whatever the cost at present. `Fallback`
+            // decides how a link without such a spare returns to datagrams.
             let of_datagrams = |path: &Path| (path.is_over_stream(), self.cost_of(now, path));
             let place = self.least_spare(now, of_datagrams);
             let place = place.filter(|place| !self.spares[*place].is_over_stream())?;
@@ -368,7 +372,7 @@ impl Link {
         self.change_path(now, place, PathWhy::Dearer { was_us, is_us })
     }
 
-    /// A spare takes the place of the path in use.
+    /// Puts a spare in the place of the path in use.
     fn change_path(&mut self, now: Time, place: usize, why: PathWhy) -> Option<Changed> {
         core::mem::swap(&mut self.path, &mut self.spares[place]);
         let (before, path) = (&self.spares[place], &mut self.path);
@@ -383,7 +387,7 @@ impl Link {
         self.fallback.on_moved(now, Some(changed.from), changed.to);
         self.choice.on_changed(now, why);
         self.counts.path_changes += 1;
-        // What is known of queues is known of the path before.
+        // The brake's knowledge of queues belongs to the former path.
         if let Some(brake) = &mut self.brake {
             brake.reset(now);
         }
@@ -393,7 +397,7 @@ impl Link {
         self.asked.clear();
         let is_gone = !matches!(why, PathWhy::Dearer { .. });
         if is_gone {
-            // Others may have failed with it: in one direction, perhaps, of which only their own hellos tell.
+            // Other paths may have failed with it, perhaps in one direction only, which only their own hellos can show.
             self.ask_spares(now);
         }
         let to = self.path.as_way();
@@ -429,7 +433,7 @@ impl Link {
     }
 }
 
-/// The spare in a place, or the path in use.
+/// Returns the spare in a place, or the path in use.
 pub(crate) fn place_mut<'a>(
     path: &'a mut Path,
     spares: &'a mut [Path],
@@ -441,8 +445,8 @@ pub(crate) fn place_mut<'a>(
     }
 }
 
-/// A packet goes by two paths: while the one in use is in doubt each of the real-time lane, else those that are
-/// never to be lost.
+/// Returns true if a packet takes two paths: every packet of the real-time lane while the path in use is in doubt,
+/// otherwise the packets that must never be lost.
 pub(super) fn goes_beside(packet: &[u8], in_doubt: bool) -> bool {
     let Class { link, priority, .. } = Header::trusted(packet).class();
     link == LinkProtocol::RealTime && (in_doubt || priority >= COPIED_PRIORITY)

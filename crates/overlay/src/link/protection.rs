@@ -1,5 +1,5 @@
-//! What protects the real-time lane of a link: copies sent at once, repair packets, and what the two ends tell
-//! each other of its losses.
+//! The protection of a link's real-time lane: copies sent at once, repair packets, and the reports of the two ends to
+//! each other about its losses.
 
 use super::Link;
 use crate::aims::FlowAims;
@@ -13,22 +13,22 @@ use wire::data::Header;
 use wire::link_state::Protection;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// What a datagram with a repair packet has around the longest packet in it.
+/// The bytes around the longest covered packet in a datagram with a repair packet.
 const REPAIR_AROUND: usize = CLEAR_BYTES + MESSAGE_HEADER_BYTES + REPAIR_FRONT_BYTES + TAG_BYTES;
 
-/// A neighbour is told so often what has become of its packets.
+/// The interval at which a neighbour is told what has become of its packets.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// In what runs a link loses, as the neighbour tells.
+/// The runs of a link's losses, as the neighbour reports them.
 #[derive(Debug, Default)]
 pub(super) struct RunsTold {
     mean_256ths: u16,
     received: Option<u32>,
-    /// Runs that the mean is over, about.
+    /// Approximate number of runs over which the mean is taken.
     count: f64,
 }
 
-/// Over fewer runs a mean says little. Choice: over 40, each as long as it happens to be, it is off by a ninth.
+/// The mean of fewer runs says little. Choice: over 40 runs of random length, the error of the mean is a ninth.
 const RUNS_LEAST: f64 = 40.0;
 
 impl RunsTold {
@@ -39,13 +39,13 @@ impl RunsTold {
             .wrapping_sub(before.unwrap_or(report.received));
         self.mean_256ths = report.run_256ths.max(256);
         let mean = f64::from(self.mean_256ths) / 256.0;
-        // What begins anew reads as very many.
+        // A counter that has restarted appears as a very large number.
         if came < 1 << 30 {
             self.count = (self.count + f64::from(came) * loss / mean).min(RUNS_LEAST);
         }
     }
 
-    /// Their mean length in 256ths of a packet; 0 as long as there were few.
+    /// Returns the mean length of runs in 256ths of a packet; 0 while there were few runs.
     fn mean_256ths(&self) -> u16 {
         match self.count >= RUNS_LEAST {
             true => self.mean_256ths,
@@ -57,7 +57,7 @@ impl RunsTold {
 impl Link {
     /// Decides which packets are sent twice at once, by what is known of the link now.
     pub(crate) fn weigh_copies(&mut self, now: Time) {
-        // Round trips vary in a queue as well, and copies would keep it full.
+        // Round trips vary in a queue as well, and copies would keep the queue full.
         let brake = self.brake.as_ref();
         let is_queued = brake.is_some_and(Brake::is_queued) || self.path.hello.rtt().is_longer();
         let is_random = self.takes_redundancy();
@@ -70,7 +70,7 @@ impl Link {
         };
     }
 
-    /// What is known of the lane to the neighbour.
+    /// Returns what is known of the lane to the neighbour.
     pub(crate) fn lane_link(&self) -> LaneLink {
         let longer = self.path.hello.rtt().longer_by();
         let known = self.round_trip();
@@ -89,13 +89,13 @@ impl Link {
         }
     }
 
-    /// The neighbour's repair packets are of use.
+    /// Returns true if the neighbour's repair packets are useful to this node.
     pub(crate) fn takes_repair(&self) -> bool {
         self.takes_repair
     }
 
-    /// Looks whether the protection of the lane to the neighbour is still what its losses take, and gives back
-    /// what a silent lane holds.
+    /// Checks whether the protection of the lane to the neighbour still suits its losses, and releases the memory of a
+    /// silent lane.
     pub(crate) fn weigh_protection(&mut self, now: Time) {
         self.history.release_idle(now);
         self.receiver.release_idle(now);
@@ -112,30 +112,32 @@ impl Link {
         self.plan_began = (self.counts.realtime_out_bytes, self.counts.repair_out_bytes);
     }
 
-    /// The bytes of repair packets under the plan in force, as a share of those of the packets that they repair.
+    /// Returns the bytes of repair packets under the plan in force, as a share of the bytes of the packets that they
+    /// repair.
     pub(crate) fn repair_cost(&self) -> f64 {
         let (data, repair) = self.plan_began;
         let data = self.counts.realtime_out_bytes - data;
         (self.counts.repair_out_bytes - repair) as f64 / data.max(1) as f64
     }
 
-    /// A run of packets ends here: the choice of repair is due before the next one, or there is no room for more repair
-    /// packets. Otherwise those that a turn earns follow together, and so its runs stay bursts for the sockets.
+    /// Returns true if a run of packets ends here: the choice of repair is due before the next packet, or there is no
+    /// room for more repair packets. Otherwise the repair packets that a turn earns follow together, so that the runs
+    /// stay bursts for the sockets.
     #[inline]
     pub(crate) fn ends_run(&self) -> bool {
         self.history.is_crowded_by_repair() || self.pilot.begins()
     }
 
-    /// Packets that are missing are asked for.
+    /// Returns true if this node requests missing packets.
     pub(crate) fn asks(&self) -> bool {
         self.strikes > 0
     }
 
-    /// What others are to know of the lane to the neighbour: in what runs it loses, 0 as long as that is not known, and
-    /// how much repair may be sent for a single call.
+    /// Returns what others are to know of the lane to the neighbour: the length of its runs of losses, 0 while that is
+    /// not known, and how much repair may be sent for a single call.
     ///
-    /// Choice: a lane that aims at more losses than others reckon with is told as one without repair, as is one that has
-    /// met a queue and adds nothing.
+    /// Choice: a lane whose target leaves more losses than others expect is announced as one without repair. The same
+    /// holds for a lane that has met a queue and adds nothing.
     pub(crate) fn lane(&self, aims: &Aims) -> Lane {
         let repairs = aims.protect.repairs()
             && self.peer_takes_repair
@@ -149,17 +151,17 @@ impl Link {
         }
     }
 
-    /// What others are told of the lanes of the link, once something is known.
+    /// Returns what others are told of the link's lanes, once something is known.
     pub(crate) fn protection(&self) -> Option<Protection> {
         self.announce.protection(self.asks())
     }
 
-    /// The loss that others are told.
+    /// Returns the loss that others are told.
     pub(crate) fn announced_loss(&self) -> u16 {
         self.announce.announced().map_or(0, |cost| cost.loss)
     }
 
-    /// The neighbour tells what has become of the packets of the lane to it.
+    /// The neighbour reports what has become of the packets of the lane to it.
     pub(crate) fn on_lane_report(&mut self, report: &LaneReport) {
         let loss = self.path.hello.loss_out().share();
         self.runs_told.on_report(report, loss);
@@ -167,7 +169,7 @@ impl Link {
         self.pilot.on_report(report.received, report.lost, run);
     }
 
-    /// What has become of the neighbour's packets, if it is time to tell it and there is news.
+    /// Returns the report on the neighbour's packets, if it is due and there is news.
     pub(crate) fn lane_report(&mut self, now: Time) -> Option<LaneReport> {
         let received = self.receiver.stats().received;
         let (told_at, told) = self.reported;
@@ -184,7 +186,7 @@ impl Link {
         })
     }
 
-    /// Decides what protects a packet of the real-time lane that was recorded just now.
+    /// Decides how a packet of the real-time lane that was just recorded is protected.
     #[inline]
     pub(super) fn protect(
         &mut self,
@@ -196,7 +198,7 @@ impl Link {
         let header = Header::trusted(packet);
         let wish = aims.of_packet(&header);
         if let Some((flow, aim)) = wish {
-            // The neighbour may repair it, whatever is done about it here.
+            // The neighbour may repair the flow, whatever this node does about it.
             self.told_aims.on_sent(now, flow, aim);
         }
         let flow = || FlowKey::of(&header).hash();
@@ -216,7 +218,7 @@ impl Link {
         if let Some((ahead, left)) = ahead.zip(left)
             && ahead.suits(left, recovered)
         {
-            // What was repaired before is one packet of few, and nothing else saves it here.
+            // A packet that was repaired before is one of few, and nothing else saves it here.
             return self.history.copy_ahead(now, if recovered { 2 } else { 1 });
         }
         if !watches {
@@ -224,7 +226,7 @@ impl Link {
         }
         let slack = left.map(|left| left.saturating_sub(self.way_there()));
         let flow = flow();
-        // A repair packet must carry it.
+        // The packet must fit into a repair packet.
         let fits = packet.len() + REPAIR_AROUND <= usize::from(self.path.mtu.usable());
         if self.pilot.on_sent(now, packet.len(), slack, flow, wish) && fits {
             self.history.cover();

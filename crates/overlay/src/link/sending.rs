@@ -1,5 +1,5 @@
-//! What leaves over a link: packets enter their lane and are sealed under the path in use, control datagrams go by a
-//! path that they are sure to arrive by.
+//! The sending side of a link. Packets enter their lane and are sealed for the path in use. Control datagrams take a
+//! path by which they surely arrive.
 //!
 //! ```text
 //!   run ──▶ brake ──▶ lane (number, history, repair) ──▶ sealed ──▶ path in use
@@ -19,10 +19,10 @@ use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
 impl Link {
-    /// Enters the packets of a run in their lane and seals them in place, up to the first that repair is to follow at
-    /// once, and tells how many. None when there is no session to seal with. `rest_of_path` is the delay from the
-    /// neighbour on to a packet's destination, `aims` are those of flows. Packets that go by a second path as well are left in
-    /// `copies`.
+    /// Enters the packets of a run in their lane and seals them in place, up to the first packet after which repair is
+    /// to follow at once. Returns how many it sealed; `None` if there is no session to seal with. `rest_of_path` is the
+    /// delay from the neighbour to a packet's destination, `aims` are those of flows. Packets that also take a second
+    /// path are left in `copies`.
     #[inline]
     pub(crate) fn seal_packets(
         &mut self,
@@ -66,7 +66,7 @@ impl Link {
                 }
             }
             if self.path.sessions.seal(Kind::Data, datagram).is_err() {
-                // They are not to leave by another link with its next run.
+                // The copies must not leave by another link with its next run.
                 copies.clear();
                 return None;
             }
@@ -78,8 +78,8 @@ impl Link {
         Some(sealed)
     }
 
-    /// How many packets at the front of a run may go, as far as the brake is concerned, and what it
-    /// says of the next one, if there is one.
+    /// Returns how many packets at the front of a run may go, as far as the brake is concerned, and the brake's verdict
+    /// on the next one, if there is one.
     #[inline]
     pub(crate) fn admitted(&mut self, now: Time, run: &Burst) -> (usize, Option<Verdict>) {
         let way_there = self.way_there();
@@ -116,20 +116,19 @@ impl Link {
         (sent, stop)
     }
 
-    /// Hands sealed datagrams to the network below, or to the emulated one in front of it.
+    /// Hands sealed datagrams to the underlay network, or to the emulated one in front of it.
     #[inline]
     pub fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
         self.path.transmit(now, burst, out);
     }
 
-    /// Seals and sends a control datagram by the path that it is sure to arrive by: `burst` holds its plaintext with
-    /// room around it.
+    /// Seals and sends a control datagram by the path on which it surely arrives. `plaintext` has spare room around it.
     pub fn transmit_control(&mut self, now: Time, plaintext: Burst, out: &mut impl Outbox<Node>) {
         let id = self.sure_path(now).id;
         self.transmit_control_by(now, id, plaintext, out);
     }
 
-    /// The same by a certain path: what is said of the path itself.
+    /// The same by a certain path, for datagrams about the path itself.
     pub(crate) fn transmit_control_by(
         &mut self,
         now: Time,
@@ -150,7 +149,7 @@ impl Link {
         }
     }
 
-    /// The same for a datagram with a repair packet, which goes as the packets do that it repairs.
+    /// The same for a datagram with a repair packet, which takes the same path as the packets that it repairs.
     pub(crate) fn transmit_repair(
         &mut self,
         now: Time,
@@ -169,8 +168,8 @@ impl Link {
     }
 }
 
-/// A packet belongs to something that sends more slowly when it is told to: a stream, a long datagram. Of
-/// one that is sealed from end to end its kind tells.
+/// Returns true if a packet belongs to something that slows down on request: a stream, or a long datagram. For a packet
+/// that is sealed from end to end, the payload's kind decides.
 fn is_elastic(header: &Header<&[u8]>) -> bool {
     header.has_transport() && header.payload().first() != Some(&Kind::Data.byte())
 }

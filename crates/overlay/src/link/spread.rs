@@ -1,14 +1,15 @@
-//! Bulk data over several paths: which of them the reliable lane's packets may take beside the one in use.
+//! Bulk data over several paths: which paths the reliable lane's packets may take in addition to the one in use.
 //!
 //! ```text
 //!   10.1.0.1 ──────── 10.1.0.2     in use: calls, what there is one packet of, and bulk data up to this path's window
 //!   10.2.0.1 ──────── 10.2.0.2     spare: bulk data up to its window; another uplink at either end
 //!   10.1.0.1 ──────── 10.2.0.2     nothing: both its ends are those of others
 //! ```
-//! Nobody is told what a path carries, and nobody is believed: a path gets what it is heard to deliver. What the lane
-//! brings out of order the end of each session puts back, as it does with what was repaired.
+//! No node announces what a path carries, and no node relies on such an announcement: a path gets what it demonstrably
+//! delivers. The lane delivers packets out of order; the end of each session restores the order, as it does after
+//! repairs.
 //!
-//! Which spares these are is chosen where hellos or paths change; a flush asks only whether one of them is in doubt.
+//! The node chooses these spares when hellos or paths change. A flush only checks whether one of them is in doubt.
 
 use super::paths::{ends_shared_by_bulk, place_mut};
 use super::{Link, MAX_PATHS, Path, PathId};
@@ -18,8 +19,8 @@ use base::{Duration, Time};
 use congestion::brake::Brake;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// A path whose round trip is longer by more than that takes no bulk data of this one. Choice: sessions wait for what
-/// comes last, and 200 ms of 100 Mbit/s are 2.5 MB of it.
+/// A path whose round trip is longer than this link's by more than this takes no bulk data. Choice: sessions wait for
+/// the last packet, and 200 ms of 100 Mbit/s are 2.5 MB of waiting data.
 const LONGER_MAX: Duration = Duration::from_millis(200);
 
 /// The spares that share the load.
@@ -28,12 +29,12 @@ pub(crate) struct Shares {
     /// Bulk data takes all paths.
     spreads: bool,
     chosen: [Option<PathId>; MAX_PATHS],
-    /// The spare that copies of calls take always: bulk data would make the queue that they wait in.
+    /// The spare that always takes copies of calls: bulk data would create the queue in which they wait.
     of_copies: Option<PathId>,
 }
 
 impl Shares {
-    /// None yet; none ever, unless bulk data may be spread.
+    /// No shares yet; never any, unless bulk data may be spread.
     pub(super) fn new(spreads: bool) -> Shares {
         Shares {
             spreads,
@@ -43,7 +44,7 @@ impl Shares {
 }
 
 impl Path {
-    /// What the lane is told of it.
+    /// Returns what the lane needs to know about the path.
     pub(super) fn as_way(&self) -> Open {
         let usable = usize::from(self.mtu.usable());
         Open {
@@ -55,8 +56,8 @@ impl Path {
 }
 
 impl Link {
-    /// Tells the reliable lane which paths its packets may take, and by which calls go beside them, and has what is under
-    /// way on one that has fallen silent sent again by others.
+    /// Tells the reliable lane which paths its packets may take, and which of these paths also carry calls. Packets
+    /// under way on a path that has fallen silent are sent again by other paths.
     pub(crate) fn spread(&mut self, now: Time) {
         let mut queues = [None; MAX_PATHS];
         let of_used = self.brake.as_ref().and_then(Brake::queue_from);
@@ -92,14 +93,15 @@ impl Link {
         }
     }
 
-    /// The place of the spare that calls take as well, because the path in use is in trouble.
+    /// Returns the place of the spare that calls take as well, because the path in use is in trouble.
     fn spare_of_calls(&self, now: Time) -> Option<usize> {
         self.is_in_trouble(now)
             .then(|| self.best_spare(now))
             .flatten()
     }
 
-    /// Bulk data may take this spare now. The one that copies of calls take is theirs, unless there is no other way.
+    /// Returns true if bulk data may take this spare now. The spare with the copies of calls is reserved for them,
+    /// unless the path in use is in doubt.
     pub(crate) fn takes_bulk(&self, now: Time, spare: &Path) -> bool {
         let is_chosen = self.shares.chosen.contains(&Some(spare.id));
         let is_of_calls = self.shares.of_copies == Some(spare.id) && !self.path.is_doubtful(now);
@@ -107,9 +109,9 @@ impl Link {
         is_chosen && !is_of_calls && of_datagrams && spare.is_sound(now)
     }
 
-    /// Chooses the spares that share the load, the cheapest first. Two that have an end in common share an uplink, and two
-    /// windows there would take twice what is the lane's; so where there are paths without a common end, only those count.
-    /// Choice: two of different families count as one uplink.
+    /// Chooses the spares that share the load, the cheapest first. Two paths with a common end share an uplink, and two
+    /// windows on it would take twice the lane's share. So if there are paths without a common end, only those count.
+    /// Choice: two paths of different address families count as one uplink.
     pub(crate) fn choose_shares(&mut self, now: Time) {
         (self.shares.chosen, self.shares.of_copies) = Default::default();
         if !self.shares.spreads || self.spares.is_empty() || self.is_over_stream() {
@@ -148,7 +150,7 @@ impl Link {
         self.shares.chosen = ids;
     }
 
-    /// The path of this number and the lane, to send on one what the other gives.
+    /// Returns the lane and the path with this number, so that the path can send what the lane hands out.
     pub(crate) fn lane_and_path(
         &mut self,
         id: PathId,

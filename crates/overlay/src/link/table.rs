@@ -4,19 +4,19 @@ use super::{Link, Made};
 use base::{Duration, Map, NodeAddr, Time};
 use wire::link::SessionIndex;
 
-/// A link's place in the node's table. Links are not removed while the node runs: a neighbour that is gone is a link that
-/// is down. When the table is full, one that was left long ago gives its place to a new one.
+/// A link's place in the node's table. Links are not removed while the node runs: the link to a neighbour that has gone
+/// is down. When the table is full, a link that was left long ago gives its place to a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIndex(pub u16);
 
-/// Neighbours of one node: as many as its link-state record can name.
+/// Maximum number of neighbours of one node: the number that its link-state record can name.
 pub const MAX_LINKS: usize = wire::link_state::LINKS_MAX;
-/// Places for them. Choice: as many again, for links that were left and may still be waited for: a node by which a hundred
-/// others enter lets go of as many at once as it takes.
+/// Places for links. Choice: twice the maximum, because links that were left may still be waited for. A node by which a
+/// hundred others enter the network leaves as many links at once as it takes.
 const PLACES: usize = 2 * MAX_LINKS;
 
-/// A link that was left is forgotten after so long, if its place is needed. Choice: longer than anything waits for a link
-/// that is down, which is 5 s.
+/// Time after which a link that was left is forgotten, if its place is needed. Choice: longer than anything waits for a
+/// link that is down, which is 5 s.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// All links of a node.
@@ -27,28 +27,27 @@ pub struct Links {
     by_session: Map<SessionIndex, LinkIndex>,
     /// The last session looked up: bursts come from one neighbour.
     last: Option<(SessionIndex, LinkIndex)>,
-    /// When each link wants attention, far away if never. It moves with every packet, both ways,
-    /// and there are few links: a look at all of them once per batch is cheaper than a queue, and
-    /// no link is woken for nothing.
+    /// When each link needs attention; far away if never. The time moves with every packet in both directions, and
+    /// there are few links. Checking all of them once per batch is cheaper than a queue, and no link is woken in vain.
     wake_at: Vec<Time>,
     /// Links whose timers or pending control may have changed in this batch.
     touched: Vec<LinkIndex>,
 }
 
 impl Links {
-    /// No link is up.
+    /// Returns true if no link is up.
     pub(crate) fn are_down(&self) -> bool {
         self.iter().all(|(_, link)| !link.is_up())
     }
 
-    /// All links that are up run over streams, and one is.
+    /// Returns true if at least one link is up, and all links that are up run over streams.
     pub(crate) fn are_without_datagrams(&self) -> bool {
         let up = self.iter().filter(|(_, link)| link.is_up());
         let mut over_stream = up.map(|(_, link)| link.is_over_stream()).peekable();
         over_stream.peek().is_some() && over_stream.all(|it| it)
     }
 
-    /// A neighbour is one by which the node enters the network, and it is configured where that is.
+    /// Returns true if the neighbour is one by which the node enters the network, and its address is configured.
     pub(crate) fn is_first(&self, of: NodeAddr) -> bool {
         let link = self.by_peer(of).map(|index| self.at(index));
         link.is_some_and(|link| link.made == Made::First && link.dial.is_some())
@@ -72,13 +71,13 @@ impl Links {
         }
     }
 
-    /// The link to this node is up.
+    /// Returns true if the link to this node is up.
     pub(crate) fn is_up(&self, peer: NodeAddr) -> bool {
         self.by_peer(peer)
             .is_some_and(|index| self.at(index).is_up())
     }
 
-    /// There may be one more neighbour.
+    /// Returns true if there may be one more neighbour.
     pub(crate) fn has_room(&self) -> bool {
         self.links.iter().filter(|link| !link.is_left).count() < MAX_LINKS
     }
@@ -138,7 +137,7 @@ impl Links {
         &mut self.links[usize::from(index.0)]
     }
 
-    /// All links with their indices.
+    /// Returns all links with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (LinkIndex, &Link)> {
         self.links
             .iter()
@@ -146,12 +145,12 @@ impl Links {
             .map(|(i, link)| (LinkIndex(i as u16), link))
     }
 
-    /// All indices, without holding on to the links.
+    /// Returns all indices, without borrowing the links.
     pub fn indices(&self) -> impl Iterator<Item = LinkIndex> + use<> {
         (0..self.links.len() as u16).map(LinkIndex)
     }
 
-    /// The link's timers or pending control may have changed: it is looked at in this flush.
+    /// The link's timers or pending control may have changed: this flush looks at it.
     #[inline]
     pub fn touch(&mut self, index: LinkIndex) {
         let link = self.at_mut(index);
@@ -161,20 +160,20 @@ impl Links {
         }
     }
 
-    /// One of the links touched since the last flush.
+    /// Removes and returns one of the links touched since the last flush.
     pub fn pop_touched(&mut self) -> Option<LinkIndex> {
         let index = self.touched.pop()?;
         self.at_mut(index).touched = false;
         Some(index)
     }
 
-    /// Notes when the link wants attention next.
+    /// Notes when the link needs attention next.
     pub fn schedule(&mut self, index: LinkIndex) {
         let at = self.at(index).next_timeout();
         self.wake_at[usize::from(index.0)] = at.unwrap_or(Time::FAR);
     }
 
-    /// A link whose timeout has come; it is to be scheduled again.
+    /// Returns a link whose timeout has come. The caller schedules it again.
     pub fn pop_due(&mut self, now: Time) -> Option<LinkIndex> {
         let (i, at) = self.first()?;
         if at > now {
@@ -184,7 +183,7 @@ impl Links {
         Some(LinkIndex(i as u16))
     }
 
-    /// When the next link wants attention.
+    /// When the next link needs attention.
     pub fn next_timeout(&self) -> Option<Time> {
         self.first().map(|(_, at)| at)
     }

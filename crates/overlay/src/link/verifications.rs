@@ -1,21 +1,21 @@
-//! What the signatures of a neighbour's records may cost this node. Other neighbours have budgets
-//! of their own, and what is not looked at is not confirmed either, so that an honest neighbour
-//! sends it again.
+//! The budget of this node for checking the signatures of a neighbour's records. Other neighbours have budgets of their
+//! own. A record that is not checked is not confirmed either, so an honest neighbour sends it again.
 
 use crate::link_state::{Judgement, MAX_ORIGINS};
 use base::Time;
 use base::token_bucket::TokenBucket;
 
-/// Signatures per second. One takes 0.1 ms at most, so a neighbour that has news without end costs
-/// a tenth of a core. A network of 1024 nodes may tell one change per second and node.
+/// Signatures per second. Checking one takes at most 0.1 ms, so a neighbour with endless news costs a tenth of a core.
+/// A network of 1024 nodes may announce one change per second and node.
 const PER_SECOND: f64 = 1_000.0;
-/// Signatures at once: the whole database of a network of the largest size, which is what a node
-/// that joins is told, each origin with a certificate and a record.
+/// Signatures at once: the whole database of a network of the largest size, with a certificate and a record for each
+/// origin. A node that joins receives this.
 const AT_ONCE: f64 = 2.0 * MAX_ORIGINS as f64;
-/// What a bad signature costs, in good ones. Honest neighbours check before they send on, so bad
-/// ones come from who made them: 100 per second, a hundredth of a core, after 200 at once.
+/// The cost of a bad signature, in good ones. Honest neighbours check before they forward, so bad signatures come from
+/// the node that made them: 100 per second, a hundredth of a core, after 200 at once.
 const BAD: f64 = 10.0;
-/// What a record costs that has to wait for a certificate or a root: its bytes were read, and no signature was looked at.
+/// The cost of a record that must wait for a certificate or a root: the node has read its bytes and checked no
+/// signature.
 const WAITS: f64 = 0.1;
 
 /// The budget of one neighbour.
@@ -27,7 +27,7 @@ impl Verifications {
         Verifications(TokenBucket::new(PER_SECOND, AT_ONCE, now))
     }
 
-    /// Judges by `judge` if the budget allows it.
+    /// Calls `judge` if the budget allows it.
     pub(crate) fn spend(&mut self, now: Time, judge: impl FnOnce() -> Judgement) -> Judgement {
         if !self.0.try_take(now, 1.0) {
             return Judgement::TooMany;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use base::Duration;
 
-    /// How many of `count` records that are all judged so are looked at, at one moment.
+    /// Returns how many of `count` records that all get this judgement are checked at one moment.
     fn looked_at(budget: &mut Verifications, now: Time, count: u32, judgement: Judgement) -> u32 {
         let mut looked = 0;
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What a record claims, and what came of it.
+//! The content of a record, and the result of judging it.
 
 use base::NodeAddr;
 use wire::Malformed;
@@ -7,7 +7,7 @@ use wire::groups::Groups;
 use wire::link_state::LinkState;
 use wire::record::{Key, RecordKind, RecordSeq, split_root};
 
-/// A record whose format is right and whose signature has not been looked at.
+/// A record whose format is valid and whose signature has not been checked.
 #[derive(Clone, Debug)]
 pub enum Claim<'a> {
     /// A node's links.
@@ -16,79 +16,80 @@ pub enum Claim<'a> {
     Groups(Groups<'a>),
     /// A node's certificate.
     Certificate {
-        /// As parsed.
+        /// The parsed certificate.
         certificate: Certificate<'a>,
-        /// As it came.
+        /// The bytes as received.
         body: &'a [u8],
     },
     /// The list of revoked certificates.
     Revocations {
         /// The number of the root that signed it.
         root: u8,
-        /// As parsed.
+        /// The parsed list.
         revocations: Revocations<'a>,
-        /// As it was signed.
+        /// The signed bytes.
         list: &'a [u8],
     },
-    /// How the network got another root key.
+    /// A change to another root key of the network.
     Succession(Succession),
 }
 
-/// What whoever knows the keys says of a claim.
+/// The judgement on a claim by the code that knows the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Signed by whom it is about, or by the root.
+    /// Signed by the node that the record is about, or by the root.
     Good,
-    /// A certificate that counts, under the root of this number.
+    /// A valid certificate, under the root of this number.
     Certified(u8),
-    /// A certificate that counts, of an older root than one that its node has shown before.
+    /// A valid certificate, but of an older root than one that its node has shown before.
     Outdated,
-    /// The certificate, or the succession of the root, with the key to check it by is not known here.
+    /// This node does not know the certificate, or the succession of the root, that contains the key for checking the
+    /// signature.
     NoCertificate,
-    /// Signed by nobody who may.
+    /// The record is not signed by a node that may sign it.
     Refused,
-    /// Of a root that was proved, and in whose place another one is known: its number.
+    /// Signed by a proven root that contradicts another known one: the number of the root.
     Rival(u8),
-    /// Not looked at: the neighbour has had too many looked at lately.
+    /// The record is not checked: the node has checked too many records of the neighbour lately.
     TooMany,
 }
 
 /// Why a record was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was older than its lifetime when it came.
+    /// The record was older than its lifetime when it arrived.
     Expired,
-    /// A bound is reached: [`super::MAX_ORIGINS`] or [`super::MAX_PENDING`].
+    /// A limit is reached: [`super::MAX_ORIGINS`] or [`super::MAX_PENDING`].
     Full,
-    /// Its bytes were not understood, or its kind is unknown.
+    /// Its bytes do not parse, or its kind is unknown.
     Malformed(Malformed),
-    /// Its signature or certificate is not good.
+    /// Its signature or certificate is not valid.
     Refused,
-    /// It is of a root that was proved, and in whose place another one is known: its number.
+    /// The record belongs to a proven root that contradicts another known one: the number of the root.
     Rival(u8),
-    /// Its neighbour has had too many checked lately; it may send it again.
+    /// The node has checked too many records of its neighbour lately; the neighbour may send it again.
     TooMany,
 }
 
-/// What came of a record.
+/// The result of judging a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is news: flood it on.
+    /// The record is new: flood it.
     Accepted(Key),
-    /// It is not kept.
+    /// The record is not kept.
     Dropped {
-        /// What to confirm, so that it is not sent again: nothing, when another time may do.
+        /// The edition to confirm, so that it is not sent again; `None` if a later attempt may succeed.
         confirm: Option<Key>,
         /// Why.
         reason: Reason,
     },
-    /// We hold the same edition.
+    /// This node holds the same edition.
     Known(Key),
-    /// It is in our own name, and from before we restarted: make a new one, above it.
+    /// The record is in this node's own name, and from before a restart: make a new one with a higher number.
     Own(Key),
-    /// It waits for the certificate of its origin.
+    /// The record waits for the certificate of its origin.
     Pending,
-    /// We hold this newer edition: the sender lacks it.
+    /// This node holds this newer edition, which the sender lacks.
     Stale(Key),
 }
 
@@ -144,7 +145,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// What the record is called.
+    /// Returns the name of the record.
     pub fn key(&self) -> Key {
         match self {
             Claim::LinkState(state) => state.key(),

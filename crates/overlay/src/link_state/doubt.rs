@@ -1,4 +1,4 @@
-//! Nodes in doubt: a neighbour does not hear them, and they say nothing against it.
+//! Nodes in doubt: a neighbour does not hear them, and they do not contradict it.
 //!
 //! ```text
 //!   u tells: the link to v is silent      300 ms without a word of v        v's next record
@@ -6,38 +6,38 @@
 //!   as before     | v, if it runs, tells its      | no path takes v that has  | as before
 //!                 | links anew: "I do hear you"   | another way               |
 //! ```
-//! A node that died, or whose host stands still, takes all of its links with it. Its neighbours watch
-//! links without data cheaply, and learn of it seconds later. Until then the path around the one link
-//! that is known to be silent leads to the next neighbour of the same node, and from there nowhere, and
-//! so on: a call in a mesh would try one neighbour after the other.
+//! A node that has failed, or whose host stands still, takes all of its links down. Its neighbours send few hellos on
+//! links without data, and notice the failure seconds later. Until then, the path around the one link that is known to
+//! be silent leads to the next neighbour of the same node, from there nowhere, and so on: a call in a mesh would try
+//! one neighbour after the other.
 //!
-//! When a link fails and not a node, both of its ends tell so within a moment, each in a record of its
-//! own, and the node at the far end answers a record that calls it silent. So what a node in doubt
-//! lacks is any word later than the neighbour's.
+//! When a link fails and not a node, both of its ends report it within a moment, each in a record of its own. The node
+//! at the far end also answers a record that calls it silent. So a node in doubt is one without any record later than
+//! the neighbour's.
 //!
-//! Choice: the papers let each link fail by itself.
+//! Choice: the papers treat each link as failing on its own.
 
 use super::Database;
 use base::{Duration, NodeAddr, Time};
 use graph::metric::SILENT;
 use wire::link_state::Link;
 
-/// A node that somebody does not hear.
+/// A node that some neighbour does not hear.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     since: Time,
-    /// It has had its time to answer.
+    /// The node has had its time to answer.
     is_settled: bool,
 }
 
 impl Database {
-    /// After which time without a word a node counts as silent.
+    /// Sets the time without a record after which a node counts as silent.
     pub fn set_doubt_after(&mut self, after: Duration) {
         self.doubt_after = after;
     }
 
-    /// True once after a neighbour has told that it does not hear this node, which hears it: a new record of
-    /// this node says that it is there.
+    /// Returns true once after a neighbour has reported that it does not hear this node, while this node hears that
+    /// neighbour: a new record of this node then shows that it is running.
     pub fn take_denial(&mut self) -> bool {
         core::mem::take(&mut self.is_denial_due)
     }
@@ -48,7 +48,7 @@ impl Database {
         Some(open.map(|doubt| doubt.since).min()? + self.doubt_after)
     }
 
-    /// Takes nodes for silent that have had their time to answer.
+    /// Marks nodes as silent that have had their time to answer.
     pub fn settle_doubts(&mut self, now: Time) {
         let after = self.doubt_after;
         let due = |doubt: &Doubt| !doubt.is_settled && now.since(doubt.since) >= after;
@@ -64,13 +64,13 @@ impl Database {
         }
     }
 
-    /// The node has had its time to answer and has not: links to it count as silent.
+    /// Returns true if the node has had its time to answer and has not: links to it count as silent.
     pub(super) fn is_silent(&self, node: NodeAddr) -> bool {
         let doubt = self.doubts.get(&node);
         doubt.is_some_and(|doubt| doubt.is_settled)
     }
 
-    /// Weighs what `origin`'s new record says of its neighbours, beside the links of the one before.
+    /// Compares what `origin`'s new record reports about its neighbours with the links of its former record.
     pub(super) fn weigh_silences(&mut self, now: Time, origin: NodeAddr, before: &[Link]) {
         let told = self.links_of(origin).unwrap_or_default();
         let silent = |links: &[Link]| -> Vec<NodeAddr> {
@@ -98,14 +98,14 @@ impl Database {
         }
     }
 
-    /// The record with these links is gone, and what it said of its neighbours.
+    /// The record with these links has gone, and with it the report about its neighbours.
     pub(super) fn forget_silences(&mut self, links: &[Link]) {
         for link in links.iter().filter(|link| is_silent(link)) {
             self.clear_doubt(link.neighbor);
         }
     }
 
-    /// Ends the doubt about a node if nobody has one any more.
+    /// Ends the doubt about a node if no neighbour has one any more.
     fn clear_doubt(&mut self, node: NodeAddr) {
         let Some(links) = self.doubts.get(&node).and(self.links_of(node)) else {
             return;
@@ -120,7 +120,7 @@ impl Database {
         }
     }
 
-    /// What `node` told last is that it hears `other`.
+    /// Returns true if the last record of `node` reports that it hears `other`.
     fn is_contradicted(&self, node: NodeAddr, other: NodeAddr) -> bool {
         self.link(node, other).is_some_and(|link| !is_silent(link))
     }

@@ -1,4 +1,4 @@
-//! From what both ends say of a link to the edges of the graph.
+//! Builds the edges of the graph from what both ends report about a link.
 
 use super::{Database, MAX_ORIGINS};
 use base::NodeAddr;
@@ -7,20 +7,20 @@ use graph::protection::{Lane, RUN_USUAL_256THS};
 use graph::{Change, LinkCost, Topology};
 use wire::link_state::{Link, Protection};
 
-/// Nodes that a topology may have seen before it is built anew: it never forgets one.
+/// Maximum number of nodes that a topology may have seen before it is built again: a topology never forgets one.
 const MAX_MENTIONED: usize = 4 * MAX_ORIGINS;
 
-/// What has happened to the topology since it was last asked.
+/// Changes of the topology since the last call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
-    /// These links.
+    /// These links have changed.
     Changes(Vec<Change>),
-    /// It is another one: indices have changed their meaning.
+    /// The topology is a new one: indices have changed their meaning.
     Rebuilt,
 }
 
 impl Database {
-    /// What has changed in the topology since the last call.
+    /// Returns what has changed in the topology since the last call.
     pub(crate) fn take_changes(&mut self) -> Followed {
         let changes = core::mem::take(&mut self.changes);
         if core::mem::take(&mut self.rebuilt) {
@@ -30,7 +30,7 @@ impl Database {
         }
     }
 
-    /// The topology, for whoever builds trees over it.
+    /// Returns the topology, for code that builds trees over it.
     pub(crate) fn topology_mut(&mut self) -> &mut Topology {
         &mut self.topology
     }
@@ -53,7 +53,7 @@ impl Database {
         self.generation += u64::from(is_other);
     }
 
-    /// Brings an edge in line; true if it was another one. No tree depends on its alarm.
+    /// Updates an edge. Returns true if it has changed. No tree depends on the edge's alarm.
     fn follow_edge(&mut self, from: NodeAddr, to: NodeAddr, link: Option<LinkCost>) -> bool {
         let ends = self.topology.index(from).zip(self.topology.index(to));
         let before = ends.and_then(|(from, to)| Some(self.topology.link(from, to)?.link));
@@ -70,7 +70,7 @@ impl Database {
         true
     }
 
-    /// The edges in both directions: both or none.
+    /// Returns the edges in both directions: both or none.
     fn two_way(&self, a: NodeAddr, b: NodeAddr) -> (Option<LinkCost>, Option<LinkCost>) {
         let (Some(out), Some(back)) = (self.told_cost(a, b), self.told_cost(b, a)) else {
             return (None, None);
@@ -87,8 +87,9 @@ impl Database {
         (Some(costs.0), Some(costs.1))
     }
 
-    /// What protects the direction from one node to another, which loses so much, and so much on the way back. The end that
-    /// misses a packet asks for it, and its request goes the other way; the end that sends adds repair.
+    /// Returns the protection of the direction from one node to another, with the packet loss of this direction and of
+    /// the way back. The end that misses a packet requests it, and the request goes the other way; the end that sends
+    /// adds repair.
     fn repair(&self, (from, to): (NodeAddr, NodeAddr), (loss, back): (u16, u16)) -> Option<Repair> {
         let strikes = self.strikes_of(to)?;
         let asks = self.protection(to, from).is_none_or(Protection::asks);
@@ -100,23 +101,23 @@ impl Database {
         Some(repair.with_lane(self.protection(from, to).map(lane)))
     }
 
-    /// How a node says that its lane to another is protected.
+    /// Returns how a node reports that its lane to another is protected.
     pub(crate) fn protection(&self, from: NodeAddr, to: NodeAddr) -> Option<Protection> {
         let entry = self.link_state_of(from)?;
         let place = entry.links.iter().position(|link| link.neighbor == to)?;
         entry.protections.get(place).copied()
     }
 
-    /// How often a node asks for a lost packet, if it tells.
+    /// Returns how often a node requests a lost packet, if it reports that.
     pub(crate) fn strikes_of(&self, node: NodeAddr) -> Option<u8> {
         let told = self.link_state_of(node).map(|entry| entry.strikes);
         told.filter(|strikes| *strikes > 0)
     }
 
-    /// Whether packets from one node to another are being lost at present, if the other one watches that.
+    /// Returns whether packets from one node to another are being lost at present, if the receiver watches that.
     ///
-    /// Choice: what is lost on the way back counts as well. Requests for lost packets take it; and what befalls both
-    /// directions is known as soon as either end has noticed.
+    /// Choice: losses in the reverse direction count as well, because requests for lost packets take it. A fault of
+    /// both directions is then known as soon as either end has noticed it.
     fn alarm(&self, from: NodeAddr, to: NodeAddr) -> Option<bool> {
         let told = |by| self.link_state_of(by)?.alarms.as_deref();
         let is_back = told(from).is_some_and(|alarms| alarms.contains(&to));

@@ -8,18 +8,18 @@ use wire::certificate::Certificate;
 use wire::groups::{PARTS, Repr, SIGNATURE_BYTES, Setting};
 use wire::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 
-/// What a node says in one part of its groups.
+/// The content of one part of a node's groups.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnGroups<'a> {
-    /// Which part.
+    /// The number of the part.
     pub part: u8,
-    /// The groups of which the node has members.
+    /// The groups in which the node has members.
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
-    /// Who may send and receive, as records tell it.
+    /// The permits to send and receive, in the format of records.
     pub permits: &'a [u8],
-    /// The serial of the certificate whose key signs.
+    /// The serial of the certificate whose key signs the record.
     pub certificate_serial: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct OwnGroups<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct OwnPart {
     seq: RecordSeq,
-    /// When it is to be made anew; never while it says nothing.
+    /// When the part is to be renewed; `None` while it is empty.
     refresh_at: Option<Time>,
 }
 
@@ -41,7 +41,7 @@ impl OwnParts {
         part.map_or(RecordSeq(0), |part| self.0[part].seq)
     }
 
-    /// An edition from before this node has started again is in the network.
+    /// An edition from before this node's restart is in the network.
     pub(super) fn on_earlier(&mut self, now: Time, key: Key) {
         if let Some(part) = key.kind.groups_part() {
             self.0[usize::from(part)] = OwnPart {
@@ -86,7 +86,7 @@ impl Database {
         Ok(claim.key())
     }
 
-    /// Finds out whom permits name if that may have changed; true if it may.
+    /// Finds out which nodes permits name, if that may have changed. Returns true if it may have.
     pub fn settle_permits(&mut self) -> bool {
         if !self.membership.permits().is_stale() {
             return false;
@@ -100,7 +100,7 @@ impl Database {
         true
     }
 
-    /// The parts that are to be made anew even if nothing has changed.
+    /// Returns the parts that are to be renewed even if nothing has changed.
     pub fn groups_to_refresh(&self, now: Time) -> impl Iterator<Item = u8> + '_ {
         let due = move |part: &OwnPart| part.refresh_at.is_some_and(|at| now >= at);
         let parts = self.own_groups.0.iter().enumerate();
@@ -109,7 +109,7 @@ impl Database {
             .map(|(i, _)| i as u8)
     }
 
-    /// A part of the own groups is called so.
+    /// Returns true if `name` names a part of the own groups.
     pub(super) fn is_own_groups(&self, name: Name) -> bool {
         name.origin == self.own && name.kind.groups_part().is_some()
     }

@@ -1,4 +1,4 @@
-//! The link-state database: what every node says of its links, and the graph that follows.
+//! The link-state database: what every node reports about its links, and the graph that follows from it.
 //! [Amir06 §III-A]
 //!
 //! ```text
@@ -8,15 +8,16 @@
 //!   Verdict: what flooding has to do                     two-way edges -> Topology, generation
 //! ```
 //!
-//! A record has a kind, an origin and a sequence number; the highest number wins. Only the origin
-//! can sign it, so what a node says is believed of its own end of a link alone: an edge counts when
-//! both ends report it, each with the cost of the direction that it sends in.
+//! A record has a kind, an origin and a sequence number; the highest number wins. Only the origin can sign it, so a
+//! node is believed only about its own end of a link. An edge counts when both ends report it, each with the cost of
+//! the direction in which it sends.
 //!
-//! Records grow old while they travel and while they are held; the origin renews its own at a
-//! third of its lifetime. A node that is gone is not deleted by anybody: its neighbours stop
-//! reporting their links to it, so no route leads there, and its record ends by age.
+//! Records grow old while they travel and while they are held; the origin renews its own at a third of the lifetime. No
+//! node deletes the record of a node that has gone: its neighbours stop reporting their links to it, so no route leads
+//! there, and its record ends by age.
 //!
-//! A record in our own name that we did not make is from before we restarted: we go on above it.
+//! A record in this node's own name that it did not make is from before a restart: the node continues with a higher
+//! number.
 //!
 //! | kind | origin | number | ends |
 //! |---|---|---|---|
@@ -50,19 +51,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::link_state::{Link, Protection};
 use wire::record::{Key, Record, RecordKind, RecordSeq};
 
-/// Nodes of one network. "Tens to hundreds of nodes" [Amir06 §III]; with 1024 of them a database
+/// Maximum number of nodes of one network. "Tens to hundreds of nodes" [Amir06 §III]; with 1024 of them a database
 /// holds at most 1024 · (1200 + 1200) bytes of records, 2.4 MB.
 pub const MAX_ORIGINS: usize = 1_024;
 /// How long a certificate is kept after the last link state of its origin: a node that comes back
 /// within an hour need not be introduced again.
 const CERTIFICATE_LINGERS_S: u16 = 3_600;
 
-/// What a record is about, whatever its edition.
+/// The subject of a record, whatever its edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The kind of record.
     pub kind: RecordKind,
-    /// Whom it is about.
+    /// The node that the record is about.
     pub origin: NodeAddr,
 }
 
@@ -75,7 +76,7 @@ impl Name {
         }
     }
 
-    /// The name of an edition.
+    /// Returns the name of an edition.
     pub const fn at(self, seq: RecordSeq) -> Key {
         Key {
             kind: self.kind,
@@ -89,26 +90,26 @@ impl Name {
 struct Entry {
     seq: RecordSeq,
     body: Box<[u8]>,
-    /// The age that it had when it was stored at `stored`.
+    /// The age that the record had when it was stored at `stored`.
     age_s: u16,
     stored: Time,
     lifetime_s: u16,
     /// The links of a link-state record.
     links: Vec<Link>,
-    /// Neighbours whose packets its origin loses at present, if it watches.
+    /// Neighbours whose packets the origin loses at present, if it watches that.
     alarms: Option<Box<[NodeAddr]>>,
-    /// How the lanes of its links are protected, link by link; empty if that is not told.
+    /// How the lanes of its links are protected, link by link; empty if the record does not report it.
     protections: Box<[Protection]>,
-    /// How often its origin asks for a lost packet; 0 if that is not told.
+    /// How often the origin requests a lost packet; 0 if the record does not report it.
     strikes: u8,
-    /// The version of the program that its origin runs, if that is told.
+    /// The version of the program that the origin runs, if the record reports it.
     version: Option<Box<str>>,
     /// The root under which a certificate was signed.
     root: u8,
 }
 
 impl Entry {
-    /// By which of two certificates of one node the later one is known.
+    /// Returns the rank by which the later of two certificates of one node is recognized.
     fn rank(&self) -> (u8, RecordSeq, &[u8]) {
         (self.root, self.seq, &self.body)
     }
@@ -133,28 +134,28 @@ pub struct Database {
     entries: BTreeMap<Name, Entry>,
     pending: Vec<Pending>,
     topology: Topology,
-    /// Links that carry shorter datagrams than others, and the least of all.
+    /// Links that carry shorter datagrams than others, and the smallest of these lengths.
     usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
     least_usable: u16,
-    /// Nodes that seal from end to end, and what tells their present start from earlier ones.
+    /// Nodes that seal from end to end, and the number that distinguishes their present start from earlier ones.
     sealers: Map<NodeAddr, u32>,
-    /// Nodes that answer how much they have opened.
+    /// Nodes that answer how many packets they have opened.
     tellers: BTreeSet<NodeAddr>,
-    /// Nodes that tell how much of what was sent to groups has come to them.
+    /// Nodes that answer how many packets to groups have arrived at them.
     group_tellers: BTreeSet<NodeAddr>,
-    /// The nodes that open what is sealed for groups.
+    /// Nodes that open packets sealed for groups.
     key_holders: BTreeSet<NodeAddr>,
     key_holders_changed: Option<bool>,
-    /// What is told of links besides, where something is.
+    /// Further reports about links, if there are any.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
-    /// What nodes tell of their part in bulk data.
+    /// The roles of nodes in bulk data, as they report them.
     bulk: BTreeMap<NodeAddr, wire::link_state::Bulk>,
-    /// Where neighbours of nodes see them.
+    /// The addresses at which neighbours of nodes see them.
     endpoints: BTreeMap<NodeAddr, Vec<wire::Endpoint>>,
     hosts: BTreeMap<NodeAddr, Vec<wire::Endpoint>>,
     /// Nodes that offer themselves as neighbours, and the neighbours to which they keep the links.
     offers: BTreeMap<NodeAddr, Vec<NodeAddr>>,
-    /// Nodes that somebody does not hear: at most as many as have told their links.
+    /// Nodes that some neighbour does not hear: at most as many as have reported their links.
     doubts: BTreeMap<NodeAddr, doubt::Doubt>,
     doubt_after: Duration,
     is_denial_due: bool,
@@ -207,8 +208,8 @@ impl Database {
         self.unix_start_s = unix_start_s;
     }
 
-    /// Judges a record that came over the link `from`, and stores it if it is news. `verify` is
-    /// asked about news only, so that a signature is checked once per record and node.
+    /// Judges a record that arrived over the link `from`, and stores it if it is news. `verify` is called for news
+    /// only, so that a signature is checked once per record and node.
     pub fn on_record(
         &mut self,
         now: Time,
@@ -222,7 +223,7 @@ impl Database {
         };
         let key = claim.key();
         let age_s = match is_of_root(key.kind) {
-            // An earlier version tells how long it has held it.
+            // A node of an earlier version reports how long it has held the record.
             true => 0,
             false => self.age_at_most(now, key, record.age_s),
         };
@@ -268,14 +269,14 @@ impl Database {
         Verdict::Accepted(key)
     }
 
-    /// A certificate was stored that was signed under this root.
+    /// Notes that a certificate was stored that was signed under this root.
     fn note_root(&mut self, key: Key, root: u8) {
         if let Some(entry) = self.entries.get_mut(&Name::of(key)) {
             entry.root = root;
         }
     }
 
-    /// Removes what has grown too old; true if anything was. Call it about once per second.
+    /// Removes records that have grown too old. Returns true if any were removed. Call it about once per second.
     pub fn expire(&mut self, now: Time) -> bool {
         self.forget_pending(now);
         let own = self.own;
@@ -308,7 +309,7 @@ impl Database {
         });
     }
 
-    /// Forgets what a node has said under a key that it has no more.
+    /// Forgets what a node has reported under a key that it no longer has.
     pub fn forget_words_of(&mut self, origin: NodeAddr) {
         let parts = (0..wire::groups::PARTS as u8).filter_map(RecordKind::groups);
         for kind in [RecordKind::LINK_STATE].into_iter().chain(parts) {
@@ -316,7 +317,7 @@ impl Database {
         }
     }
 
-    /// Removes the lists of revocations of roots before this one: a list of its own is in force.
+    /// Removes the lists of revocations of the roots before this one: the list of this root is in force.
     pub fn forget_lists_before(&mut self, root: u8) {
         for before in 0..root {
             self.remove(Name {
@@ -326,12 +327,12 @@ impl Database {
         }
     }
 
-    /// A record as it is to be sent, its age brought up to date.
+    /// Returns a record as it is to be sent, with its present age.
     pub fn record(&self, now: Time, name: Name) -> Option<(RecordSeq, Record<'_>)> {
         let entry = self.entries.get(&name)?;
         let record = Record {
             kind: name.kind,
-            // After 18 hours an earlier version would drop it as too old, and confirm it.
+            // After 18 hours, a node of an earlier version would drop it as too old, and confirm it.
             age_s: match is_of_root(name.kind) {
                 true => 0,
                 false => entry.age_s(now),
@@ -341,12 +342,12 @@ impl Database {
         Some((entry.seq, record))
     }
 
-    /// The editions of all records, link state first.
+    /// Returns the editions of all records, link state first.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = Key> + '_ {
         self.entries.iter().map(|(name, entry)| name.at(entry.seq))
     }
 
-    /// The body of the certificate of a node, if it is known.
+    /// Returns the body of the certificate of a node, if it is known.
     pub fn certificate(&self, of: NodeAddr) -> Option<&[u8]> {
         let name = Name {
             kind: RecordKind::CERTIFICATE,
@@ -355,12 +356,13 @@ impl Database {
         self.entries.get(&name).map(|entry| &*entry.body)
     }
 
-    /// What a node says of its links.
+    /// Returns the links that a node reports.
     pub fn links_of(&self, node: NodeAddr) -> Option<&[Link]> {
         self.link_state_of(node).map(|entry| entry.links.as_slice())
     }
 
-    /// How many of these nodes name each node as a neighbour. Who names one often counts once.
+    /// Returns how many of these nodes name each node as a neighbour. A node that names another several times counts
+    /// once.
     pub fn times_named(&self, by: impl Fn(NodeAddr) -> bool) -> BTreeMap<NodeAddr, usize> {
         let mut times = BTreeMap::new();
         for node in self.nodes().filter(|node| by(*node)) {
@@ -375,12 +377,12 @@ impl Database {
         times
     }
 
-    /// The version of the program that a node runs, if it tells.
+    /// Returns the version of the program that a node runs, if the node reports it.
     pub fn version_of(&self, node: NodeAddr) -> Option<&str> {
         self.link_state_of(node)?.version.as_deref()
     }
 
-    /// The nodes that have told their links.
+    /// Returns the nodes that have reported their links.
     pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.entries
             .keys()
@@ -388,22 +390,22 @@ impl Database {
             .map(|name| name.origin)
     }
 
-    /// How many nodes have told their links.
+    /// Returns how many nodes have reported their links.
     pub fn len(&self) -> usize {
         self.nodes().count()
     }
 
-    /// No node has told its links.
+    /// Returns true if no node has reported its links.
     pub fn is_empty(&self) -> bool {
         self.nodes().next().is_none()
     }
 
-    /// Who is in which group.
+    /// Returns which nodes are in which group.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// The same, for who follows its changes.
+    /// The same, for a caller that follows the changes.
     pub fn membership_mut(&mut self) -> &mut Membership {
         &mut self.membership
     }
@@ -418,7 +420,7 @@ impl Database {
         self.generation
     }
 
-    /// What never gets past here without a look at the signature.
+    /// Returns the verdict on a record that needs no check of its signature.
     fn without_verification(
         &self,
         now: Time,
@@ -446,13 +448,14 @@ impl Database {
             Some(held) if key.seq == held.seq && *held.body == *record.body => {
                 return Some(Verdict::Known(key));
             }
-            // Another word of the same root: refused, and counted, once it is verified.
+            // Another record of the same root: refused, and counted, once it is verified.
             Some(_) if name.kind == RecordKind::SUCCESSION => {}
-            // Whoever has stolen an old root can write any serial: the root counts before it, and only a look at the
-            // signature tells which that is.
+            // An attacker who has stolen an old root key can write any serial. The root takes precedence over the
+            // serial, and only a check of the signature shows which root it is.
             Some(_) if name.kind == RecordKind::CERTIFICATE => {}
-            // Choice: of two records with one number, as an origin makes that has lost its memory, all take the same;
-            // the origin is told of it if it is not its own, and numbers on.
+            // Choice: an origin that has lost its state can make two records with one number. All nodes then take the
+            // same one of the two. If that is not the origin's own, the origin learns of it and continues with a higher
+            // number.
             Some(held) if (key.seq, record.body) < (held.seq, &*held.body) => {
                 return Some(Verdict::Stale(name.at(held.seq)));
             }
@@ -472,7 +475,7 @@ impl Database {
             Claim::Groups(groups) => groups.lifetime_s,
             Claim::Certificate { certificate, .. } => {
                 match self.link_state_of(certificate.subject.address) {
-                    // It counts from the node's last link state, and that is here.
+                    // The lifetime counts from the node's last link state, and that is present.
                     Some(_) => u16::MAX,
                     None => CERTIFICATE_LINGERS_S,
                 }
@@ -519,7 +522,7 @@ impl Database {
         let before = self.entries.insert(Name::of(key), entry);
         if key.kind == RecordKind::LINK_STATE {
             let before = before.map_or_else(Vec::new, |entry| entry.links);
-            // Whatever it says, it has said something.
+            // Whatever the record says, its origin has reported something.
             self.doubts.remove(&key.origin);
             self.follow_links(key.origin, &before);
             self.weigh_silences(now, key.origin, &before);
@@ -583,7 +586,7 @@ impl Database {
     }
 }
 
-/// The root of the network has said it, and it does not grow old.
+/// Returns true if the root of the network has made the record: such a record does not grow old.
 fn is_of_root(kind: RecordKind) -> bool {
     let kinds = [
         RecordKind::REVOCATIONS,
@@ -593,7 +596,7 @@ fn is_of_root(kind: RecordKind) -> bool {
     kinds.contains(&kind)
 }
 
-/// The certificate of a node, if it is known.
+/// Returns the certificate of a node, if it is known.
 fn certificate_of(
     entries: &BTreeMap<Name, Entry>,
     node: NodeAddr,

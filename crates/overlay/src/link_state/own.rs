@@ -7,26 +7,25 @@ use wire::link_state::{LINKS_MAX, Link, Repr, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Key, Record, RecordKind, RecordSeq};
 use wire::{Full, Malformed};
 
-/// How long a link-state record is valid. Choice: a node that is gone without a word is forgotten
-/// after a quarter of an hour (no route leads there long before); one that renews its record every
-/// five minutes may miss two renewals. At 1024 nodes of degree 8 renewals are 1024 · 170 bytes per
-/// 300 s, 4.6 kbit/s on each link.
+/// How long a link-state record is valid. Choice: a node that has gone without notice is forgotten after a quarter of
+/// an hour (no route leads there long before). A node that renews its record every five minutes may miss two renewals.
+/// At 1024 nodes of degree 8 renewals are 1024 · 170 bytes per 300 s, 4.6 kbit/s on each link.
 pub const LIFETIME_S: u16 = 900;
 
-/// Numbers from here on are those of records that are numbered by the second in which they were made,
-/// since 1970: in September 2001. Lower ones were counted by an earlier version.
+/// From this number on, the number of a record is the second since 1970 in which it was made; this second was in
+/// September 2001. An earlier version counted from lower numbers.
 const SECONDS_FROM: u32 = 1_000_000_000;
 
-/// What a node says of itself in its link-state record.
+/// The content of a node's link-state record about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Origination<'a> {
-    /// Its links that are up; of more than [`LINKS_MAX`] the first are told.
+    /// Its links that are up; only the first [`LINKS_MAX`] are reported.
     pub links: &'a [Link],
-    /// How often the node asks for a lost packet; 0 to leave it open.
+    /// How often the node requests a lost packet; 0 to leave it open.
     pub strikes: u8,
-    /// The serial of the certificate whose key signs.
+    /// The serial of the certificate whose key signs the record.
     pub certificate_serial: u32,
-    /// Options as they stand on the wire.
+    /// Options in their wire format.
     pub options: &'a [u8],
 }
 
@@ -59,17 +58,17 @@ impl Database {
         Ok(claim.key())
     }
 
-    /// The number of a record that is made now, after one with the number `before`: the second since
-    /// 1970, or one more than before where that is not less. So a node that starts again goes on above what
-    /// it said before, and whoever gets a record knows how old it is: number and signature are one.
+    /// Returns the number of a record that is made now, after one with the number `before`: the second since 1970, or
+    /// `before` plus one if that is more. So a node that has restarted continues above its earlier records, and every
+    /// receiver of a record knows its age, because the signature covers the number.
     pub(super) fn next_seq(&self, now: Time, before: RecordSeq) -> RecordSeq {
         let second = u32::try_from(self.unix_s(now)).unwrap_or(u32::MAX);
         RecordSeq(before.0.saturating_add(1).max(second))
     }
 
-    /// How old a record is, of which a neighbour says that it is `told_s` old: at most as old as its number
-    /// says, so that nobody makes others forget it. Choice: a neighbour is believed where it says less,
-    /// because the clock of the origin may be behind.
+    /// Returns the age of a record for which a neighbour reports the age `told_s`: at most the age that its number
+    /// implies, so that nobody can make others forget it. Choice: a smaller age from the neighbour is believed, because
+    /// the clock of the origin may be behind.
     pub(super) fn age_at_most(&self, now: Time, key: Key, told_s: u16) -> u16 {
         let is_own_word = key.kind == RecordKind::LINK_STATE || key.kind.groups_part().is_some();
         if !is_own_word || key.seq.0 < SECONDS_FROM {
@@ -79,9 +78,10 @@ impl Database {
         told_s.min(u16::try_from(since_s).unwrap_or(u16::MAX))
     }
 
-    /// The second since 1970 that a node's own clock shows now, as far as its link-state record tells: that is numbered by
-    /// the second in which it was made, or by a few more if it made several in one. A node that comes back after its clock was
-    /// ahead numbers on from what others remember, for a quarter of an hour at most.
+    /// Returns the second since 1970 that a node's own clock shows now, as far as its link-state record shows it. The
+    /// number of that record is the second in which it was made, or a little more if the node made several in one
+    /// second. If a node's clock was ahead and has been corrected, the node continues from the number that others
+    /// remember, for a quarter of an hour at most.
     pub fn clock_of(&self, now: Time, node: NodeAddr) -> Option<u64> {
         if node == self.own {
             return Some(self.unix_s(now));
@@ -91,7 +91,7 @@ impl Database {
         is_second.then(|| u64::from(made.seq.0) + u64::from(made.age_s(now)))
     }
 
-    /// Of equal editions the youngest counts.
+    /// Takes over the smaller age if the same edition arrives again.
     pub(super) fn follow_age(&mut self, now: Time, key: Key, record: &Record<'_>) {
         let entry = self.entries.get_mut(&Name::of(key));
         if let Some(entry) = entry
@@ -106,13 +106,13 @@ impl Database {
         self.unix_start_s + now.as_micros() / 1_000_000
     }
 
-    /// When the node's own record is to be made anew even if nothing has changed.
+    /// Returns when the node's own record is to be renewed even if nothing has changed.
     pub fn refresh_at(&self) -> Time {
         self.refresh_at
     }
 
     /// Stores a certificate that the caller has verified, signed under this root: the node's own, and those of
-    /// neighbours. `Some` if it is news to be flooded.
+    /// neighbours. Returns `Some` if it is news that must be flooded.
     pub fn insert_certificate(
         &mut self,
         now: Time,
@@ -130,7 +130,8 @@ impl Database {
         Ok(Some(key))
     }
 
-    /// Stores a succession or a list of revocations that the caller has verified. `Some` if it is news to be flooded.
+    /// Stores a succession or a list of revocations that the caller has verified. Returns `Some` if it is news that
+    /// must be flooded.
     pub fn insert_verified(
         &mut self,
         now: Time,
@@ -151,8 +152,8 @@ impl Database {
     }
 }
 
-/// A third of the lifetime, less up to a fifth, so that nodes which started together do not renew
-/// together for ever. The same in every run: it depends on the record's name alone.
+/// Returns a third of the lifetime, less up to a fifth of it, so that nodes that started together do not always renew
+/// together. The result is the same in every run: it depends on the record's name alone.
 pub(super) fn refresh_interval(origin: NodeAddr, seq: RecordSeq) -> Duration {
     let third = Duration::from_secs(u64::from(LIFETIME_S) / 3);
     let mixed = (u64::from(origin.0) << 32 | u64::from(seq.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,14 +1,14 @@
-//! Records that came before the certificate of their origin, and wait for it.
+//! Records that arrived before the certificate of their origin, and wait for it.
 
 use super::{Claim, Database, Judgement, Reason, Verdict};
 use crate::link::LinkIndex;
 use base::{Duration, Time};
 use wire::record::{Record, RecordKind};
 
-/// Records that wait for the certificate of their origin. Certificates are flooded first, so few
-/// ever wait; 64 · 1200 bytes.
+/// Maximum number of records that wait for the certificate of their origin. Certificates are flooded first, so few
+/// records ever wait; 64 · 1200 bytes.
 pub const MAX_PENDING: usize = 64;
-/// For how long they wait: several retransmissions of the certificate.
+/// How long they wait: several retransmissions of the certificate.
 const PENDING_FOR: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Pending {
 }
 
 impl Database {
-    /// Judges again what waited for a certificate: to be called when one was accepted.
+    /// Judges the records again that waited for a certificate. To be called when one was accepted.
     pub fn retry_pending(
         &mut self,
         now: Time,
@@ -38,7 +38,7 @@ impl Database {
             };
             match self.on_record(now, p.from, &record, &mut verify) {
                 Verdict::Pending => {
-                    // Held back again, and its wait began when it first came.
+                    // The record is held back again. Its wait began when it first arrived.
                     if let Some(again) = self.pending.last_mut() {
                         (again.since, again.age_s) = (p.since, p.age_s);
                     }
@@ -49,7 +49,7 @@ impl Database {
         verdicts
     }
 
-    /// Gives up waiting.
+    /// Gives up records that have waited too long.
     pub(super) fn forget_pending(&mut self, now: Time) {
         self.pending.retain(|p| now.since(p.since) < PENDING_FOR);
     }
@@ -72,9 +72,10 @@ impl Database {
         Verdict::Pending
     }
 
-    /// Whoever has the most that waits gives a place to a neighbour that would still have less; false if nobody has that
-    /// much. So a neighbour that sends what never can be judged fills no more than its share, and a node that joins by
-    /// one neighbour has all places for it. What has to go was not confirmed, so it comes again.
+    /// Makes room for a waiting record of `from`: the neighbour with the most waiting records loses one, if `from`
+    /// would still have fewer. Returns false if no neighbour has that many. So a neighbour that sends records that can
+    /// never be judged fills no more than its share, and a node that joins by one neighbour has all places for it. A
+    /// record that is removed was not confirmed, so it is sent again.
     fn make_room_for(&mut self, from: LinkIndex) -> bool {
         let waiting_of = |link| self.pending.iter().filter(|p| p.from == link).count();
         let loads = self.pending.iter().map(|p| (waiting_of(p.from), p.from));

@@ -6,7 +6,7 @@ use wire::link_state::{OPTIONS_BYTES_MAX, Opt, Repr, SIGNATURE_BYTES, write_opti
 use wire::record::BODY_BYTES_MAX;
 use wire::{Latency, Loss, Malformed};
 
-/// A stand-in for signatures: the origin's address, over and over.
+/// A stand-in for signatures: the origin's address, repeated.
 pub(crate) fn sign(origin: NodeAddr) -> [u8; SIGNATURE_BYTES] {
     core::array::from_fn(|i| origin.0.to_be_bytes()[i % 4])
 }
@@ -160,7 +160,7 @@ fn an_edge_counts_when_both_ends_report_it() {
     offer(&mut db, at(0), 0, &body(2, 1, &[link(1, 20), link(3, 5)]));
     let both = vec![(node(1), node(2), 10), (node(2), node(1), 20)];
     assert_eq!((edges(&db), db.generation()), (both.clone(), 1));
-    // News that matters to nobody's route: a renewal, and an end that the other does not confirm.
+    // News that affects no route: a renewal, and an end of a link that the other end does not confirm.
     offer(&mut db, at(1), 0, &body(2, 2, &[link(1, 20), link(3, 5)]));
     offer(
         &mut db,
@@ -214,13 +214,13 @@ fn our_record_of_an_earlier_start_is_outdone() {
         offer(&mut db, at(1), 0, &before),
         Verdict::Stale(key(1, 701))
     );
-    // The same number, other words: an earlier start counted as far.
+    // The same number with other content: an earlier start had counted as far.
     let twin = body(1, 701, &[link(9, 1)]);
     assert_eq!(offer(&mut db, at(1), 0, &twin), Verdict::Own(key(1, 701)));
     assert_eq!(own_record(&mut db, at(1), &[]), key(1, 702));
 }
 
-/// An origin that was started again may come to a number that it had before.
+/// A restarted origin may reach a number that it had before.
 #[test]
 fn of_two_records_with_one_number_all_take_the_same() {
     let one = body(2, 700, &[link(9, 1)]);
@@ -284,7 +284,7 @@ fn records_wait_for_their_certificate_a_bounded_while() {
             }
         );
     }
-    // Only the certificate of one node has come.
+    // Only the certificate of one node has arrived.
     let knows_two = |claim: &Claim<'_>| match claim.key().origin {
         origin if origin == node(2) => Judgement::Good,
         _ => Judgement::NoCertificate,
@@ -317,7 +317,7 @@ fn what_waits_is_shared_out_among_neighbours() {
         let all = db.pending.iter();
         all.filter(|p| p.from == LinkIndex(from)).count()
     };
-    // One sends what nobody will ever vouch for, and goes on while others come.
+    // One neighbour sends records that nobody will ever sign, and continues while others arrive.
     let mut numbers = 2..;
     for n in numbers.by_ref().take(200) {
         offer(&mut db, 0, n);
@@ -338,7 +338,7 @@ fn what_waits_is_shared_out_among_neighbours() {
     }
 }
 
-/// A succession of the first root, and lists of both roots, as the stand-in for signatures takes them.
+/// A succession of the first root, and lists of both roots, in the form that the stand-in for signatures accepts.
 fn words_of_roots() -> Vec<(RecordKind, Vec<u8>)> {
     let mut authority = secure::Authority::generate(&[1; 32]);
     let first = authority.revocations(1_000).as_bytes().to_vec();
@@ -357,20 +357,20 @@ fn what_a_root_has_said_does_not_grow_old() {
     for (kind, body) in words_of_roots() {
         let mut db = Database::new(node(1));
         let key = db.insert_verified(at(0), kind, &body).unwrap().unwrap();
-        // A neighbour sleeps for longer than there are ages, and is told then.
+        // A neighbour sleeps for longer than ages can express, and then gets the records.
         let late = at(70_000);
         db.expire(late);
         let (_, record) = db.record(late, Name::of(key)).unwrap();
         assert_eq!(record.age_s, 0, "an earlier version takes no older one");
         let mut sleeper = Database::new(node(2));
-        // An earlier version says how long it has held it.
+        // A node of an earlier version reports how long it has held the record.
         for age_s in [record.age_s, 3, u16::MAX] {
             let mut sleeper = sleeper.clone();
             let record = Record { age_s, ..record };
             let verdict = sleeper.on_record(late, FROM, &record, is_signed);
             assert_eq!(verdict, Verdict::Accepted(key), "{age_s}");
         }
-        // It has to wait for the root, and is taken when that comes.
+        // The record waits for the root, and is accepted when that arrives.
         let record = Record {
             age_s: u16::MAX,
             ..record
@@ -403,7 +403,7 @@ fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
     assert!(db.expire(at(gone + 3_600)));
     assert_eq!(db.certificate(node(2)), None);
     assert!(db.certificate(node(1)).is_some(), "our own stays");
-    // A neighbour that still has it, as old as it is, does not bring it back.
+    // A neighbour that still has the record, at its true age, does not bring it back.
     let record = Record {
         kind: RecordKind::CERTIFICATE,
         age_s: 3_600,
@@ -486,7 +486,7 @@ fn unknown_options_are_kept_byte_for_byte() {
     );
 }
 
-/// A neighbour says that a record is old: it cannot be older than its number, and an honest copy makes it
+/// A neighbour reports that a record is old: it cannot be older than its number shows, and an honest copy makes it
 /// young again.
 #[test]
 fn nobody_makes_a_record_older_than_it_is() {
@@ -516,7 +516,7 @@ fn nobody_makes_a_record_older_than_it_is() {
     assert_eq!(held.age_s, 20);
     db.expire(at(40));
     assert!(db.links_of(node(2)).is_some());
-    // A node whose clock is far ahead believes the liar, until somebody honest has spoken.
+    // A node whose clock is far ahead believes the false age, until an honest neighbour has sent the record.
     let mut ahead = Database::new(node(3));
     ahead.set_clock(UNIX_S + 100_000);
     assert_eq!(
@@ -530,7 +530,7 @@ fn nobody_makes_a_record_older_than_it_is() {
         Verdict::Known(again)
     );
     assert_eq!(age(&ahead), 0);
-    // Only of the very same words.
+    // This holds only for identical content.
     let other = body(2, again.seq.0, &[link(1, 9)]);
     let other = Record {
         body: &other,
@@ -544,7 +544,7 @@ fn nobody_makes_a_record_older_than_it_is() {
     assert_eq!(age(&db), 20);
 }
 
-/// By origin: the number of its newest record, when it was made, and its links.
+/// The number of the newest record, the time at which it was made, and its links, by origin.
 type Model = BTreeMap<u32, (u32, u64, Vec<Link>)>;
 
 fn expected_edges(model: &Model) -> Vec<(NodeAddr, NodeAddr, u32)> {
@@ -566,8 +566,8 @@ fn expected_edges(model: &Model) -> Vec<(NodeAddr, NodeAddr, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// In any order of records, ends and expiry: the edges are those of which both ends' newest
-    /// records tell, and the generation moves exactly when they do.
+    /// In any order of records, ends and expiry: the edges are those that the newest records of both ends report, and
+    /// the generation changes exactly when the edges do.
     #[test]
     fn edges_agree_with_a_naive_model(
         steps in proptest::collection::vec(
@@ -583,7 +583,8 @@ proptest! {
             let links: Vec<Link> = told.iter().map(|&(to, us)| link(to, us)).collect();
             let told = body(origin, seq, &links);
             offer(&mut db, at(now), 0, &told);
-            // Of equal editions the youngest counts, and these are new; of others with one number the larger.
+            // Among equal editions the youngest counts, and these are new; among others with one number, the larger one
+            // counts.
             let is_news = |(held, _, before): &(u32, u64, Vec<Link>)| {
                 *held < seq || *held == seq && body(origin, *held, before) <= told
             };
@@ -627,7 +628,7 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
         (all, d.least_usable())
     };
     assert_eq!(usable(&database), ([1_439; 3], 1_439));
-    // 1300 bytes to node 3, and a lie: 16 bytes to node 1.
+    // 1300 bytes to node 3, and a false value: 16 bytes to node 1.
     let record = told(1, &[1, 6, 1, 0x05, 0x14, 0, 0, 16]);
     offer(&mut database, at(1), 0, &record);
     assert_eq!(usable(&database), ([1_200, 1_300, 1_439], 1_200));
@@ -637,7 +638,7 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
     assert_eq!(usable(&database), ([1_439; 3], 1_439));
 }
 
-/// A database of node 1 in a triangle, in which all links are well.
+/// The database of node 1 in a triangle in which all links work.
 fn triangle() -> Database {
     let mut db = Database::new(node(1));
     own_record(&mut db, at(0), &[link(2, 10), link(3, 10)]);
@@ -655,7 +656,7 @@ fn silent(to: u32) -> Link {
     }
 }
 
-/// The links that lead to a node, in order of their other ends, and whether they count as silent.
+/// Returns whether each link that leads to a node counts as silent, in order of the other ends.
 fn into(db: &Database, to: u32) -> Vec<bool> {
     let t = db.topology();
     let from = |n| t.links_from(n).iter().map(move |edge| (t.addr(n), edge));
@@ -683,10 +684,10 @@ fn a_node_that_a_neighbour_does_not_hear_and_that_says_nothing_is_silent_to_all(
     assert_eq!(into(&db, 3), [true, true]);
     assert!(db.generation() > generation);
     assert_eq!(db.next_doubt(), None);
-    // A word of it, and only the link that is told to be silent is.
+    // A record from it arrives, and only the link that is reported as silent is silent.
     offer(&mut db, at(12), 0, &body(3, 2, &[link(1, 10), link(2, 10)]));
     assert_eq!(into(&db, 3), [false, true]);
-    // The same is told again: it is no news.
+    // The same is reported again: it is no news.
     offer(&mut db, at(13), 0, &body(2, 3, &told));
     assert_eq!(db.next_doubt(), None);
 }
@@ -694,9 +695,9 @@ fn a_node_that_a_neighbour_does_not_hear_and_that_says_nothing_is_silent_to_all(
 #[test]
 fn a_doubt_ends_when_nobody_has_it_any_more() {
     for last in [
-        // The other end says so as well: a link has failed, not a node.
+        // The other end reports the same: a link has failed, not a node.
         body(3, 2, &[link(1, 10), silent(2)]),
-        // It is heard again, or given up.
+        // The link is heard again, or given up.
         body(2, 3, &[link(1, 10), link(3, 10)]),
         body(2, 3, &[link(1, 10)]),
     ] {
@@ -722,7 +723,7 @@ fn a_node_that_is_called_silent_denies_it_once() {
     assert_eq!(db.next_doubt(), None, "it does not doubt itself");
     offer(&mut db, at(11), 0, &body(2, 3, &told));
     assert!(!db.take_denial());
-    // What it says itself it need not deny.
+    // A node need not deny what it reports itself.
     own_record(&mut db, at(12), &[silent(2), link(3, 10)]);
     offer(&mut db, at(13), 0, &body(2, 4, &[link(3, 10)]));
     offer(&mut db, at(14), 0, &body(2, 5, &told));

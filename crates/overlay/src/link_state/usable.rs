@@ -1,7 +1,7 @@
-//! How long a datagram the links carry, and what else their senders tell of them besides their cost.
+//! The longest datagram that each link carries, and what else the links' senders report about them besides the cost.
 //!
-//! Few links carry less than others, so only those are kept, and the least of all: where there are
-//! none, one comparison tells.
+//! Few links carry less than others, so only those are kept, together with the smallest length: if there are none, one
+//! comparison is enough.
 
 use super::Database;
 use crate::mtu::{DEFAULT, FLOOR};
@@ -11,26 +11,26 @@ use std::collections::BTreeMap;
 use wire::Endpoint;
 use wire::link_state::{Bulk, Link, LinkState, Rates};
 
-/// What the sender of a link tells of its direction, for bulk data and groups.
+/// The values that the sender of a link reports about its direction, for bulk data and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// What the link can carry, in kbit/s.
+    /// The capacity of the link, in kbit/s.
     pub capacity_kbps: Option<u32>,
-    /// What transfers have lately carried over it.
+    /// The rates that transfers have recently reached over it.
     pub rates: Option<Rates>,
-    /// The physical links that it crosses.
+    /// The number of physical links that it crosses.
     pub hops: Option<NonZeroU8>,
-    /// It runs over a byte stream (TCP).
+    /// The link runs over a byte stream (TCP).
     pub is_tunnel: bool,
 }
 
 impl Database {
-    /// The longest datagram that the link between two nodes carries in this direction.
+    /// Returns the longest datagram that the link between two nodes carries in this direction.
     pub fn usable(&self, from: NodeAddr, to: NodeAddr) -> u16 {
         self.usable.get(&(from, to)).copied().unwrap_or(DEFAULT)
     }
 
-    /// The longest datagram that all links of a path carry.
+    /// Returns the longest datagram that all links of a path carry.
     pub fn usable_along(&self, path: &[NodeAddr]) -> u16 {
         if self.least_usable == DEFAULT {
             return DEFAULT;
@@ -39,83 +39,84 @@ impl Database {
         links.min().unwrap_or(DEFAULT)
     }
 
-    /// What is told of the link between two nodes in this direction.
+    /// Returns what is reported about the link between two nodes in this direction.
     pub fn told(&self, from: NodeAddr, to: NodeAddr) -> Told {
         self.told.get(&(from, to)).copied().unwrap_or_default()
     }
 
-    /// A node's part in bulk data, if it tells.
+    /// Returns a node's role in bulk data, if the node reports it.
     pub fn bulk(&self, node: NodeAddr) -> Option<Bulk> {
         self.bulk.get(&node).copied()
     }
 
-    /// Where neighbours of a node see it, if it tells.
+    /// Returns the addresses at which neighbours of a node see it, if the node reports them.
     pub fn endpoints_of(&self, node: NodeAddr) -> &[Endpoint] {
         self.endpoints.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// Where a node listens by the interfaces of its host, if it tells.
+    /// Returns the addresses at which a node listens on the interfaces of its host, if the node reports them.
     pub fn hosts_of(&self, node: NodeAddr) -> &[Endpoint] {
         self.hosts.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// The nodes that offer themselves as neighbours, in order of address.
+    /// Returns the nodes that offer themselves as neighbours, in order of address.
     pub fn offers(&self) -> impl Iterator<Item = NodeAddr> {
         self.offers.keys().copied()
     }
 
-    /// Whether a node keeps the link to `neighbor`; none if it does not offer itself, and so tells nothing of that.
+    /// Returns whether a node keeps the link to `neighbor`; `None` if it does not offer itself, and so does not report
+    /// this.
     pub fn keeps(&self, node: NodeAddr, neighbor: NodeAddr) -> Option<bool> {
         Some(self.offers.get(&node)?.contains(&neighbor))
     }
 
-    /// The least of all links.
+    /// Returns the smallest of these lengths over all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
         self.least_usable
     }
 
-    /// A node says that it seals from end to end.
+    /// Returns true if the node reports that it seals from end to end.
     #[inline]
     pub fn seals(&self, node: NodeAddr) -> bool {
         self.sealers.contains_key(&node)
     }
 
-    /// A node says that it answers how much it has opened.
+    /// Returns true if the node reports that it answers how many packets it has opened.
     #[inline]
     pub fn tallies(&self, node: NodeAddr) -> bool {
         self.tellers.contains(&node)
     }
 
-    /// A node says that it answers how much of what was sent to a group has come to it.
+    /// Returns true if the node reports that it answers how many packets to a group have arrived at it.
     #[inline]
     pub fn tallies_groups(&self, node: NodeAddr) -> bool {
         self.group_tellers.contains(&node)
     }
 
-    /// A node says that it opens what is sealed for a group.
+    /// Returns true if the node reports that it opens what is sealed for a group.
     #[inline]
     pub fn has_group_keys(&self, node: NodeAddr) -> bool {
         self.key_holders.contains(&node)
     }
 
-    /// Nodes that open what is sealed for groups have come or gone since the last call; `Some(false)` if only others
-    /// have told something.
+    /// Returns `Some(true)` if nodes that open what is sealed for groups have come or gone since the last call;
+    /// `Some(false)` if only other nodes have reported something.
     pub(crate) fn take_key_holders_changed(&mut self) -> Option<bool> {
         self.key_holders_changed.take()
     }
 
-    /// All nodes that seal, in no particular order but the same in every run.
+    /// Returns all nodes that seal, in no particular order but the same in every run.
     pub(crate) fn sealers(&self) -> impl Iterator<Item = NodeAddr> {
         self.sealers.keys().copied()
     }
 
-    /// What tells the present start of a node that seals from earlier ones.
+    /// Returns the number that distinguishes the present start of a node that seals from earlier ones.
     pub(crate) fn boot_of(&self, node: NodeAddr) -> Option<u32> {
         self.sealers.get(&node).copied()
     }
 
-    /// Takes in what a record says; `None` when it is gone.
+    /// Takes in what a record reports; `None` when the record has gone.
     pub(super) fn follow_options(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
         forget(&mut self.usable, origin);
         forget(&mut self.told, origin);
@@ -167,10 +168,10 @@ impl Database {
             let kept = kept.map(|place| links[place].neighbor);
             self.offers.insert(origin, kept.collect());
         }
-        // Places of no link are passed over before.
+        // The parser has skipped places that belong to no link.
         let key = |place: usize| (origin, links[place].neighbor);
         for (place, bytes) in state.usable() {
-            // Whoever says less makes others cut their packets into crumbs.
+            // A node that reports a smaller length would make others cut their packets into tiny fragments.
             self.usable.insert(key(place), bytes.max(FLOOR));
         }
         for (place, kbps) in state.capacities() {
@@ -188,7 +189,7 @@ impl Database {
     }
 }
 
-/// Removes what `origin` has told.
+/// Removes what `origin` has reported.
 fn forget<T>(map: &mut BTreeMap<(NodeAddr, NodeAddr), T>, origin: NodeAddr) {
     let of_origin = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
     let before: Vec<_> = map.range(of_origin).map(|(key, _)| *key).collect();

@@ -8,7 +8,7 @@ struct Path {
     mtu: Mtu,
     now: Time,
     truth: u16,
-    /// What the host can send in one piece.
+    /// The longest datagram that the host can send in one piece.
     host: u16,
     loss: f64,
     answers: bool,
@@ -101,7 +101,7 @@ fn a_small_path_is_found_within_seconds_with_few_probes() {
         assert!(path.mtu.next_timeout().unwrap() > path.now, "it rests");
         let long = path.sent.iter().filter(|(_, bytes)| *bytes > SHORT).count();
         assert!(long <= 24, "{truth}: {long}");
-        // Nothing changes: probes get rare.
+        // Nothing changes: probes become rare.
         path.sent.clear();
         path.run(secs(3_600));
         assert!(path.is_found(), "{truth}: {}", path.mtu.usable());
@@ -135,7 +135,7 @@ fn what_the_host_cannot_send_is_found_within_some_round_trips() {
         assert!(path.is_found() || host < FLOOR, "{host}");
         assert_eq!(path.mtu.proven(), path.mtu.usable());
         assert!(path.mtu.usable() <= host.max(FLOOR));
-        // It does not say so for nothing, and a wider interface is noticed.
+        // The host's report has an effect, and a wider interface is noticed.
         path.sent.clear();
         path.run(secs(3_600));
         assert!(path.sent.len() < 200, "{host}: {}", path.sent.len());
@@ -157,7 +157,7 @@ fn a_packet_that_the_host_could_not_send_lowers_the_length_at_once() {
     }
     path.mtu.on_too_long(path.now, 1_300);
     assert_eq!((path.mtu.usable(), path.mtu.proven()), (FLOOR, FLOOR));
-    // Others were on their way meanwhile.
+    // Other probes were on their way meanwhile.
     path.mtu.on_too_long(path.now, DEFAULT);
     path.run(RTT * 8);
     assert!(path.is_found(), "{}", path.mtu.usable());
@@ -243,7 +243,7 @@ proptest! {
         let mut path = Path::new(truth, loss, seed);
         path.is_busy = is_busy;
         path.run(secs(40));
-        // What is too long is given up within seconds, for good.
+        // A length that is too long is given up within seconds, for good.
         prop_assert!(path.mtu.usable() <= truth, "{} of {truth}", path.mtu.usable());
         let mut found = 0;
         for _ in 0..60 {
@@ -252,7 +252,7 @@ proptest! {
             prop_assert!(path.mtu.usable() <= truth);
             found += u32::from(path.is_found());
         }
-        // Chance condemns a length now and then.
+        // Chance rejects a length occasionally.
         prop_assert!(found >= 50, "{found} of 60, {} of {truth}", path.mtu.usable());
     }
 }

@@ -1,5 +1,5 @@
-//! Audits at the node: which way packets are noted under, and questions and answers. [`crate::audit`] has what
-//! follows from what, and the sibling `divert` sends what does not go by table.
+//! Audits at the node: under which path packets are noted, and the exchange of questions and answers. [`crate::audit`]
+//! draws the conclusions, and the sibling `divert` sends the packets that do not go by table.
 //!
 //! ```text
 //!   seal_to ─▶ natural_way: by table, or of the stamp ─▶ divert ─▶ sealed ─▶ noted: counters, way
@@ -29,13 +29,13 @@ use wire::ipc::Scheme;
 use wire::stamp::Stamp;
 use wire::transport::{COUNTS_MAX, TALLY_BYTES_MAX, Tally};
 
-/// A packet that has hardly more time than its way takes may be dropped for being late: no reproach to
-/// anybody.
+/// A packet that has hardly more time than its path takes may be dropped because it is late. Such a loss is not held
+/// against anybody.
 const TIME_TO_SPARE: Duration = Duration::from_millis(20);
-/// The same for one that may not take many hops more.
+/// The same for a packet that may not take many more hops.
 const TTL_TO_SPARE: u8 = 16;
-/// How questions and answers are carried. Choice: not on the real-time lane, whose room is that of calls; one that
-/// is lost is asked again.
+/// The class of questions and answers. Choice: not the real-time lane, whose room is for calls; a lost question is
+/// asked again.
 const CLASS: Class = Class {
     link: LinkProtocol::BestEffort,
     routing: Routing::ExpectedLatency,
@@ -45,7 +45,7 @@ const CLASS: Class = Class {
 const FLOODING: [u8; 1] = [1];
 
 impl Node {
-    /// The path that unsealed packets for `to` are about to take, if it is one that is audited.
+    /// Returns the path that unsealed packets for `to` are about to take, if the path is audited.
     pub(super) fn natural_way(
         &mut self,
         now: Time,
@@ -81,7 +81,7 @@ impl Node {
         })
     }
 
-    /// What is noted of packets that are about to be sealed. `way` is none if they are not judged.
+    /// Returns the note for packets that are about to be sealed. `way` is `None` if they are not judged.
     pub(super) fn note_of(&self, to: NodeAddr, way: Option<WayId>, packets: &Burst) -> Note {
         let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
         let known = (self.router.tables(), &self.aims);
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Asks what is due.
+    /// Asks the questions that are due.
     pub(super) fn drive_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let (router, links) = (&self.router, &self.links);
         let way = |to: NodeAddr| {
@@ -110,7 +110,7 @@ impl Node {
         }
     }
 
-    /// Ways that were chosen may have lost a link.
+    /// Chosen paths may have lost a link.
     pub(super) fn review_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for to in self.audits.diverted() {
             self.decide_audit(now, to, out);
@@ -140,7 +140,7 @@ impl Node {
         self.originate_made(now, &header, packet, out);
     }
 
-    /// Two paths to a node at once, for what must arrive though one of them swallows.
+    /// Returns a stamp with two paths to a node, for messages that must arrive even if one path drops packets.
     pub(super) fn disjoint_stamp(&mut self, now: Time, to: NodeAddr) -> Option<&[u8]> {
         let wish = Wish {
             to,
@@ -151,7 +151,7 @@ impl Node {
         self.router.stamp(now, wish)
     }
 
-    /// A question or an answer of another end, out of its seal.
+    /// Handles a question or an answer of another end, after it was opened.
     pub(super) fn on_tally(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let (source, routing) = (header.source(), header.class().routing);
@@ -175,7 +175,7 @@ impl Node {
                 let told = told.map_or(0, |told| {
                     let counted = told.zip(counts.iter()).zip(&mut opened);
                     let each = counted.map(|((count, length), place)| {
-                        // What was restored has not come.
+                        // A restored packet has not arrived.
                         let of = (session, at);
                         let restored = self.end_repairs.restored(source, of, length);
                         *place = count.saturating_sub(restored);
@@ -186,7 +186,7 @@ impl Node {
                 let mut bytes = [0; TALLY_BYTES_MAX];
                 let len = Tally::tell(number, &opened[..told], &mut bytes);
                 let len = len.expect("an answer fits the longest message");
-                // What had to be asked by several paths is answered so.
+                // A question that arrived by several paths is answered by several paths.
                 let by = match routing {
                     Routing::Stamped
                         if is_flood(&header) && self.audits.budgets.take_flood(now) =>
@@ -257,7 +257,7 @@ impl Node {
         }
     }
 
-    /// Where packets go instead of by table.
+    /// Returns the paths that packets take instead of going by table.
     pub(super) fn diversions(&self, now: Time) -> Vec<KnownDiversion> {
         let diversion = |(to, ways): (NodeAddr, &Ways)| {
             let way = ways.settled_on()?.iter().map(NodeAddr::to_string);
@@ -271,7 +271,7 @@ impl Node {
         self.audits.suspected().filter_map(diversion).collect()
     }
 
-    /// What is suspect, and on whose paths.
+    /// Returns the suspects, and the destinations of their paths.
     pub(super) fn suspect_statuses(&self, now: Time) -> Vec<SuspectStatus> {
         let all = self.audits.suspected();
         let all = all.flat_map(|(to, ways)| ways.suspicions().map(move |s| (to, s)));
@@ -286,7 +286,7 @@ impl Node {
     }
 }
 
-/// A suspicion, as it is told.
+/// Returns a suspicion in the form of the snapshot.
 fn known(now: Time, suspicion: &Suspicion) -> KnownSuspect {
     let (node, link_to) = match suspicion.suspect {
         Suspect::Node(node) => (node, None),
@@ -300,7 +300,7 @@ fn known(now: Time, suspicion: &Suspicion) -> KnownSuspect {
     }
 }
 
-/// What is noted of packets when they are sealed.
+/// The note about packets when they are sealed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     way: Option<WayId>,
@@ -309,7 +309,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The same with the counters that they got.
+    /// Returns the note with the counters that the packets got.
     pub(super) fn sealed(
         self,
         (session, first): (wire::link::SessionIndex, u64),
@@ -326,18 +326,18 @@ impl Note {
     }
 }
 
-/// A link has room for what is not needed.
+/// Returns true if a link has room for redundant packets.
 pub(super) fn has_room(links: &Links, link: Option<LinkIndex>) -> bool {
     link.is_none_or(|link| links.at(link).takes_redundancy())
 }
 
-/// What a packet has to have left for its loss to be a reproach, on a way of this latency.
+/// Returns the time that a packet must have left for its loss to count, on a path of this latency.
 pub(super) fn in_time(latency: Duration) -> Duration {
     latency + latency.div(2) + TIME_TO_SPARE
 }
 
-/// What the links of a path promise to packets of a link protocol that have so much more time than the way takes.
-/// `None` if one is not there, or not heard: then there is no promise.
+/// Returns what the links of a path promise to packets of a link protocol that have `slack` more time than the path
+/// takes. `None` if a link does not exist or its other end is not heard: then there is no promise.
 pub(super) fn promise(
     topology: &Topology,
     nodes: &[NodeAddr],
@@ -352,12 +352,12 @@ pub(super) fn promise(
     let links: Vec<LinkCost> = links.collect::<Option<_>>()?;
     let latency_us: u64 = links.iter().map(|cost| u64::from(cost.latency_us)).sum();
     let parameters = topology.parameters();
-    // Where it is not known how much time there is: as much as a call has, or what is a reproach at all.
+    // If the time is not known: as much as a call has, or the time from which a loss counts at all.
     let usual_us = u64::from(parameters.late_us).saturating_sub(latency_us);
     let least = in_time(Duration::from_micros(latency_us)).as_micros() - latency_us;
     let mut arrives = 1.0;
     for cost in links {
-        // What a link repairs comes later, and half of its way for good measure.
+        // A packet that a link repairs arrives later; half of the link's latency is subtracted as a margin.
         let slack_us = match slack {
             Some(slack) => slack
                 .as_micros()
@@ -376,12 +376,13 @@ pub(super) fn promise(
     })
 }
 
-/// A reliable lane of a node on the way gives up what would be late, which is no fault of that node.
+/// Returns true if a reliable lane on the path may give up the packet because it would be late, which is not that
+/// node's fault.
 pub(super) fn may_be_given_up<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     header.class().link == LinkProtocol::Reliable && !header.remaining().is_none()
 }
 
-/// If such a packet is lost, that is a reproach.
+/// Returns true if the loss of such a packet counts against the path.
 fn is_judged<B: AsRef<[u8]>>(
     (tables, aims): (&Tables, &FlowAims),
     to: NodeAddr,
@@ -396,12 +397,12 @@ fn is_judged<B: AsRef<[u8]>>(
     !may_be_late && !may_be_lost
 }
 
-/// Somebody on the path could swallow packets: of a link its own ends know what it loses.
+/// Returns true if another node on the path could drop packets. On a single link, its own ends know what it loses.
 pub(super) fn has_relays(path: &[NodeAddr]) -> bool {
     path.len() > 2
 }
 
-/// The path of a stamp, if it is one path.
+/// Returns the path of a stamp, if the stamp is one path.
 fn single_path(stamp: &[u8], own: NodeAddr, to: NodeAddr) -> Option<Vec<NodeAddr>> {
     let Ok(Stamp::Subgraph(graph)) = Stamp::parse(stamp) else {
         return None;
@@ -423,7 +424,7 @@ mod tests {
     use graph::metric::Repair;
     use graph::protection::Lane;
 
-    /// What two links of 50 ms that lose 5 % promise to packets with so much time to spare.
+    /// Returns what two links of 50 ms that lose 5 % promise to packets with this slack.
     fn promised(repair_16ths: u8, slack_ms: Option<u64>) -> f64 {
         let link = LinkCost::new(50_000, 0.05);
         let lane = Lane {
@@ -444,7 +445,7 @@ mod tests {
             .loss
     }
 
-    /// A relay behind long links could swallow what they lose, where repair counts as nothing.
+    /// If repair did not count, a relay behind long links could drop as much as the links lose.
     #[test]
     fn a_path_promises_what_protection_leaves_in_the_time_that_there_is() {
         let raw = 1.0 - 0.95 * 0.95;

@@ -1,18 +1,18 @@
-//! The clock that all nodes of a network have in common, so that each knows which direction of a link is the longer
-//! one.
+//! The clock that all nodes of a network share, so that each node knows which direction of a link is the longer one.
 //!
 //! ```text
 //!   reference (lowest address) ── "my stamps + 0" ──▶ b ── "my stamps + 4711" ──▶ c
 //!            ╰──────────────── a link that is no part of the tree ────────────────╯
 //!                    c's clock less the reference's = its delay, that direction's own
 //! ```
-//! A node takes the clock from the neighbour that is nearest to the reference, by the least round trip of their link
-//! ([`Split`](crate::estimate::Split)), and tells its own neighbours once a second. Links of that tree count as long both
-//! ways, which may be wrong. Then the clocks of the nodes behind are wrong by as much, and the delays of two paths
-//! between the same nodes by the same amount: which path is shorter is right whatever the clocks are.
+//! A node takes the clock from the neighbour that is nearest to the reference, by the smallest round trip of their link
+//! ([`Split`](crate::estimate::Split)), and reports it to its own neighbours once a second. Links of that tree are
+//! assumed to be equally long in both directions, which may be wrong. Then the clocks of the nodes behind are wrong by
+//! as much, and the delays of two paths between the same nodes are wrong by the same amount: the decision which path is
+//! shorter is right whatever the clocks are.
 //!
-//! A neighbour that tells a wrong offset moves delay from one direction of its own links to the other. It cannot make a
-//! round trip shorter, which this node measures by itself.
+//! A neighbour that reports a wrong offset moves delay from one direction of its own links to the other. It cannot make
+//! a round trip shorter, because this node measures round trips itself.
 
 use super::Node;
 use super::router::Router;
@@ -21,16 +21,16 @@ use base::{Outbox, Time};
 use graph::reference::{Reference, reference};
 use wire::control::{Builder, ClockOffset, MESSAGE_HEADER_BYTES};
 
-/// Where this node has the clock from.
+/// The source of this node's clock.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     from: Option<Reference>,
-    /// The edition of the topology by which it was chosen.
+    /// The generation of the topology by which it was chosen.
     generation: Option<u64>,
 }
 
 impl Clock {
-    /// Once a second: by which clock each link's delays are split, and what neighbours are told.
+    /// Once a second: sets the clock by which each link's delays are split, and reports the clock to neighbours.
     pub(super) fn tend(
         &mut self,
         now: Time,
@@ -52,7 +52,8 @@ impl Clock {
         }
     }
 
-    /// How the own clock becomes the network's; none as long as the neighbour that is nearer does not tell.
+    /// Returns the offset that converts the own clock to the network's; `None` while the neighbour that is nearer to
+    /// the reference does not report.
     fn offset(&mut self, now: Time, router: &Router, links: &Links) -> Option<ClockOffset> {
         let (generation, topology) = router.known();
         if self.generation != Some(generation) {

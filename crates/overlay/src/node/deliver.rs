@@ -1,4 +1,4 @@
-//! The way up: packets for this node's clients, and for the node itself.
+//! Delivery: packets for this node's clients, and for the node itself.
 
 use super::Node;
 use super::ends::{Around, PORT};
@@ -16,8 +16,7 @@ use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::{HEADROOM, transport};
 
 impl Node {
-    /// Delivers packets of which the burst holds the whole opened datagrams. Segments of one stream
-    /// stay together.
+    /// Delivers packets whose whole opened datagrams are in the burst. Segments of one stream stay together.
     pub(super) fn deliver_run(
         &mut self,
         now: Time,
@@ -38,7 +37,7 @@ impl Node {
         }
     }
 
-    /// Delivers one packet of which the burst holds the whole opened datagram.
+    /// Delivers one packet whose whole opened datagram is in the burst.
     pub(super) fn deliver_one(
         &mut self,
         now: Time,
@@ -77,7 +76,7 @@ impl Node {
                     };
                 }
                 Ok(transport::Kind::Fragment) => {}
-                // Only what was sealed can be believed.
+                // Only a sealed message can be believed.
                 Ok(transport::Kind::Tally) if around.is_end() => {
                     return self.on_tally(now, one.bytes(), out);
                 }
@@ -106,7 +105,7 @@ impl Node {
         one.trim(offset, 0);
         arrived.payload = Some(one);
         match clients.is_empty() {
-            // Of a group others of the node's clients may have another port, or have sent it.
+            // For a group, other clients of the node may have another port, or may be the senders.
             true if group.is_none() => drop_one(Drop::NoSocket, out),
             true => {}
             false => {
@@ -128,8 +127,8 @@ impl Node {
         }
     }
 
-    /// Tells the sender of an echo request that it came no farther than this node. Only echo
-    /// requests are answered, so that no stream of voice doubles itself.
+    /// Notifies the sender of an echo request that the request came no farther than this node. Only echo requests are
+    /// answered, so that answers cannot double a stream of voice.
     pub(super) fn answer_ttl_exceeded(
         &mut self,
         now: Time,
@@ -139,8 +138,8 @@ impl Node {
         self.answer_echo(now, packet, echo::Kind::TtlExceeded, out);
     }
 
-    /// Answers a packet if it is an echo request. What was stamped is answered by the stamp of the
-    /// way back, so that the answers tell of the same links.
+    /// Answers a packet if it is an echo request. A stamped request is answered with the stamp of the way back, so that
+    /// the answer travels over the same links.
     fn answer_echo(
         &mut self,
         now: Time,
@@ -156,7 +155,7 @@ impl Node {
             Routing::Stamped => way_back(packet, &mut back),
             _ => &[],
         };
-        // Every hop but the first has taken one off.
+        // Every hop but the first has subtracted one.
         let first = u8::from(request.source != self.addr);
         let hop = Options::TTL_DEFAULT.saturating_sub(request.ttl) + first;
         let mut bytes = [0; ECHO_BYTES];
@@ -181,7 +180,7 @@ fn echo_request(packet: &[u8]) -> Option<(Repr, Echo)> {
     is_request.then(|| (header.repr(), asked))
 }
 
-/// The stamp of the way back of a packet that was stamped.
+/// Writes the stamp of the way back for a packet that was stamped.
 fn way_back<'a>(packet: &[u8], back: &'a mut [u8; STAMP_BYTES_MAX]) -> &'a [u8] {
     let stamp = Header::trusted(packet);
     let stamp = Stamp::parse(stamp.extension().unwrap_or_default());

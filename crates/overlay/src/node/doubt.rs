@@ -1,9 +1,9 @@
-//! Copies of real-time packets by another way while a link that they take is in doubt: a link of this node, or one
-//! farther on that a neighbour has told of. [`crate::detour`] says which way that is, [`crate::doubts`] who is told
-//! where there is none.
+//! Copies of real-time packets by another path while a link on their path is in doubt: a link of this node, or one
+//! farther on that a neighbour has reported. [`crate::detour`] finds the other path; [`crate::doubts`] decides which
+//! neighbour to notify if there is none.
 //!
-//! A copy of a packet to a group goes to the far end of the link, as on an edge of a shared tree: nodes
-//! between forward it by table, and its end takes it as if it had come by the tree.
+//! A copy of a packet to a group goes to the far end of the link, as on an edge of a shared tree: the nodes between
+//! forward it by table, and the far end treats it as if it had arrived by the tree.
 
 use super::Node;
 use super::metric;
@@ -21,14 +21,14 @@ use wire::data::{EXTENSION_LENGTH_BYTES, Header, LinkProtocol, Routing};
 use wire::stamp::TreeEdge;
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
-/// Links in doubt, and the ways around them.
+/// Links in doubt, and the paths around them.
 #[derive(Debug)]
 pub(super) struct Doubt {
-    /// What neighbours have told of links farther on, and what they were told.
+    /// The doubts that neighbours have reported about links farther on, and those reported to them.
     told: Doubts,
     around: Detours,
-    /// Ways for packets that would go back to the neighbour that sent them; none where links are never doubted: the
-    /// papers' nodes drop such packets.
+    /// Paths for packets that would go back to the neighbour that sent them; `None` if links are never doubted: nodes
+    /// of the paper profile drop such packets.
     back: Option<Detours>,
 }
 
@@ -41,19 +41,19 @@ impl Doubt {
         }
     }
 
-    /// What takes a link may be lost on it or farther on.
+    /// Returns true if packets on the link may be lost on it or farther on.
     #[inline]
     pub(super) fn is_doubtful(&self, now: Time, link: &Link) -> bool {
         link.is_in_doubt(now) || self.told.concern(now, link.peer)
     }
 
-    /// A neighbour tells of a link.
+    /// A neighbour reports a doubt about a link.
     pub(super) fn on_told(&mut self, now: Time, by: NodeAddr, LinkDoubt { from, to }: LinkDoubt) {
         self.told.on_told(now, by, Edge { from, to });
     }
 
-    /// The link in doubt that packets take: a link of this node itself, or one of which its other end has told and
-    /// that they take as well.
+    /// Returns the link in doubt on the packets' path: the given link of this node, or one that the link's other end
+    /// has reported and that the packets take as well.
     fn doubted(
         &self,
         now: Time,
@@ -67,11 +67,12 @@ impl Doubt {
         self.told.of(now, link.peer).find(|edge| takes(*edge))
     }
 
-    /// The link by which a packet goes on that came from the neighbour which is next on its path: the best one that
-    /// does not lead back there. The tables are right as far as this node knows, but the neighbour's say otherwise, and
-    /// what it has sent would be lost between the two.
+    /// Returns the next link for a packet that came from the neighbour which is next on its path: the best one that
+    /// does not lead back there. The tables are right as far as this node knows, but the neighbour's tables differ, and
+    /// packets from it would be lost between the two.
     ///
-    /// Choice: RFC 5286 turns packets around a link that has failed, and for these the next hop is as good as failed.
+    /// Choice: RFC 5286 diverts packets around a link that has failed, and for these packets the next hop is as good as
+    /// failed.
     pub(super) fn way_on(
         &mut self,
         now: Time,
@@ -90,7 +91,7 @@ impl Doubt {
         (way != back).then_some(way)
     }
 
-    /// The link to the neighbour that brings copies of packets to `to` without the link in doubt.
+    /// Returns the link to the neighbour that carries copies of packets to `to` without the link in doubt.
     fn way_around(
         &mut self,
         now: Time,
@@ -102,12 +103,12 @@ impl Doubt {
         let next = self.around.next_hop(now, doubt, to, router.known())?;
         let link = links.by_peer(next)?;
         let way = links.at(link);
-        // Copies are no load for a path that has too much already.
+        // Copies must not be added to a path that is already overloaded.
         let is_free = way.takes_redundancy();
         (way.is_up() && !way.is_in_doubt(now) && is_free).then_some(link)
     }
 
-    /// Tells the neighbour that packets come from, if they do, that a link which they take is in doubt.
+    /// Notifies the neighbour from which packets arrive, if there is one, that a link on their path is in doubt.
     fn tell(
         &mut self,
         now: Time,
@@ -135,9 +136,8 @@ impl Doubt {
 }
 
 impl Node {
-    /// Sends copies of those packets of a run that cannot wait for a verdict on the link `index`, which
-    /// they are about to take, or on one behind it. `came` is the link that brought them, none for packets of
-    /// this node.
+    /// Sends copies of those packets of a run that cannot wait for a verdict on the link `index`, which they are about
+    /// to take, or on a link behind it. `came` is the link by which they arrived, `None` for packets of this node.
     #[cold]
     pub(super) fn send_around(
         &mut self,
@@ -163,7 +163,7 @@ impl Node {
             let Some(edge) = doubted else {
                 continue;
             };
-            // Who has sent it would drop it as a duplicate.
+            // The neighbour that sent the packet would drop it as a duplicate.
             let known = (&self.router, &self.links);
             let way = self.doubt.way_around(now, (edge, metric), to, known);
             match way.filter(|way| Some(*way) != came) {
@@ -179,8 +179,9 @@ impl Node {
         }
     }
 
-    /// Sends a packet for which the link `index` has no room by the next best way that has, if it is in time there. What
-    /// is left if there is none. Routes follow a link that stays full within seconds; that is too long for a call.
+    /// Sends a packet for which the link `index` has no room by the next best path that has room, if it is in time by
+    /// that path. Returns the packet if there is no such path. Routes follow a link that stays full within seconds,
+    /// which is too long for a call.
     #[cold]
     pub(super) fn send_past(
         &mut self,
@@ -215,7 +216,7 @@ impl Node {
         None
     }
 
-    /// What [`Node::send_around`] does, for packets to a group that are about to take the branch `index` of its tree.
+    /// The same as [`Node::send_around`], for packets to a group that are about to take the branch `index` of its tree.
     #[cold]
     pub(super) fn send_branch_around(
         &mut self,
@@ -257,7 +258,7 @@ impl Node {
         }
     }
 
-    /// A copy has come whose end this is: it goes on as packets of the tree do.
+    /// A copy with this node as its end has arrived: forwards it like packets of the tree.
     pub(super) fn send_as_of_tree(
         &mut self,
         now: Time,
@@ -267,14 +268,14 @@ impl Node {
     ) {
         for place in 0..run.segments() {
             if let Some(packet) = without_extension(run.segment(place), out) {
-                // Also back over the link that it came by: the branch there has not had it.
+                // The copy also goes back over the link by which it arrived: the branch there has not had it.
                 self.send_group(now, (slot, false), None, packet, out);
             }
         }
     }
 }
 
-/// A copy of a packet to a group, on an edge.
+/// Returns a copy of a packet to a group, for an edge.
 fn with_edge(packet: &[u8], edge: TreeEdge, out: &impl Outbox<Node>) -> Option<Burst> {
     let header = Header::trusted(&packet[CLEAR_BYTES..]);
     let mut repr = header.repr();
@@ -285,7 +286,7 @@ fn with_edge(packet: &[u8], edge: TreeEdge, out: &impl Outbox<Node>) -> Option<B
     assemble(&repr, &edge.to_bytes(), payload, false, out)
 }
 
-/// A copy of a packet without its extension.
+/// Returns a copy of a packet without its extension.
 fn without_extension(packet: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
     let header = Header::trusted(&packet[CLEAR_BYTES..]);
     let mut repr = header.repr();

@@ -1,14 +1,15 @@
-//! Coded repair from end to end, at the node: what passes it on both sides, and what is found. `realtime::end` has what
-//! follows from what.
+//! Coded repair from end to end, at the node: the packets that pass repair on both sides, and the packets that it
+//! restores. `realtime::end` makes the decisions.
 //!
 //! ```text
 //!   seal_noted ─▶ cover_to_end         flush_end_repairs ═ ask, repair ═▶ on_end_repair ─▶ forward_restored
 //!   judge_arrival ─▶ note, on_opened         on_end_repair ◀═ report ═══════════'
 //! ```
-//! A node repairs so if its `protect` is `end-to-end`. Every node answers and restores: all that it keeps for others is bounded.
+//! A node repairs in this way if its `protect` is `end-to-end`. Every node answers and restores; the memory for other
+//! nodes is limited.
 //!
-//! Audits count what has come: a packet that was restored has not, until it comes as well. A relay that swallows packets is found
-//! though repair makes good for it.
+//! Audits count the packets that have arrived. A restored packet does not count as arrived, unless it also arrives
+//! itself. So a relay that drops packets is found even if repair replaces them.
 
 use super::Node;
 use super::audit::has_room;
@@ -26,12 +27,13 @@ use wire::link::{Clear, SessionIndex};
 use wire::transport::{END_REPAIR_FRONT, END_REPORT_BYTES, EndRepair};
 use wire::{CLEAR_BYTES, HEADER_BYTES, SEALED_HEADROOM, TAG_BYTES};
 
-/// Other ends for which this node repairs, and as many that repair for it. Choice: gateways of one another. One that sends holds 512 KiB
-/// at most, one that receives 128 packets, as many equations, and 32 KiB of numbers: 64 of each 32 and 26 MiB.
+/// Maximum number of ends that this node repairs for, and of ends that repair for it. Choice: gateways that call one
+/// another. A sender holds at most 512 KiB; a receiver holds 128 packets, as many equations, and 32 KiB of numbers: 64
+/// of each take 32 and 26 MiB.
 const ENDS_MOST: usize = 64;
-/// What has been of no use for so long goes.
+/// Time without use after which a sender or receiver is removed.
 const IDLE: Duration = Duration::from_secs(30);
-/// What a repair packet has around the longest packet in it, from the hop's seal inwards.
+/// The bytes around the longest covered packet in a repair packet, from the hop's seal inwards.
 const AROUND: usize = CLEAR_BYTES
     + HEADER_BYTES
     + CLEAR_BYTES
@@ -39,17 +41,17 @@ const AROUND: usize = CLEAR_BYTES
     + REPAIR_FRONT_BYTES
     + TAG_BYTES
     + TAG_BYTES;
-/// The longest message: what fits a small slot with what is around it.
+/// The longest message: as much as fits into a small slot together with the bytes around it.
 const MESSAGE_MAX: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_BYTES;
 
-/// All ends with which there is repair.
+/// All ends with which this node uses repair.
 #[derive(Debug, Default)]
 pub(super) struct EndRepairs {
     senders: Map<NodeAddr, EndSender>,
     receivers: Map<NodeAddr, EndReceiver>,
     /// Ends to which something may be due now.
     due: Vec<NodeAddr>,
-    /// Packets that were restored are on their way: they are none that have come.
+    /// The node is judging restored packets: they do not count as arrived.
     is_restoring: bool,
 }
 
@@ -80,14 +82,14 @@ impl EndRepairs {
         })
     }
 
-    /// It has been opened.
+    /// The noted packet has been opened.
     pub(super) fn on_opened(&mut self, now: Time, source: NodeAddr, noted: Noted) {
         if let Some(receiver) = self.receivers.get_mut(&source) {
             receiver.on_opened(now, noted.session, noted.counter_low, noted.is_kept);
         }
     }
 
-    /// It had been opened before, or restored.
+    /// The noted packet had already been opened or restored.
     pub(super) fn on_duplicate(&mut self, source: NodeAddr, noted: Noted) {
         if noted.is_kept
             && let Some(receiver) = self.receivers.get_mut(&source)
@@ -96,18 +98,18 @@ impl EndRepairs {
         }
     }
 
-    /// What is being judged is no packet that came, but one that was restored.
+    /// Returns true if the packet being judged has not arrived but was restored.
     pub(super) fn is_restoring(&self) -> bool {
         self.is_restoring
     }
 
-    /// How many packets of a source, of so many numbers, were restored and have not come.
+    /// Returns how many packets of a source, among `len` numbers, were restored and have not arrived.
     pub(super) fn restored(&self, source: NodeAddr, of: (SessionIndex, u32), len: u16) -> u16 {
         let receiver = self.receivers.get(&source);
         receiver.map_or(0, |receiver| receiver.restored(of.0, of.1, len))
     }
 
-    /// When the last packets of a flow are to be repaired unless others follow.
+    /// Returns when the last packets of a flow are to be repaired unless others follow.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.senders
             .values()
@@ -115,7 +117,7 @@ impl EndRepairs {
             .min()
     }
 
-    /// Flows have fallen silent.
+    /// Handles flows that have fallen silent.
     pub(super) fn on_timeout(&mut self, now: Time) {
         for (to, sender) in &mut self.senders {
             if sender.on_timeout(now) && !self.due.contains(to) {
@@ -124,7 +126,7 @@ impl EndRepairs {
         }
     }
 
-    /// Forgets ends that have been of no use for long.
+    /// Forgets ends that have been unused for long.
     pub(super) fn expire(&mut self, now: Time) {
         self.senders
             .retain(|_, sender| now.since(sender.used()) < IDLE);
@@ -132,7 +134,7 @@ impl EndRepairs {
             .retain(|_, receiver| now.since(receiver.used()) < IDLE);
     }
 
-    /// The one for packets to an end; none if there are too many.
+    /// Returns the sender for packets to an end; `None` if there are too many.
     fn sender(&mut self, to: NodeAddr, aims: Aims) -> Option<&mut EndSender> {
         if !self.senders.contains_key(&to) {
             if self.senders.len() >= ENDS_MOST {
@@ -153,7 +155,7 @@ impl EndRepairs {
         self.receivers.get_mut(&from)
     }
 
-    /// What the status tells of an end: the repair of what goes there, and the packets from there that were restored.
+    /// Returns the status of an end: the repair of packets to it, and the number of restored packets from it.
     pub(super) fn status(&self, node: NodeAddr) -> (Option<EndRepairStatus>, u64) {
         let repair = self.senders.get(&node).map(|sender| {
             let (plan, (lost, measured)) = (sender.plan(), sender.measured());
@@ -176,13 +178,13 @@ impl EndRepairs {
     }
 }
 
-/// It is a client's, and of the class that is repaired.
+/// Returns true if the packet is a client's and of the class that is repaired.
 fn is_data<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     header.class().link == LinkProtocol::RealTime && header.source_port() != PORT
 }
 
 impl Node {
-    /// Packets were sealed for another end, from this counter on: what is to be repaired there is kept.
+    /// Packets were sealed for another end, from this counter on: keeps those that repair packets are to cover.
     #[inline]
     pub(super) fn cover_to_end(
         &mut self,
@@ -214,7 +216,7 @@ impl Node {
             }
             let way = self.router.tables().latency(to).unwrap_or_default();
             let wish = self.aims.of_packet(&header);
-            // What was set for links holds for the way.
+            // The settings for links apply to the path.
             let aims = Aims {
                 protect: Protect::Auto,
                 ..aims
@@ -238,14 +240,14 @@ impl Node {
         }
     }
 
-    /// The lane of the way to a node has just sent what a host catches up with.
+    /// Returns true if the lane of the path to a node has just sent packets with which a host catches up.
     fn catches_up_to(&self, now: Time, to: NodeAddr) -> bool {
         let link = self.router.first_link(&self.links, to);
         let brake = link.and_then(|link| self.links.at(link).brake.as_ref());
         brake.is_some_and(|brake| brake.catches_up(now))
     }
 
-    /// Sends what repairs the packets to other ends, and asks them what is lost.
+    /// Sends the repair packets to other ends, and asks the ends what is lost.
     #[inline]
     pub(super) fn flush_end_repairs(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(to) = self.end_repairs.due.pop() {
@@ -280,7 +282,7 @@ impl Node {
         }
     }
 
-    /// What another end says of repair, out of its seal.
+    /// Handles a message of another end about repair, after it was opened.
     pub(super) fn on_end_repair(&mut self, now: Time, packet: &[u8], out: &mut impl Outbox<Node>) {
         let header = Header::trusted(packet);
         let source = header.source();
@@ -333,7 +335,7 @@ impl Node {
         }
     }
 
-    /// Takes what was found of a source's packets as if it had come.
+    /// Takes restored packets of a source as if they had arrived.
     pub(super) fn forward_restored(
         &mut self,
         now: Time,
@@ -347,7 +349,7 @@ impl Node {
         while let Some(receiver) = self.end_repairs.receivers.get_mut(&source)
             && let Some((counter, remaining, bytes)) = receiver.poll(now)
         {
-            // The seal must not hear of what is late: a copy that a hop's request brings may be in time.
+            // The seal must not note a late packet: a copy that a hop's request brings may be in time.
             if remaining.is_expired() {
                 drop_one(Drop::Expired, out);
                 continue;

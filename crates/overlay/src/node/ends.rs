@@ -1,9 +1,9 @@
-//! Sealing from end to end, at the node: what is sealed, what is taken unsealed, and the handshakes
-//! that carry it. [`crate::ends`] has the sessions.
+//! Sealing from end to end, at the node: which packets are sealed, which are accepted unsealed, and the transport of
+//! the handshakes. [`crate::ends`] has the sessions.
 //!
-//! Sealed is what goes from one node to another, if both can: datagrams, streams, the node's own
-//! reports. Not sealed are echoes, which nodes on the way answer too, and packets to anycast addresses, whose
-//! receiver the entry does not know. `groups::keys` seals packets to groups.
+//! Packets from one node to another are sealed, if both can do so: datagrams, streams, the node's own reports. Two
+//! kinds are not sealed: echoes, which nodes on the path also answer, and packets to anycast addresses, whose receiver
+//! the entry does not know. `groups::keys` seals packets to groups.
 
 use super::Node;
 use super::receive::{Verdict, drop_one, drop_some, settle};
@@ -20,33 +20,33 @@ use secure::{Established, Outcome, PacketMarks, Refusal, Session};
 use wire::data::{Class, Header, LinkProtocol, Routing};
 use wire::{CLEAR_BYTES, HEADER_BYTES, TAG_BYTES, echo, link, transport};
 
-/// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
+/// The class of handshakes of ends: hops recover them, and they have precedence over the packets that wait for them.
 pub(super) const CLASS: Class = Class {
     link: LinkProtocol::RealTime,
     routing: Routing::ExpectedLatency,
     priority: 6,
 };
-/// The port that handshakes come from and go to: nobody can bind it.
+/// The source and destination port of handshakes: nobody can bind it.
 pub(super) const PORT: VirtualPort = VirtualPort(0);
 
-/// Nodes send the packet to each other on their own account: no client has asked for it.
+/// Returns true if nodes send the packet to each other on their own behalf: no client has caused it.
 #[inline]
 pub(crate) fn is_own<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     (header.source_port(), header.destination_port()) == (PORT, PORT)
 }
 
-/// What is to be done with a packet for this node, before its flow hears of it.
+/// The result of judging a packet for this node, before its flow notes it.
 pub(super) enum Arrived {
-    /// It is as its source has sent it, and may be believed.
+    /// The packet is unsealed, as its source sent it, and may be believed.
     Plain,
-    /// It was sealed by its source; it begins later and ends earlier now.
+    /// The packet was sealed by its source. It now begins later and ends earlier.
     Opened,
-    /// It has been handled.
+    /// The packet has been handled.
     Done,
 }
 
 impl Node {
-    /// What goes from these ports to another node is to be sealed.
+    /// Returns true if packets from these ports to another node are to be sealed.
     pub(super) fn seals_to(&self, to: NodeAddr, ports: (VirtualPort, VirtualPort)) -> bool {
         self.settings.sealing != Sealing::Off
             && to != self.addr
@@ -56,14 +56,14 @@ impl Node {
             && self.is_end(to)
     }
 
-    /// A node opens what is sealed for it, and seals what it sends here.
+    /// Returns true if a node opens packets sealed for it, and seals what it sends to this node.
     fn is_end(&self, node: NodeAddr) -> bool {
-        // While nothing is known of it, what was agreed on goes on.
+        // While nothing is known of the node, the existing session continues.
         self.router.database().seals(node)
             || self.router.database().links_of(node).is_none() && self.ends.has_session(node)
     }
 
-    /// Whether a client may send to an address that could only be reached in the open.
+    /// Checks whether a client may send to an address that might only be reachable without sealing.
     pub(super) fn check_can_seal(
         &mut self,
         to: NodeAddr,
@@ -79,7 +79,7 @@ impl Node {
         is_fine.then_some(()).ok_or(RequestError::Unsealed)
     }
 
-    /// Seals packets of this node for their exit. `None` if they wait, or are dropped.
+    /// Seals packets of this node for their exit. `None` if they wait or are dropped.
     pub(super) fn seal_to(
         &mut self,
         now: Time,
@@ -88,7 +88,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Option<Burst> {
         let count = packets.segments() as u32;
-        // Without a way there a handshake would only find that out later.
+        // Without a path to the exit, a handshake would only find that out later.
         if !self.ends.has_session(to) && !self.router.has_way(to) {
             drop_some(Drop::NoRoute, count, out);
             return None;
@@ -98,7 +98,7 @@ impl Node {
         self.seal_noted(now, to, packets, way, out)
     }
 
-    /// The same for packets that go this way, whatever is known of it.
+    /// The same for packets that take this path, whatever is known about it.
     pub(super) fn seal_noted(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl Node {
         None
     }
 
-    /// A packet is a handshake with this node, which is answered as soon as it is judged.
+    /// Returns true if a packet is a handshake with this node, which is answered as soon as it is judged.
     pub(super) fn is_end_handshake(&self, packet: &[u8]) -> bool {
         let is_handshake = |payload: &[u8]| {
             let kind = transport::Kind::of(payload);
@@ -137,7 +137,7 @@ impl Node {
         })
     }
 
-    /// Judges a packet for this node: opens it, or says whether it may be believed as it is.
+    /// Judges a packet for this node: opens it, or decides whether it may be believed as it is.
     pub(super) fn judge_arrival(
         &mut self,
         now: Time,
@@ -182,7 +182,7 @@ impl Node {
             }
             Some(Ok(transport::Kind::End(_))) => {
                 let at = header.payload_offset();
-                // What had to be sent by two paths is answered so.
+                // A handshake that had to be sent by two paths is answered by two paths.
                 let is_doubled = header.class().routing == Routing::Stamped;
                 self.on_end_handshake(now, (source, is_doubled), &packet[at..], out);
                 Ok(Arrived::Done)
@@ -192,8 +192,8 @@ impl Node {
         }
     }
 
-    /// A packet in the open may be from whom it names: its source does not seal, or it is an echo or
-    /// the answer to one, which nodes on the way must read.
+    /// Returns true if an unsealed packet may be from the source that it names: the source does not seal, or the packet
+    /// is an echo or the answer to one, which nodes on the path must read.
     fn believes(&self, header: &Header<&[u8]>) -> bool {
         let is_echo = || {
             let echo = echo::Echo::parse(header.payload()).map(|echo| echo.kind);
@@ -255,7 +255,8 @@ impl Node {
         }
     }
 
-    /// Nothing comes of a handshake. If one of both requires what the other does not do, nothing need wait for it.
+    /// A handshake has led to nothing. If one of the two nodes requires what the other does not offer, no packet needs
+    /// to wait.
     fn on_end_refused(
         &mut self,
         now: Time,
@@ -264,7 +265,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         drop_one(Drop::EndHandshake, out);
-        // It has shown who it is: nobody says that of another.
+        // The source has proved its identity: no node can claim this on behalf of another.
         if ![Refusal::NotHybrid(source), Refusal::HybridAlone(source)].contains(&why) {
             return;
         }
@@ -291,7 +292,7 @@ impl Node {
             ..
         } = established;
         let is_unconfirmed = session.is_unconfirmed();
-        // Whoever sends in another's name shows his own certificate here.
+        // A node that sends in the name of another shows its own certificate here.
         if peer.address() != source || self.trust.is_outdated(&peer) {
             self.ends.release(session.local_index());
             return drop_one(Drop::BadSource, out);
@@ -308,7 +309,7 @@ impl Node {
             self.confirm_end(now, source, out);
             self.judge_early(now, source, out);
         }
-        // What was sent to an end that had forgotten its session has not come.
+        // Packets to an end that had forgotten its session have not arrived.
         self.streams.touch_if(|stream| {
             let concerned = had_session && stream.key.peer == source;
             if concerned {
@@ -327,7 +328,7 @@ impl Node {
         }
     }
 
-    /// Judges what has come before the handshake was finished.
+    /// Judges packets that arrived before the handshake was finished.
     fn judge_early(&mut self, now: Time, source: NodeAddr, out: &mut impl Outbox<Node>) {
         for early in self.ends.take_early(source) {
             let (mut datagram, waited) = (early.packet, now.since(early.at));
@@ -342,7 +343,7 @@ impl Node {
         }
     }
 
-    /// Says under a new session that this end has it.
+    /// Sends an empty packet under a new session, to show that this end has it.
     fn confirm_end(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let header = self.message_header(CLASS, to);
         let empty = message(&header, (&[], true), &[], out);
@@ -359,7 +360,7 @@ impl Node {
         self.send_shaking(now, (to, false), datagram, out);
     }
 
-    /// The same, by two paths at once if that is wanted, and the datagram is not too long for it.
+    /// The same, by two paths at once if `is_doubled` and if the datagram is not too long for that.
     fn send_shaking(
         &mut self,
         now: Time,
@@ -382,14 +383,14 @@ impl Node {
         self.originate_made(now, &header, packet, out);
     }
 
-    /// Repetitions of handshakes, and what has waited for one in vain.
+    /// Sends repetitions of handshakes, and drops packets that have waited for one in vain.
     pub(super) fn drive_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if self.ends.take_look(now) {
             self.prepare_ends(now, out);
         }
         let (due, in_vain) = self.ends.on_timeout(now);
         for (to, datagram) in due {
-            // Nobody has answered: a relay may have swallowed it.
+            // No answer has arrived: a relay may have dropped the handshake.
             let is_doubled = self.settings.audit;
             self.send_shaking(now, (to, is_doubled), &datagram, out);
         }
@@ -406,14 +407,14 @@ impl Node {
         }
     }
 
-    /// Why there can be no session with a node.
+    /// Returns why there can be no session with a node.
     pub(super) fn refused_end(&self, now: Time, node: NodeAddr) -> Option<String> {
         let why = self.ends.apart(now, node);
         why.filter(|_| !self.ends.has_session(node))
             .map(|why| why.to_string())
     }
 
-    /// Of each node that was spoken with, or could be, how its packets are sealed.
+    /// Returns how packets are sealed, for each node with which this node communicates or could.
     pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
         let mut nodes = self.ends.nodes();
         nodes.extend(
@@ -446,7 +447,7 @@ impl Node {
 }
 
 impl Verdict {
-    /// What of a packet for this node stands around it in its datagram.
+    /// Returns the bytes around a packet for this node in its datagram.
     pub(super) fn around(self) -> Option<Around> {
         match self {
             Verdict::Local => Some(Around::HOP),
@@ -456,7 +457,7 @@ impl Verdict {
     }
 }
 
-/// Bytes before and behind a packet in its datagram: of the hop's seal, and of the end's.
+/// The bytes before and behind a packet in its datagram: those of the hop's seal, and of the end's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
     pub(super) front: usize,
@@ -464,46 +465,46 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// It was sealed by its source.
+    /// Returns true if the packet was sealed by its source.
     pub(super) fn is_end(self) -> bool {
         self.front > Around::HOP.front
     }
 
-    /// The seal of the last hop alone.
+    /// The seal of the last hop only.
     pub(super) const HOP: Around = Around {
         front: CLEAR_BYTES,
         back: TAG_BYTES,
     };
-    /// That of the entry too.
+    /// The seal of the last hop and that of the entry.
     pub(super) const END: Around = Around {
         front: CLEAR_BYTES + crate::ends::SEAL_FRONT,
         back: TAG_BYTES + crate::ends::SEAL_BACK,
     };
 }
 
-/// The first packet of a run was laid out to be sealed.
+/// Returns true if the first packet of a run was laid out to be sealed.
 pub(super) fn is_unsealed(run: &Burst) -> bool {
     has_seal(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]))
 }
 
-/// What relays know a packet by that was sealed from end to end: its tag, and all of it that no hop changes. A copy
-/// that somebody has changed is another packet, so it costs the one that its source has sent nothing. Others are known
-/// by their numbers alone, which anybody can write.
+/// Returns the tag by which relays recognize a packet that was sealed from end to end. Together with the mark of the
+/// whole packet it covers all bytes that no hop changes. A copy that somebody has changed is another packet, so it does
+/// not harm the one from the source. Unsealed packets are recognized only by their numbers, which anybody can write.
 #[inline]
 pub(super) fn tag_of(packet: &[u8]) -> Option<u32> {
     let header = Header::trusted(packet);
     let at = header.payload_offset();
     let first = packet.get(at).filter(|_| header.has_transport())?;
     let tail: &[u8; 4] = packet.last_chunk()?;
-    // Repetitions of a handshake are alike, but for their numbers.
+    // Repetitions of a handshake are identical, except for their numbers.
     (first >> 4 == link::VERSION)
         .then(|| u32::from_be_bytes(*tail) ^ header.flow_seq().0.rotate_left(16))
 }
 
-/// The mark of the whole packet. See [`tag_of`].
+/// Returns the mark of the whole packet. See [`tag_of`].
 pub(super) fn whole_of(marks: &PacketMarks, packet: &[u8]) -> u32 {
     let header = Header::trusted(packet);
-    // A stamp stays as it is. Other extensions are those of one edge.
+    // A stamp stays unchanged. Other extensions belong to one edge only.
     let from = match header.class().routing {
         Routing::Stamped => HEADER_BYTES,
         _ => header.payload_offset(),

@@ -1,4 +1,4 @@
-//! The flows of this node, for status: what they are, and which way they go from here.
+//! The flows of this node, for status: their properties, and their paths from here.
 
 use super::operate::percent;
 use super::{Node, metric};
@@ -12,10 +12,10 @@ use wire::HEADER_BYTES;
 use wire::data::{Class, LinkProtocol, Routing};
 use wire::ipc::{Options, RouteBy, Scheme};
 
-/// Flows that a snapshot lists, of those that begin here and of the others each: the first of a full
-/// table would be 4096.
+/// Maximum number of flows in a snapshot, separately for those that begin here and the others: a full table would have
+/// 4096.
 const MAX_FLOWS_LISTED: usize = 512;
-/// What another link carried instead of a full one so long ago, it carries still.
+/// If another link carried packets in place of a full one this recently, it still does.
 const PASSED_OF_LATE: Duration = Duration::from_secs(2);
 
 impl Node {
@@ -34,7 +34,7 @@ impl Node {
         streams.map(|stream| stream.status(self.addr)).collect()
     }
 
-    /// A flow that begins here.
+    /// Returns the status of a flow that begins here.
     fn outgoing(
         &self,
         now: Time,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// A flow that passes, or ends here.
+    /// Returns the status of a flow that passes, or ends here.
     fn passing(&self, now: Time, flow: &Flow) -> FlowStatus {
         let Class {
             link,
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Why the link to the neighbour does not carry a flow of this link protocol.
+    /// Returns why the link to the neighbour does not carry a flow of this link protocol.
     fn refusal(
         &self,
         now: Time,
@@ -148,7 +148,7 @@ impl Node {
         ))
     }
 
-    /// The path that the tables of all nodes make, or none.
+    /// Returns the path that the tables of all nodes form, or none.
     fn path_by_table(&self, routing: Routing, to: NodeAddr) -> Vec<Vec<String>> {
         let path = metric(routing).and_then(|metric| self.router.path(metric, to));
         let path = path.filter(|path| path.len() > 1);
@@ -156,7 +156,7 @@ impl Node {
         path.map(addresses).into_iter().collect()
     }
 
-    /// The paths that this node stamps at present; without a stamp packets go by table.
+    /// Returns the paths that this node stamps at present; without a stamp, packets go by table.
     fn stamped_paths(&self, to: NodeAddr, scheme: Scheme, options: &Options) -> Vec<Vec<String>> {
         let wish = Wish {
             to,

@@ -1,5 +1,5 @@
-//! Datagrams that are longer than a packet: cut at the entry, put together at the exit ([`super::handover`]). Relays
-//! never look.
+//! Datagrams longer than a packet: the entry fragments them, and the exit reassembles them ([`super::handover`]).
+//! Relays never look at this.
 
 use super::Node;
 use super::receive::drop_some;
@@ -11,12 +11,12 @@ use wire::CLEAR_BYTES;
 use wire::data::{EXTENSION_LENGTH_BYTES, FlowSeq, HEADER_BYTES, Repr};
 use wire::transport::{FRAGMENT_BYTES, Fragment};
 
-/// The longest datagram of a client: what an IPv4 UDP datagram carries.
+/// The longest datagram of a client: as long as the payload of an IPv4 UDP datagram.
 pub const MAX_DATAGRAM: usize = 65_507;
 
 impl Node {
-    /// Sends a client's datagram in fragments of at most `max` bytes, header included. Each has a
-    /// number of its own in the flow: `numbers` makes them.
+    /// Sends a client's datagram in fragments of at most `max` bytes, header included. Each fragment has a number of
+    /// its own in the flow, which `numbers` makes.
     pub(super) fn send_in_fragments(
         &mut self,
         now: Time,

@@ -1,13 +1,13 @@
-//! Groups at the node: joins of clients, what is told of them, and the way of packets.
+//! Groups at the node: joins of clients, announcements of groups, and the paths of packets.
 //!
 //! ```text
 //!   clients ─▶ local ─▶ told in records            records ─▶ router ─▶ trees, keys, audits (once per flush)
 //!   packet ─▶ judge ─▶ a slot of `trees`, or an edge of `shared` ─▶ branches, and clients here
 //! ```
-//! The room decides by its own state, the router and the links. What sends or delivers is the node's, in the files of
-//! this directory. [`joins`] is what clients and the operator ask, [`sending`] the way of packets. [`keys`] seals and
-//! opens, [`audit`] asks whether trees bring what is sent, [`shared`] follows the trees that Scribe builds, [`reports`] and
-//! [`status`] tell how receivers fare.
+//! The room decides by its own state, the router and the links. Code that sends or delivers belongs to the node and is
+//! in the files of this directory. [`joins`] handles the requests of clients and of the operator, [`sending`] the paths
+//! of packets. [`keys`] seals and opens, [`audit`] checks that trees deliver what is sent, [`shared`] follows the trees
+//! that Scribe builds, [`reports`] and [`status`] report the reception.
 
 mod audit;
 mod joins;
@@ -45,8 +45,8 @@ use wire::data::{Header, LinkProtocol, Routing};
 use wire::groups::TreeBuilder;
 use wire::record;
 
-/// The least time between two editions of this node's groups: a client that joins a thousand
-/// groups floods some records, not a thousand.
+/// The shortest time between two editions of this node's groups: a client that joins a thousand groups causes the
+/// flooding of a few records, not of a thousand.
 const OWN_GROUPS_SPACING: Duration = Duration::from_millis(20);
 
 /// The groups of a node.
@@ -54,21 +54,22 @@ pub(super) struct Groups {
     own: NodeAddr,
     /// The joins of this node's clients, and what its operator has set.
     local: Local,
-    /// They are not told again before this moment.
+    /// The groups are not announced again before this moment.
     told_after: Time,
-    /// Clients that were told within the last second that they may not send to a group, and when again.
+    /// Clients that were notified within the last second that they may not send to a group, and when they are notified
+    /// again.
     refusing: Map<(ClientId, NodeAddr), Time>,
-    /// What this node's sources may still send, in bytes, by group, where the rate is set.
+    /// How many bytes this node's sources may still send, by group, if the rate is set.
     policers: Map<NodeAddr, (u32, TokenBucket)>,
     trees: Trees,
-    /// Packets with a deadline get a second way where it is of use.
+    /// Packets with a deadline get a second way if it is useful.
     protects: bool,
     shared: Shared,
-    /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
+    /// The nodes to which copies of a packet go along a shared tree: kept only to reuse the memory.
     tree_ends: Vec<NodeAddr>,
     keys: Keys,
     reports: Reporting,
-    /// Whether trees bring what is sent.
+    /// Checks whether trees deliver what is sent.
     audits: GroupAudits,
 }
 
@@ -95,12 +96,12 @@ impl Groups {
         }
     }
 
-    /// What Scribe is to do next.
+    /// Returns the next task for Scribe.
     pub(super) fn next_errand(&mut self) -> Option<Errand> {
         self.shared.next_errand()
     }
 
-    /// Takes in what Scribe says of its trees.
+    /// Takes in Scribe's reports about its trees.
     pub(super) fn on_scribe(&mut self, now: Time, said: Operation) {
         match said {
             Operation::Edges {
@@ -115,13 +116,13 @@ impl Groups {
         }
     }
 
-    /// This node has clients in the group, and may receive it.
+    /// Returns true if this node has clients in the group and may receive it.
     #[inline]
     pub(super) fn receives(&self, group: NodeAddr, router: &Router) -> bool {
         self.local.is_member(group) && router.permits().may_receive(self.own, group)
     }
 
-    /// The member of an anycast group that is nearest by the metric; none without members in reach.
+    /// Returns the member of an anycast group that is nearest by the metric; `None` without members in reach.
     pub(super) fn nearest(
         &self,
         group: NodeAddr,
@@ -134,13 +135,14 @@ impl Groups {
         }
     }
 
-    /// What goes to a group is to be sealed.
+    /// Returns true if packets to a group are to be sealed.
     #[inline]
     pub(super) fn seals(&mut self, group: NodeAddr, router: &Router) -> bool {
         self.keys.seals(group, router)
     }
 
-    /// Takes in what others tell. Called once per flush, after the node's certificate is in the database.
+    /// Takes in the announcements of other nodes. Called once per flush, after the node's certificate is in the
+    /// database.
     pub(super) fn follow(&mut self, now: Time, router: &mut Router, out: &mut impl Outbox<Node>) {
         let permits = router.database_mut().settle_permits();
         if permits {
@@ -173,7 +175,7 @@ impl Groups {
         }
     }
 
-    /// The same of the members. After what is new of the own groups is told.
+    /// Takes in changes of members. Called after news of the own groups is announced.
     pub(super) fn follow_members(&mut self, now: Time, router: &mut Router) {
         for group in router.database_mut().membership_mut().take_changed() {
             self.trees.on_group_changed(group);
@@ -185,13 +187,13 @@ impl Groups {
         }
     }
 
-    /// Permits, settings or nodes have changed: any group may be concerned.
+    /// Permits, settings or nodes have changed: any group may be affected.
     fn on_all_changed(&mut self, now: Time) {
         self.audits.on_changed(None);
         self.keys.on_all_changed(now);
     }
 
-    /// Settings have changed: groups go from one builder of trees to the other.
+    /// Settings have changed: assigns groups to the other protocol that builds their trees.
     fn sort(&mut self, router: &Router) {
         for (group, to) in self.local.sort(|group| router.builder(group)) {
             self.shared.ask(match to {
@@ -202,7 +204,7 @@ impl Groups {
         self.policers.clear();
     }
 
-    /// Tells what is new of the own groups: `entered` hears of each record.
+    /// Announces news of the own groups: `entered` is called with each record.
     pub(super) fn tell(
         &mut self,
         now: Time,
@@ -236,12 +238,12 @@ impl Groups {
         }
     }
 
-    /// A node is of the network no more.
+    /// A node no longer belongs to the network.
     pub(super) fn on_revoked(&mut self, node: NodeAddr) {
         self.keys.own.on_revoked(node);
     }
 
-    /// Packets of this node's own to a group that were sealed at `at` have not left to a neighbour.
+    /// Notes that packets of this node's own to a group, which were sealed at `at`, have not left to a neighbour.
     pub(super) fn excuse(&mut self, at: Time, group: NodeAddr, (next, packets): (NodeAddr, u16)) {
         self.audits.excuse(at, group, (next, packets));
     }
@@ -254,7 +256,7 @@ impl Groups {
         self.audits.expire(now);
     }
 
-    /// When something is due, and what. Reports wait for the housekeeping if nothing passes.
+    /// Returns when something is due, with a name for it. Reports wait for the housekeeping if no packets pass.
     pub(super) fn timeouts(&self, housekeeping: Time) -> [(Option<Time>, &'static str); 4] {
         let telling = self.local.is_dirty().then_some(self.told_after);
         let passes = self.trees.iter().len() > 0 || self.shared.passing().len() > 0;
@@ -267,7 +269,7 @@ impl Groups {
         ]
     }
 
-    /// The place of the way that packets from `source` to a group take from here.
+    /// Returns the place of the slot for packets from `source` to a group.
     pub(super) fn slot(
         &mut self,
         now: Time,
@@ -276,7 +278,7 @@ impl Groups {
         is_urgent: bool,
         (router, links): (&Router, &Links),
     ) -> Result<u32, Drop> {
-        // Of stamped packets only those get here that are to take two trees.
+        // The stamped packets that get here are only those that take two trees.
         let two_ways = routing == Routing::Stamped;
         let metric = match two_ways {
             true => Metric::ExpectedLatency,
@@ -300,8 +302,8 @@ impl Groups {
         Ok(self.trees.slot(now, key, is_urgent, view))
     }
 
-    /// A packet of a reliable flow of this node finds room on all branches of its group's tree: the slowest sets the
-    /// pace, as long as it moves at all.
+    /// Returns true if a packet of a reliable flow of this node finds room on all branches of its group's tree: the
+    /// slowest branch sets the pace, as long as it moves at all.
     pub(super) fn has_room(
         &mut self,
         now: Time,
@@ -317,7 +319,8 @@ impl Groups {
         branches.all(|link| links.at(link).reliable.sender.room(flow) > 0)
     }
 
-    /// This node's clients in the group are to get these packets. They have had those that it has sealed itself.
+    /// Returns true if this node's clients in the group are to get these packets. They already have packets that this
+    /// node itself has sealed.
     fn is_delivered_here(&self, group: NodeAddr, run: &Burst, router: &Router) -> bool {
         let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
         self.receives(group, router) && !(header.source() == self.own && has_seal(&header))
@@ -333,7 +336,7 @@ impl Groups {
         let mut header = Header::trusted(&mut *packet);
         let (source, group) = (header.source(), header.destination());
         let routing = header.class().routing;
-        // Two trees are a stamp; another extension is that of a copy around a link, or of Scribe's tree.
+        // Two trees are a stamp; any other extension belongs to a copy around a link, or to Scribe's tree.
         let is_around = header.has_extension() && routing != Routing::Stamped;
         if is_around && router.builder(group) == TreeBuilder::Scribe {
             return Ok(Verdict::Shared);
@@ -354,7 +357,7 @@ impl Groups {
         })
     }
 
-    /// A link is of a group's tree, below this node, with a member behind it.
+    /// Returns true if a link belongs to a group's tree, below this node, with a member behind it.
     pub(super) fn is_of_tree(&self, key: Key, edge: Edge, router: &Router) -> bool {
         let database = router.database();
         let topology = database.topology();
@@ -372,8 +375,8 @@ impl Groups {
 }
 
 impl Node {
-    /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
-    /// after the node's certificate is in the database.
+    /// Announces news of the own groups, and takes in the announcements of other nodes. Called once per flush, after
+    /// the node's certificate is in the database.
     pub(super) fn update_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.groups.follow(now, &mut self.router, out);
         let as_whom = (self.handshakes.identity(), self.handshakes.network());
@@ -385,7 +388,7 @@ impl Node {
     }
 }
 
-/// Packets with a deadline in the real-time lane: those that a node protects by itself.
+/// Returns true if the packet has a deadline and is in the real-time lane: a node protects such packets automatically.
 fn is_urgent<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     header.class().link == LinkProtocol::RealTime && header.remaining().duration().is_some()
 }

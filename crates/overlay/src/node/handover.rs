@@ -1,11 +1,11 @@
-//! The last step of datagrams for this node's clients.
+//! The last step of datagrams to this node's clients.
 //!
 //! ```text
 //!   a datagram ───────────────┐
 //!   a part ─▶ reassembly ─────┴─▶ as it comes ─────────────────────────▶ the client
 //!                                 in order, or at its sender's pace ─▶ resequencer ─▶ the client
 //! ```
-//! The room knows neither sockets nor groups: it is told in which [`order`] a client gets what.
+//! The room knows neither sockets nor groups: its caller passes the [`order`] in which a client gets packets.
 
 use super::Node;
 use super::receive::{drop_one, drop_some};
@@ -24,10 +24,10 @@ use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Pool, Time, VirtualPort}
 use wire::data::{FlowSeq, Remaining};
 use wire::transport::Fragment;
 
-/// Flows that wait which the status names: one that has taken all is the first.
+/// Number of waiting flows that the status names: a flow that has taken all memory comes first.
 const HOLDERS_SHOWN: usize = 8;
 
-/// A datagram for a client, with what its reply tells.
+/// A datagram for a client, with the content of its reply.
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) from: NodeAddr,
@@ -35,10 +35,10 @@ pub(super) struct Arrived {
     pub(super) to: VirtualPort,
     pub(super) group: Option<NodeAddr>,
     pub(super) recovered: bool,
-    /// As of `at`.
+    /// The remaining time at `at`.
     pub(super) remaining: Remaining,
     pub(super) at: Time,
-    /// None stands for a fragment whose datagram has come, or comes, with another.
+    /// `None` stands for a fragment whose datagram has arrived, or arrives, with another fragment.
     pub(super) payload: Option<Burst>,
 }
 
@@ -52,17 +52,17 @@ impl Hold for Arrived {
     }
 }
 
-/// Datagrams on their last step: parts that wait for others, and what waits for its place in its flow.
+/// Datagrams on their last step: fragments that wait for others, and packets that wait for their place in their flow.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
     reassembly: Reassembly,
     resequencer: Resequencer<Arrived>,
-    /// Gaps that were given up for want of room.
+    /// Gaps that were given up for lack of room.
     given_up: Lately,
 }
 
 impl Handover {
-    /// Delivers a datagram, or a fragment of one that is long, to some clients.
+    /// Delivers a datagram, or a fragment of a long one, to some clients.
     pub(super) fn deliver_to(
         &mut self,
         now: Time,
@@ -81,7 +81,7 @@ impl Handover {
             };
             let part = arrived.payload.take();
             match self.on_fragment(now, key, arrived.remaining, part, out) {
-                // Of a long datagram, what the fragment tells that makes it whole.
+                // The values of a long datagram are those of the fragment that completes it.
                 Ok((whole, left)) => (arrived.payload, arrived.remaining) = (whole, left),
                 Err(why) => return drop_one(why, out),
             }
@@ -108,7 +108,7 @@ impl Handover {
         self.deliver_in_order(now, (*last, order), (to, seq), arrived, out);
     }
 
-    /// Delivers a datagram to a client, as it comes or in order, as the client wants it.
+    /// Delivers a datagram to a client, as it arrives or in order, as the client wants.
     fn deliver_in_order(
         &mut self,
         now: Time,
@@ -142,14 +142,14 @@ impl Handover {
         }
     }
 
-    /// Hands over what waited for its predecessors, or for its sender's pace.
+    /// Hands over packets that waited for their predecessors, or for their sender's pace.
     fn release(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
             hand_over(now, client, arrived, out);
         }
     }
 
-    /// What waits for its predecessors, and whose it is.
+    /// Returns the totals of packets that wait for their predecessors, and their flows.
     pub(super) fn status(&self) -> HeldStatus {
         let totals = self.resequencer.totals();
         let holders = self.resequencer.holders().into_iter();
@@ -172,7 +172,7 @@ impl Handover {
         }
     }
 
-    /// Takes a fragment, and gives the datagram if it was the last that was missing.
+    /// Takes a fragment, and returns the datagram if the fragment was the last missing one.
     pub(super) fn on_fragment(
         &mut self,
         now: Time,
@@ -200,7 +200,8 @@ impl Handover {
         }
     }
 
-    /// Hands over what has waited long enough, and gives up datagrams of which not everything has come in time.
+    /// Hands over packets that have waited long enough, and gives up datagrams whose fragments have not all arrived in
+    /// time.
     pub(super) fn on_timeout(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.release(now, out);
         self.reassembly.expire(now);
@@ -226,7 +227,7 @@ impl Handover {
         }
     }
 
-    /// What of a source's packets to a group came too late, or was missed.
+    /// Returns the packets of a source to a group that came too late or were missed.
     pub(super) fn of_group(&self, source: NodeAddr, group: NodeAddr) -> Losses {
         self.resequencer.of_group(source, group)
     }
@@ -236,7 +237,7 @@ impl Handover {
         self.given_up.look(now, self.resequencer.totals().given_up);
     }
 
-    /// When something is due, and what.
+    /// Returns when something is due, with a name for it.
     pub(super) fn timeouts(&self) -> [(Option<Time>, &'static str); 2] {
         [
             (self.resequencer.next_timeout(), "resequencer"),
@@ -245,8 +246,8 @@ impl Handover {
     }
 }
 
-/// In which order a client gets what is sent to an address, none for as it comes: the group says it, or
-/// the socket.
+/// Returns the order in which a client gets packets to an address, `None` for as they arrive. The group sets it, or the
+/// socket.
 pub(super) fn order(
     (sockets, membership): (&mut Sockets, &Membership),
     client: ClientId,
@@ -270,9 +271,9 @@ pub(super) fn order(
                 0 => own_deadline,
                 ms => Some(Duration::from_millis(ms.into())),
             };
-            // Of a longer one the header told this much at first, whatever was set.
+            // For a longer deadline, the header had this value at first, whatever was set.
             let deadline = Remaining::from_deadline(deadline).duration();
-            // A packet tells how much time it has left: with the deadline that is its age.
+            // A packet shows how much time it has left; the deadline minus that is its age.
             let left = after.map(|after| deadline.unwrap_or_default() - after);
             Some(Order::AsSent(left))
         }
@@ -293,7 +294,7 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
     let Some(payload) = payload else {
         return;
     };
-    // What waited for its predecessors has less time left.
+    // A packet that waited for its predecessors has less time left.
     let remaining = remaining.minus(now.since(at));
     out.report(Event::Delivered {
         bytes: payload.len() as u32,

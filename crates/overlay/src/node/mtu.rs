@@ -1,4 +1,4 @@
-//! Probes of the paths to the neighbours, and what follows when one carries less, or more again.
+//! Probes of the paths to the neighbours, and the consequences when one carries less, or more again.
 
 use super::Node;
 use super::receive::{drop_one, drop_some};
@@ -22,7 +22,7 @@ impl Node {
         self.on_mtu(index, before, out);
     }
 
-    /// This host cannot send datagrams of so many bytes to a neighbour in one piece.
+    /// This host cannot send datagrams of this length to a neighbour in one piece.
     pub(super) fn on_too_long(
         &mut self,
         now: Time,
@@ -42,8 +42,7 @@ impl Node {
         }
     }
 
-    /// Tells a neighbour that its probe has come, by the path that brought it. The answer is never longer than the
-    /// probe.
+    /// Answers a neighbour's probe, by the path on which it arrived. The answer is never longer than the probe.
     pub(super) fn answer_mtu(
         &mut self,
         now: Time,
@@ -64,8 +63,8 @@ impl Node {
         }
     }
 
-    /// What a link carries was `before` until now: others are told, and packets of its reliable lane
-    /// that do not fit any more leave it. Their sources send them again, cut to what fits.
+    /// The link's MTU was `before` until now. If it has changed, others are notified, and packets of the reliable lane
+    /// that no longer fit leave the lane. Their sources send them again, cut to the new length.
     pub(super) fn on_mtu(&mut self, index: LinkIndex, before: u16, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
         let usable = link.path.mtu.usable();
@@ -95,7 +94,7 @@ impl Node {
 }
 
 impl Link {
-    /// Sends the probes of a path that are due: of the spare in a place, or the path in use.
+    /// Sends the probes that are due on a path: the spare in a place, or the path in use.
     fn probe_path(&mut self, now: Time, place: Option<usize>, out: &mut impl Outbox<Node>) {
         loop {
             let path = place_mut(&mut self.path, &mut self.spares, place);

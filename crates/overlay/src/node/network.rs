@@ -13,7 +13,7 @@ use graph::Topology;
 use wire::certificate::Certificate;
 
 impl Node {
-    /// The network at this moment, as the link-state database has it.
+    /// Returns the network at this moment, as the link-state database describes it.
     pub fn network_snapshot(&self, now: Time) -> NetworkSnapshot {
         let topology = self.router.database().topology();
         let mut nodes: Vec<NodeAddr> = self.router.database().nodes().chain([self.addr]).collect();
@@ -83,7 +83,7 @@ impl Node {
         known.collect()
     }
 
-    /// The lanes of a link, to the neighbour and from it.
+    /// Returns the lanes of a link, to the neighbour and from it.
     fn lanes(&self, link: &Link) -> [KnownLane; 2] {
         let [own, peer] = [self.addr, link.peer].map(|end| end.to_string());
         let plan = link.protection_status();
@@ -116,7 +116,7 @@ impl Node {
             to: own,
             loss: link.path.loss.rate(),
             run: link.path.loss.run(),
-            // Only the neighbour knows whether its losses are a queue's.
+            // Only the neighbour knows whether a queue causes its losses.
             is_random: true,
             takes_repair: link.takes_repair(),
             in_force: None,
@@ -125,7 +125,7 @@ impl Node {
         [there, back]
     }
 
-    /// A node's name, or its address where that is not known.
+    /// Returns a node's name, or its address if the name is not known.
     pub fn name_of(&self, node: NodeAddr) -> String {
         self.known_name(node).unwrap_or_else(|| node.to_string())
     }

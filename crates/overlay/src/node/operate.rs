@@ -1,4 +1,4 @@
-//! What the operator asks: impairment, addresses, credentials, and the node's present state.
+//! The operator's requests: impairment, addresses, credentials, and the node's present state.
 
 use super::{Neighbor, Node};
 use crate::carried::Carried;
@@ -15,7 +15,7 @@ use secure::network::EXPIRY_NOTICE_S;
 use wire::data::Routing;
 use wire::link_state::Rates;
 
-/// The metrics that are routed by table, with their names.
+/// The metrics by which tables route, with their names.
 const METRICS: [(Metric, &str); 4] = [
     (Metric::Hops, "hops"),
     (Metric::Latency, "latency"),
@@ -23,7 +23,7 @@ const METRICS: [(Metric, &str); 4] = [
     (Metric::ExpectedLatency, "expected-latency"),
 ];
 
-/// Nodes that renew their records too often which the status names: the worst come first.
+/// Number of nodes with too many records that the status names: the worst come first.
 const FLOODERS_SHOWN: usize = 8;
 
 impl Node {
@@ -140,7 +140,7 @@ impl Node {
                     rng = rng.fork();
                 }
                 (impairment, None) => {
-                    // What is under way arrives at once: an emulated link that ends loses nothing.
+                    // Packets under way arrive at once: an emulated link that ends loses nothing.
                     if let (Some(mut old), Some(at)) = (impairment.take(), path.at) {
                         old.release(Time::FAR, at, out);
                     }
@@ -151,7 +151,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// Told to others when it differs by an eighth from what they know.
+    /// Announced to others if it differs by an eighth from what they know.
     fn on_carried(
         &mut self,
         now: Time,
@@ -170,7 +170,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// Told to others when it is another number than before.
+    /// Announced to others if the number has changed.
     fn on_hops(
         &mut self,
         neighbor: NodeAddr,
@@ -214,7 +214,7 @@ impl Node {
         };
         let link = self.links.at_mut(index);
         link.is_left = false;
-        // Where a name leads is told when it has been looked up.
+        // The address of a host name is set when it has been resolved.
         link.dial = at.or(link.dial);
         link.dial_more = more;
         link.capacity_kbps = capacity_kbps;
@@ -262,7 +262,7 @@ impl Node {
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
         let link = self.links.at_mut(index);
-        // A name has several addresses: the neighbour may be at each of them, and at those that it had before.
+        // A name has several addresses: the neighbour may be at each of them, and at its former ones.
         let before = link.dial.replace(at);
         let known = more
             .into_iter()
@@ -279,7 +279,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// The node at this moment.
+    /// Returns the node's state at this moment.
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let certificate = self.handshakes.identity().certificate().fields();
         let network = self.handshakes.network();
@@ -478,7 +478,7 @@ impl Link {
     }
 }
 
-/// Of a setting: in percent without what binary fractions add.
+/// Returns the percentage of a setting, without the rounding errors of binary fractions.
 pub(super) fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }

@@ -1,12 +1,13 @@
-//! Links that the node makes by itself: whom it takes as a neighbour, where it dials, and which links it keeps.
+//! Links that the node makes automatically: which nodes it accepts as neighbours, which addresses it dials, and which
+//! links it keeps.
 //!
 //! ```text
 //!   neighbours ── "I see you there" ──▶ seen ──▶ the own record
 //!   offers in records ──▶ find: chooses ─┐
 //!   traffic ─────────────────────────────┴──▶ direct: dials where the other node says that it is
 //! ```
-//! The room looks at the router and at the links. What dials, meets and parts is the node's, in the files of this
-//! directory.
+//! The room reads the router and the links. Code that dials, and that begins and ends links, belongs to the node and is
+//! in the files of this directory.
 
 mod direct;
 mod find;
@@ -20,20 +21,20 @@ use crate::link::Links;
 use crate::settings::Settings;
 use base::{NodeAddr, UnderlayAddr};
 
-/// What the room looks at.
+/// The rooms that this room reads.
 type Known<'a> = (&'a Router, &'a Links);
 
-/// The links that this node makes, or would.
+/// The links that this node makes, or would make.
 #[derive(Debug)]
 pub(super) struct OwnLinks {
     own: NodeAddr,
-    /// Settings: links for traffic, links that it finds, and addresses of the own interfaces told.
+    /// Settings: links for traffic, links that the node finds, and announcing the addresses of the own interfaces.
     direct_links: bool,
     find_links: bool,
     host_addresses: bool,
     /// Nodes that may become neighbours by dialling; `None` for every node of the network.
     accept: Option<Vec<NodeAddr>>,
-    /// Where the host's sockets are bound, in their order.
+    /// The addresses to which the host's sockets are bound, in their order.
     sockets: Vec<UnderlayAddr>,
     direct: Direct,
     sightings: Sightings,
@@ -59,15 +60,16 @@ impl OwnLinks {
         }
     }
 
-    /// The node makes links by itself.
+    /// Returns true if the node makes links automatically.
     pub(super) fn makes_links(&self) -> bool {
         self.direct_links || self.find_links
     }
 
-    /// A node that dials may be a neighbour.
+    /// Returns true if a node that dials may become a neighbour.
     ///
-    /// Choice: one that the operator has taken off is not just anybody, where there is no list. It may not have heard of
-    /// that, and it dials again where it was linked before. Direct links come and go.
+    /// Choice: without a list, a neighbour that the operator has removed is not accepted like any other node. It may
+    /// not know of the removal, and it dials again because it was linked before. If the node makes links automatically,
+    /// such links come and go anyway.
     pub(super) fn accepts(&self, peer: NodeAddr, was_taken_off: bool) -> bool {
         match &self.accept {
             Some(list) => list.contains(&peer),
@@ -75,12 +77,12 @@ impl OwnLinks {
         }
     }
 
-    /// A node is one of those with which the node may make links.
+    /// Returns true if the node may make links with this node.
     fn is_accepted(&self, of: NodeAddr) -> bool {
         self.accept.as_ref().is_none_or(|list| list.contains(&of))
     }
 
-    /// Where the host's sockets are bound, in their order.
+    /// Returns the addresses to which the host's sockets are bound, in their order.
     pub(super) fn sockets(&self) -> &[UnderlayAddr] {
         &self.sockets
     }

@@ -1,4 +1,5 @@
-//! What a node tells of itself: when its next record is due, and what it says besides the costs of links.
+//! The record in which a node announces itself: the time at which its next record is due, and its content besides the
+//! costs of links.
 //!
 //! ```text
 //!   something that the record says has changed ─▶ note ─▶ OWN_RECORD_SPACING after the last one ─▶ written and flooded
@@ -17,12 +18,12 @@ use wire::link_state::{
     write_relays_for, write_tallies, write_tunnels, write_usable, write_version,
 };
 
-/// The least time between two records of this node: several links that change at once are told
-/// together, and a node with many unstable links does not flood the network.
+/// The shortest time between two records of this node: several links that change at once are announced together, and a
+/// node with many unstable links does not flood the network.
 const OWN_RECORD_SPACING: Duration = Duration::from_millis(50);
 
-/// Records that this node makes because of alarms: so many at once, and one per second. Choice: all links of most nodes at
-/// once; an alarm that comes then goes with the record of the next second.
+/// Records that this node makes because of alarms: the number at once, and the number per second. Choice: all links of
+/// most nodes at once; an alarm that comes then is announced in the record of the next second.
 const ALARMS_AT_ONCE: f64 = 10.0;
 const ALARMS_PER_S: f64 = 1.0;
 
@@ -30,18 +31,18 @@ const ALARMS_PER_S: f64 = 1.0;
 #[derive(Debug)]
 pub(super) struct OwnRecord {
     is_due: bool,
-    /// Not before this moment.
+    /// No record before this moment.
     after: Time,
-    /// Records that alarms may be told in; none where they are not told.
+    /// The budget of records for alarms; `None` if alarms are not announced.
     alarms: Option<TokenBucket>,
-    /// The node's part in bulk data, once that is known.
+    /// The node's role in bulk data, once that is known.
     bulk: Option<Bulk>,
-    /// Of the program, for the others to know; empty where it is not told.
+    /// The version of the program; empty if it is not announced.
     version: &'static str,
 }
 
 impl OwnRecord {
-    /// The first one is due at once.
+    /// Returns the state before the first record, which is due at once.
     pub(super) fn new(tells_alarms: bool) -> OwnRecord {
         let bucket = || TokenBucket::new(ALARMS_PER_S, ALARMS_AT_ONCE, Time::ZERO);
         OwnRecord {
@@ -53,7 +54,7 @@ impl OwnRecord {
         }
     }
 
-    /// Something that the record says has changed.
+    /// Something in the record has changed.
     pub(super) fn note(&mut self) {
         self.is_due = true;
     }
@@ -63,8 +64,8 @@ impl OwnRecord {
         self.is_due |= is_news;
     }
 
-    /// A link to this node has begun to lose packets, or has ceased to: others are told, if they have not been told of
-    /// too many others of late.
+    /// A link to this node has begun to lose packets, or has ceased to. Others are notified, unless too many
+    /// notifications have been sent recently.
     pub(super) fn alarm(&mut self, now: Time) {
         let alarms = self.alarms.as_mut();
         self.is_due |= alarms.is_some_and(|alarms| alarms.try_take(now, 1.0));
@@ -80,7 +81,7 @@ impl OwnRecord {
         self.note_if(before != Some(bulk));
     }
 
-    /// The record is to be written now.
+    /// Returns true if the record is to be written now.
     pub(super) fn take_due(&mut self, now: Time) -> bool {
         if !self.is_due || now < self.after {
             return false;
@@ -93,7 +94,7 @@ impl OwnRecord {
         self.is_due.then_some(self.after)
     }
 
-    /// What is told besides the costs of links, as far as there is room.
+    /// Writes what is announced besides the costs of links, as far as there is room.
     pub(super) fn write(&self, w: &mut Writer<'_>, now: Time, links: &[&Link], own: &Own<'_>) {
         const BOUNDED: &str = "it bounds itself to what is left";
         let told = || (0u8..).zip(links);
@@ -115,7 +116,7 @@ impl OwnRecord {
         if own.group_keys {
             write_group_keys(w).expect(BOUNDED);
         }
-        // Whoever offers itself no more is in no ring: it goes before what may be missing.
+        // A node without an offer is in no ring: so the offer precedes what may be missing.
         if let Some(kept) = own.offer {
             write_offer(w, kept).expect(BOUNDED);
         }
@@ -135,10 +136,10 @@ impl OwnRecord {
         write_hosts(w, own.hosts).expect(BOUNDED);
         let protections = told().filter_map(|(i, link)| Some((i, link.protection()?)));
         let mut protections: Vec<_> = protections.collect();
-        // It matters most where most is lost.
+        // The protection matters most on the links that lose most.
         protections.sort_by_key(|(i, _)| Reverse(links[usize::from(*i)].announced_loss()));
         write_protections(w, &protections).expect(BOUNDED);
-        // Who does not hear it asks.
+        // A node that does not get this list asks.
         if let Some(nodes) = self.bulk.and_then(|bulk| bulk.relays_for) {
             write_relays_for(w, &nodes).expect(BOUNDED);
         }
@@ -151,16 +152,16 @@ impl OwnRecord {
     }
 }
 
-/// What a node tells of itself in its record.
+/// The content of a node's record about itself.
 pub(super) struct Own<'a> {
-    /// It answers how much of what was sealed for it has been opened.
+    /// The node answers how many packets sealed for it have been opened.
     pub(super) tallies: bool,
-    /// It opens what is sealed for groups.
+    /// The node opens what is sealed for groups.
     pub(super) group_keys: bool,
-    /// It tells over which links packets to it are being lost.
+    /// The node announces over which links packets to it are being lost.
     pub(super) alarms: bool,
     pub(super) endpoints: &'a [Endpoint],
     pub(super) hosts: &'a [Endpoint],
-    /// It offers itself as a neighbour, and keeps these links, by place.
+    /// The node offers itself as a neighbour, and keeps these links, by place.
     pub(super) offer: Option<&'a [u8]>,
 }

@@ -1,10 +1,10 @@
-//! The paths of links: further ones are dialled, and one takes another's place.
+//! The paths of links: dialling further ones, and changing the path in use.
 //!
 //! ```text
 //!   once a second: a pair of addresses that has no path ──▶ handshake "of a further path" ──▶ spare
 //!   a path is down, or another one costs less ──▶ the link goes over to it: told in an event, and to no other node
 //! ```
-//! Which path is taken and why is [`Link`]'s to say.
+//! [`Link`] decides which path is used and why.
 
 use super::Node;
 use crate::event::Event;
@@ -17,7 +17,7 @@ use graph::metric::{Cost, Metric};
 use wire::link::SessionIndex;
 
 impl Node {
-    /// Once a second: dials for further paths, and for new sessions of those that there are.
+    /// Once a second: dials for further paths, and for new sessions of existing paths.
     pub(super) fn tend_paths(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             let ended = self.links.at_mut(index).end_gone_spares(now);
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Takes another path for a link if that is due.
+    /// Changes a link to another path if that is due.
     pub(super) fn choose_path(
         &mut self,
         now: Time,
@@ -76,7 +76,7 @@ impl Node {
         true
     }
 
-    /// What a change at a path is for its link: nothing, as long as another path takes its place.
+    /// Returns what a change of a path means for its link: nothing, as long as another path takes its place.
     pub(super) fn settle_path(
         &mut self,
         now: Time,
@@ -100,7 +100,7 @@ impl Node {
             matches!(event, hello::Event::Down { why: w, .. } if w == why)
         };
         if is_closing(event) {
-            // It is the neighbour that goes away, not the path: it may have another one in use than this end.
+            // The neighbour is leaving, not the path: it may use another path than this end.
             let event = match is_spare {
                 true => link.path.hello.on_closing(now),
                 false => Some(event),
@@ -114,7 +114,7 @@ impl Node {
         }
         let changes = self.choose_path(now, index, out);
         match (is_spare, event) {
-            // The link was down, and is up by this path.
+            // The link was down, and is now up by this path.
             (true, hello::Event::Up) if changes && !was_up => Some(event),
             (true, _) => None,
             (false, hello::Event::Down { .. }) if changes => None,
@@ -130,14 +130,14 @@ impl Node {
         let index = self.links.by_peer(neighbor);
         let index = index.ok_or(RequestError::NoSuchNeighbor)?;
         let paths = self.links.at_mut(index).paths_mut();
-        // A stream tells by itself that it has ended, and one that is not in use is to end.
+        // A stream reports its own end, and an unused stream is about to be ended.
         let paths = paths.filter(|path| path.is_up() && !path.is_over_stream());
         paths.for_each(|path| path.hello.watch_closely(now));
         self.links.touch(index);
         Ok(Reply::Done)
     }
 
-    /// How the paths to a neighbour fare; none to another node.
+    /// Returns the condition of the paths to a neighbour; none for another node.
     pub fn path_healths(&self, now: Time, neighbor: NodeAddr) -> Vec<PathHealth> {
         let Some(index) = self.links.by_peer(neighbor) else {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! The way in: from a burst of the network below to a verdict per packet, and on.
+//! Receiving: from a burst of the underlay network to a verdict per packet, and onwards.
 //!
-//! Packets are judged one after the other, in place; neighbours in the burst with the same verdict
-//! stay together as one run, so a burst that goes one way leaves as one burst.
+//! Packets are judged one after the other, in place. Neighbouring packets of a burst with the same verdict stay
+//! together as one run, so a burst with one destination leaves as one burst.
 
 use super::Node;
 use super::ends::{Around, Arrived, is_own, tag_of, whole_of};
@@ -18,14 +18,14 @@ use wire::data::{Header, LinkProtocol, Remaining, Routing};
 use wire::link::{Clear, Kind, SessionIndex};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// What is to be done with a packet that has been judged.
+/// The result of judging a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Dropped, or handled on the spot.
     Done,
     /// For a client of this node, or for the node itself.
     Local,
-    /// The same for a packet that was sealed from end to end, and has been opened.
+    /// The same as `Local`, for a packet that was sealed from end to end and has been opened.
     Opened,
     /// For this node's clients in a group, and nobody else.
     Members,
@@ -33,17 +33,18 @@ pub(super) enum Verdict {
     Forward(LinkIndex),
     /// Copies over some links, as the stamp says.
     Copies,
-    /// Copies to the branches of a group's tree, and to the group's clients here; also on the links of second ways, or not.
+    /// Copies to the branches of a group's tree, and to the group's clients here; the flag says whether also on the
+    /// links of second ways.
     Group(u32, bool),
-    /// The same for copies that have come around a link in doubt.
+    /// The same for copies that have arrived around a link in doubt.
     Around(u32),
     /// Copies along the edges of a group's shared tree, and to the group's clients here.
     Shared,
 }
 
-/// What a datagram is.
+/// The content of a datagram.
 enum Found {
-    /// Nothing of use. It has been counted.
+    /// Nothing useful. The datagram has been counted.
     Nothing,
     /// A handshake with a neighbour.
     Handshake,
@@ -63,7 +64,7 @@ impl Node {
         let waited = burst.waited();
         for _ in 0..burst.segments() {
             let found = self.open(now, from, burst.segment_mut(run.1), out);
-            // What is answered on the spot must not overtake what came before it.
+            // A datagram that is answered on the spot must not overtake the ones before it.
             if run.0 != Verdict::Done && self.is_answered(&found, burst.segment(run.1)) {
                 let front = burst.split_front(run.1);
                 self.dispatch(now, run.0, front, out);
@@ -80,7 +81,7 @@ impl Node {
             if run.1 < burst.segments()
                 && let Some(index) = self.found.take()
             {
-                // What has been found goes before what came later, as if each datagram had come alone.
+                // Restored packets go before later ones, as if each datagram had arrived alone.
                 let front = burst.split_front(run.1);
                 self.dispatch(now, run.0, front, out);
                 self.forward_found(now, index, out);
@@ -154,7 +155,7 @@ impl Node {
         }
     }
 
-    /// Judging it sends something at once, or may do so.
+    /// Returns true if judging the datagram sends something at once, or may do so.
     fn is_answered(&self, found: &Found, datagram: &[u8]) -> bool {
         match found {
             Found::Nothing => false,
@@ -207,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Decides on a packet whose plaintext is at hand, and rewrites its header for the way on.
+    /// Decides on a packet whose plaintext is available, and rewrites its header for the next hop.
     fn judge_packet(
         &mut self,
         now: Time,
@@ -220,13 +221,14 @@ impl Node {
         let class = header.class();
         let link = self.links.at_mut(index);
         if !link.carries() {
-            // A neighbour that has not noticed yet that this node has restarted goes on with the
-            // lane numbers of before; they must not be taken for those of the lane that begins.
+            // A neighbour that has not noticed this node's restart yet continues the former lane numbers. They must not
+            // be taken for numbers of the new lane.
             return Err(Drop::LinkDown);
         }
         link.on_data_received(now, path, (is_own(&header), len));
         let (way_here, way_there) = (link.way_here_by(path), link.way_there());
-        // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
+        // The time that the packet waited in this host's own socket is not the path's fault: the program that plays it
+        // decides.
         let remaining = left_after(header.remaining(), way_here);
         match class.link {
             LinkProtocol::BestEffort => {}
@@ -262,7 +264,7 @@ impl Node {
                 }
             }
             LinkProtocol::Reliable => {
-                // What is due to the sender of a duplicate is another acknowledgement.
+                // The sender of a duplicate is due another acknowledgement.
                 self.links.touch(index);
                 let seq = header.lane_seq();
                 let link = self.links.at_mut(index);
@@ -280,7 +282,7 @@ impl Node {
         self.judge_flow(now, packet, out)
     }
 
-    /// Decides on a packet that the link by which it came has let through, and whose remaining time is up to date.
+    /// Decides on a packet that the arriving link has accepted, and whose remaining time is up to date.
     pub(super) fn judge_flow(
         &mut self,
         now: Time,
@@ -293,28 +295,29 @@ impl Node {
         let (source, destination) = (header.source(), header.destination());
         let is_stamped = routing == Routing::Stamped;
         if destination.is_multicast() && header.has_extension() && !is_stamped {
-            // Also where it began: an edge between others may lead by there.
+            // This also happens at the source: an edge between other nodes may lead through it.
             if let Some(verdict) = self.judge_passing(&mut header)? {
                 return Ok(verdict);
             }
         }
         if !source.is_node() || source == self.addr {
-            // A flood comes back to where it began.
+            // A flood returns to its source.
             return Err(match is_stamped && source == self.addr {
                 true => Drop::Duplicate,
                 false => Drop::BadSource,
             });
         }
-        // What is restored has not come by a link.
+        // A restored packet has not arrived by a link.
         if is_stamped && !self.end_repairs.is_restoring() {
             let came = self.links.at(self.came).peer;
-            // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
+            // This check comes before the flow's: a bad copy must not make a duplicate of a good one.
             stamped::check(header.extension(), destination, self.addr, came)?;
         }
         if !destination.is_node() && !self.router.permits().may_send(source, destination) {
             return Err(Drop::NotPermitted);
         }
-        // Before the flow hears of it: what its source has not sealed must not count for what it has.
+        // This check comes before the flow's: a packet that its source has not sealed must not count in place of one
+        // that it has.
         let is_flood = is_stamped && stamped::is_flood(&header);
         let (mut packet, mut arrived) = (packet, Verdict::Local);
         let mut tag = None;
@@ -349,12 +352,12 @@ impl Node {
             true => metric(routing).and_then(|metric| self.router.nearest(destination, metric)),
             false => Some(destination),
         };
-        // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
+        // The node before this one wrote the time left: a late copy must not make a duplicate of one in time.
         if tag.is_some() && header.remaining().is_expired() {
             self.flows.on_expired(now, key);
             return Err(Drop::Expired);
         }
-        // So is the time to live: what ends here must not make a duplicate of what goes on.
+        // The same holds for the time to live: a copy that ends here must not make a duplicate of one that goes on.
         if tag.is_some() && !local && ends_here(&header) {
             drop_one(Drop::TtlExceeded, out);
             if !destination.is_multicast() {
@@ -363,9 +366,9 @@ impl Node {
             return Ok(Verdict::Done);
         }
         let seq = header.flow_seq();
-        // A reliable link can recover what others of its flow left behind for seconds.
+        // A reliable link can recover packets that others of their flow overtook by seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
-        // While a tree moves, copies come by the old and by the new branch.
+        // While a tree changes, copies arrive by the old and by the new branch.
         let is_spread = is_stamped || destination.is_multicast();
         let (verdict, flow) = match (tag, is_late, is_spread) {
             (Some(tag), _, _) => {
@@ -411,8 +414,8 @@ impl Node {
         let cached = Some(&mut flow.cached);
         let mut link = self.router.next_hop(&self.links, routing, toward, cached)?;
         if link == self.came {
-            // It has been there: while routes change, two nodes can each take the other for the
-            // next one. The other would drop it as a duplicate.
+            // The packet came from there: while routes change, two nodes can each regard the other as the next hop. The
+            // other node would drop it as a duplicate.
             let other =
                 self.doubt
                     .way_on(now, link, (routing, toward), (&self.router, &self.links));
@@ -422,7 +425,7 @@ impl Node {
     }
 }
 
-/// What was decided on a packet: one that is not to be is dropped, and counted.
+/// Returns the verdict on a packet. A packet that is to be dropped is counted.
 #[inline]
 pub(super) fn settle(judged: Result<Verdict, Drop>, out: &mut impl Outbox<Node>) -> Verdict {
     judged.unwrap_or_else(|reason| {
@@ -441,17 +444,18 @@ pub(super) fn drop_some(reason: Drop, packets: u32, out: &mut impl Outbox<Node>)
     out.report(Event::Dropped { reason, packets });
 }
 
-/// No node behind this one is to get the packet. Along the edges of a shared tree only nodes on their way count.
+/// Returns true if no node behind this one is to get the packet. Along the edges of a shared tree, the time to live
+/// does not limit passing on.
 pub(super) fn ends_here<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     let is_of_edge = header.has_extension() && header.class().routing != Routing::Stamped;
     header.ttl() <= 1 && !is_of_edge
 }
 
-/// What is left of a packet's time after the way here. One that may still be in time keeps the least that can be
-/// told: it is delivered, or goes one hop more.
+/// Returns what is left of a packet's time after the way to here. A packet that may still be in time keeps the smallest
+/// value that the header can express: it is delivered, or goes one more hop.
 ///
-/// Choice: it may be if half of the way would be short enough. Of a link that has always been longer in one
-/// direction the node knows the round trip alone, and by plain UDP the packet would have come.
+/// Choice: a packet may be in time if half of the delay would be short enough. For a link that has always been longer
+/// in one direction, the node knows only the round trip, and by plain UDP the packet would have arrived.
 fn left_after(left: Remaining, way_here: Duration) -> Remaining {
     let after = left.minus(way_here);
     match after.is_expired() && !left.minus(way_here.div(2)).is_expired() {

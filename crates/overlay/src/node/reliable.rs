@@ -1,5 +1,5 @@
-//! The reliable lanes of the links: packets go in by the way that all take out, leave when window
-//! and pace permit, and what a link that is down has left behind finds another way.
+//! The reliable lanes of the links. Packets enter by the path that all packets out take, and leave when window and pace
+//! permit. Packets that are left on a link that is down find another path.
 //!
 //! ```text
 //!   send_run ──▶ queue_run ──▶ Lane ── flush_reliable ──▶ sealed bursts
@@ -21,17 +21,17 @@ use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Packets of one burst: what a kernel segments at once.
+/// Packets of one burst: as many as a kernel segments at once.
 const BURST_PACKETS: usize = 64;
 /// Bytes of one burst: the longest datagram of IPv4.
 const BURST_BYTES: usize = 65_507;
-/// Packets that one flush sends on one lane, so that other links have their turn.
+/// Packets that one flush sends on one lane, so that other links get their turn.
 const FLUSH_PACKETS: usize = 1_024;
-/// Packets whose link is down wait so long for it, or for another way.
+/// How long packets whose link is down wait for it, or for another path.
 const STRANDED_MAX: Duration = Duration::from_secs(5);
-/// What a packet that waits takes.
+/// The memory of a waiting packet.
 const PACKET_BYTES: usize = 1_500;
-/// The window that is told to a neighbour while there is room for all that it may send.
+/// The window that is announced to a neighbour while there is room for all that it may send.
 const WINDOW_OPEN: u16 = 16_384;
 
 /// A lane whose link is down and that still holds packets.
@@ -39,11 +39,11 @@ const WINDOW_OPEN: u16 = 16_384;
 pub(super) struct Stranded {
     index: LinkIndex,
     since: Time,
-    /// The routes by which another way has been sought.
+    /// The generation of the routes by which another path was last sought.
     generation: Option<u32>,
 }
 
-/// The packet waits in the lane of its link.
+/// Returns true if the packet waits in the lane of its link.
 pub(super) fn is_reliable(datagram: &[u8]) -> bool {
     let packet = &datagram[CLEAR_BYTES..];
     Header::trusted(packet).class().link == LinkProtocol::Reliable
@@ -70,12 +70,12 @@ impl Node {
             return drop_some(Drop::LinkDown, packets, out);
         }
         let (mut dropped, mut made_room, mut too_long) = (0, 0, 0);
-        // Own packets that have made room, when they were sealed, and the way that they were for.
+        // Own packets that have made room: when they were sealed, and their destination.
         let mut evicted = Vec::new();
         for i in 0..run.segments() {
             let datagram = run.segment(i);
             if datagram.len() > usize::from(link.path.mtu.usable()) {
-                // It would be sent again for ever, and hold up what is behind it.
+                // The node would send such a packet again for ever, and delay the packets behind it.
                 too_long += 1;
                 continue;
             }
@@ -109,8 +109,8 @@ impl Node {
         }
     }
 
-    /// A client's packet finds room for its flow in the lane of the first link. Where there is no such
-    /// link, the packet finds out by itself.
+    /// Returns true if a client's packet finds room for its flow in the lane of the first link. If there is no such
+    /// link, returns true: the packet itself will find that out.
     pub(super) fn has_room(&mut self, now: Time, routing: Routing, flow: &FlowKey) -> bool {
         let to = flow.destination;
         if to.is_multicast() {
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Sends what may leave on the lane of a link.
+    /// Sends the packets that may leave on the lane of a link.
     pub(super) fn flush_reliable(
         &mut self,
         now: Time,
@@ -168,8 +168,7 @@ impl Node {
         }
     }
 
-    /// Appends the acknowledgement that is due for the lane of a link, and what its sender has
-    /// given up.
+    /// Appends the acknowledgement that is due for the lane of a link, and the packets that its sender has given up.
     pub(super) fn acknowledge(&mut self, now: Time, index: LinkIndex, builder: &mut Builder<'_>) {
         if !self.links.at(index).is_up() {
             return;
@@ -192,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Tells a neighbour of the destinations whose packets wait here.
+    /// Notifies a neighbour of the destinations whose packets wait here.
     fn tell_holds(&mut self, now: Time, index: LinkIndex, builder: &mut Builder<'_>) {
         let mut holds = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
@@ -202,8 +201,8 @@ impl Node {
         told.tell(now, &holds, builder);
     }
 
-    /// How many packets of a neighbour this node takes: fewer when it holds nearly all that it may.
-    /// A lane that takes nothing is no reason.
+    /// Returns how many packets of a neighbour this node accepts: fewer when it holds nearly as much as it may. Lanes
+    /// that are stalled do not count.
     fn window(&self, now: Time) -> u16 {
         let lanes = self.links.iter().filter(|(_, link)| link.is_up());
         let lanes = lanes.map(|(_, link)| &link.reliable.sender);
@@ -213,7 +212,7 @@ impl Node {
         u16::try_from(left).unwrap_or(WINDOW_OPEN).min(WINDOW_OPEN)
     }
 
-    /// A link has gone down or come up: what is under way on its lane waits, or goes on.
+    /// A link has gone down or come up: packets under way on its lane wait, or continue.
     pub(super) fn on_lane_changed(&mut self, now: Time, index: LinkIndex, is_up: bool) {
         self.stranded.retain(|stranded| stranded.index != index);
         let sender = &mut self.links.at_mut(index).reliable.sender;
@@ -228,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Sends what waits for links that are down another way, where there is one by now.
+    /// Sends packets that wait for links that are down by another path, if there is one by now.
     pub(super) fn reroute_stranded(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let generation = self.router.tables().generation();
         for i in (0..self.stranded.len()).rev() {
@@ -277,7 +276,7 @@ impl Node {
         }
     }
 
-    /// The link by which a packet goes now that `index` is down.
+    /// Returns the link by which a packet goes now that `index` is down.
     fn other_way(&self, index: LinkIndex, packet: &Packet) -> Option<LinkIndex> {
         let header = Header::trusted(&packet.bytes[..]);
         let (routing, to) = (header.class().routing, header.destination());
@@ -287,8 +286,8 @@ impl Node {
 }
 
 impl Link {
-    /// Sends a burst of packets of one length by a path, as many as may leave now up to `most`, and tells
-    /// how many they were; none when nothing may.
+    /// Sends a burst of packets of one length by a path, as many as may leave now up to `most`. Returns their number;
+    /// `None` if none may leave.
     fn send_reliable(
         &mut self,
         now: Time,
@@ -329,7 +328,7 @@ impl Link {
             datagram[CLEAR_BYTES..bytes - TAG_BYTES].copy_from_slice(packet.bytes);
             sent.count(&packet, bytes);
             if path.sessions.seal(Kind::Data, datagram).is_err() {
-                // Without a session the packet is lost like others: it is sent again.
+                // Without a session the packet counts as lost, and is sent again.
                 break;
             }
             burst.fill(len + bytes, first);
@@ -353,7 +352,7 @@ impl Link {
     }
 }
 
-/// What a burst holds, for the events that tell of it: (packets, bytes).
+/// The content of a burst for the events that report it: (packets, bytes).
 #[derive(Default)]
 struct Sent {
     own: (u32, u32),

@@ -1,5 +1,4 @@
-//! Coded repair of the real-time lane: repair packets on their way out, and packets that they have told on their
-//! way on.
+//! Coded repair of the real-time lane: sending repair packets, and forwarding the packets that they have restored.
 
 use super::Node;
 use super::receive::{drop_one, settle};
@@ -11,7 +10,7 @@ use wire::control::{MESSAGE_HEADER_BYTES, kind};
 use wire::data::{Header, LinkProtocol};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// The longest plaintext of a repair packet's datagram: what fits a small slot with what seals it.
+/// The longest plaintext of a repair packet's datagram: as much as fits into a small slot together with its seal.
 const PLAINTEXT_MAX: usize = base::pool::SMALL_BYTES - CLEAR_BYTES - TAG_BYTES;
 
 impl Node {
@@ -29,7 +28,7 @@ impl Node {
         if !link.history.owes_repair() {
             return;
         }
-        // What congestion has dropped is not helped by more. [Papadimitriou06 §6]
+        // If congestion drops packets, more packets do not help. [Papadimitriou06 §6]
         let is_random = link.takes_redundancy();
         if !is_random || !link.carries() {
             return link.history.forgo_repair();
@@ -51,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Sends on what repair packets of a link have told.
+    /// Forwards the packets that repair packets of a link have restored.
     #[cold]
     pub(super) fn forward_found(
         &mut self,
@@ -67,7 +66,7 @@ impl Node {
                 return;
             };
             let Arrival::Recovered { after } = arrival else {
-                // It has come by itself meanwhile, or on request.
+                // The packet has arrived meanwhile, by itself or on request.
                 continue;
             };
             let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {

@@ -1,11 +1,11 @@
-//! The network as this node knows it, and the ways through it.
+//! The network as this node knows it, and the paths through it.
 //!
 //! ```text
 //!   records ─▶ database ─▶ topology ─┬─▶ tables: the next hop to each destination, by each metric
 //!                                    └─▶ stamps: subgraphs for packets that are stamped at their source
 //! ```
-//! The other rooms of the node look at this one and at the links. Records change the database at any time; the tables
-//! follow once per flush, in [`Router::update`], so that all packets of a batch take the same routes.
+//! The other rooms of the node read this one and the links. Records change the database at any time; the tables follow
+//! once per flush, in [`Router::update`], so that all packets of a batch take the same routes.
 
 use crate::detour::{Edge, path};
 use crate::event::Drop;
@@ -21,7 +21,7 @@ use graph::{Metric, Topology};
 use wire::data::Routing;
 use wire::groups::TreeBuilder;
 
-/// What is known of the network, and what follows from it.
+/// The known records of the network, and what follows from them.
 pub(super) struct Router {
     own: NodeAddr,
     database: Database,
@@ -30,7 +30,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// The router of the node `own`, which can reach nobody.
+    /// Returns the router of the node `own`, which can reach no other node yet.
     pub(super) fn new(own: NodeAddr, database: Database) -> Router {
         Router {
             own,
@@ -40,41 +40,41 @@ impl Router {
         }
     }
 
-    /// The node.
+    /// Returns the node's address.
     pub(super) fn own(&self) -> NodeAddr {
         self.own
     }
 
-    /// What the records say.
+    /// Returns the database of records.
     #[inline]
     pub(super) fn database(&self) -> &Database {
         &self.database
     }
 
-    /// For records that come, and for what is said in the node's own.
+    /// Returns the database, for records that arrive and for the node's own.
     #[inline]
     pub(super) fn database_mut(&mut self) -> &mut Database {
         &mut self.database
     }
 
-    /// The routes.
+    /// Returns the routes.
     #[inline]
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// Follows the database, and says what has changed.
+    /// Follows the database, and returns what has changed.
     pub(super) fn update(&mut self) -> Changed {
         self.tables.update(&mut self.database)
     }
 
-    /// What packets go by has changed though no next hop has: members of anycast groups.
+    /// Marks a change that affects packets though no next hop has changed: members of anycast groups.
     pub(super) fn touch(&mut self) {
         self.tables.touch();
     }
 
-    /// The link towards `to`. `cached` is the flow's slot, valid while the routes have the generation that it names, so
-    /// that a flow costs one look-up per change.
+    /// Returns the link towards `to`. `cached` is the flow's cached hop, valid while the routes have the generation
+    /// that it names. So a flow costs one look-up per change.
     #[inline]
     pub(super) fn next_hop(
         &self,
@@ -103,38 +103,38 @@ impl Router {
         Ok(index)
     }
 
-    /// The link by which packets to `to` leave that go by expected latency, as the node's own do.
+    /// Returns the link by which packets to `to` leave that go by expected latency, as the node's own do.
     pub(super) fn first_link(&self, links: &Links, to: NodeAddr) -> Option<LinkIndex> {
         links.by_peer(self.tables.next_hop(Metric::ExpectedLatency, to)?)
     }
 
-    /// Whether packets to `to` can leave by expected latency.
+    /// Returns true if packets to `to` can leave by expected latency.
     pub(super) fn has_way(&self, to: NodeAddr) -> bool {
         self.tables.next_hop(Metric::ExpectedLatency, to).is_some()
     }
 
-    /// The nodes on the path that the tables of all nodes make, both ends included.
+    /// Returns the nodes on the path that the tables of all nodes form, both ends included.
     pub(super) fn path(&self, metric: Metric, to: NodeAddr) -> Option<Vec<NodeAddr>> {
         let topology = self.database.topology();
         let path = self.tables.tree(metric)?.path(topology.index(to)?);
         Some(path.into_iter().map(|node| topology.addr(node)).collect())
     }
 
-    /// The topology, and which one it is.
+    /// Returns the generation of the topology, and the topology.
     pub(super) fn known(&self) -> (u64, &Topology) {
         (self.database.generation(), self.database.topology())
     }
 
-    /// This node's path to a destination takes a link.
+    /// Returns true if this node's path to a destination takes a link.
     pub(super) fn takes(&self, metric: Metric, to: NodeAddr, edge: Edge) -> bool {
         let topology = self.database.topology();
         let tree = self.tables.tree(metric).zip(topology.index(to));
         tree.is_some_and(|(tree, to)| path(topology, tree, to).any(|taken| taken == edge))
     }
 
-    /// The longest datagram that the way to `to` carries, as far as this node knows. Mostly no link carries less than
-    /// others, and one comparison tells; else the path of the packet's metric is walked. Choice: for stamps, which
-    /// are whole subgraphs, the least of the whole network.
+    /// Returns the longest datagram that the path to `to` carries, as far as this node knows. Mostly no link carries
+    /// less than others, and one comparison is enough; otherwise the path of the packet's metric is followed. Choice:
+    /// for stamps, which are whole subgraphs, the smallest value of the whole network.
     pub(super) fn usable_to(&self, routing: Routing, to: NodeAddr) -> u16 {
         let least = self.database.least_usable();
         if least == DEFAULT {
@@ -145,9 +145,9 @@ impl Router {
         along.unwrap_or(least)
     }
 
-    /// The way from this node to where a packet ends that the neighbour `came` has sent; of a group, to the farthest
-    /// member that can still be served `in_time`, of those that are not reached by way of `came`. A member that is too
-    /// far away for a repetition does not keep it from the others.
+    /// Returns the delay from this node to the destination of a packet that the neighbour `came` has sent. For a group,
+    /// it is the delay to the farthest member that can still be served `in_time`, among the members that are not
+    /// reached through `came`. A member that is too far away for a retransmission does not prevent it for the others.
     pub(super) fn rest(&self, came: NodeAddr, to: NodeAddr, in_time: Option<Duration>) -> Duration {
         if !to.is_multicast() {
             return self.tables.latency(to).unwrap_or_default();
@@ -161,7 +161,8 @@ impl Router {
             .unwrap_or_default()
     }
 
-    /// The way from a neighbour to where a packet ends; of a group, to the farthest member that is reached by way of it.
+    /// Returns the delay from a neighbour to the destination of a packet; for a group, to the farthest member that is
+    /// reached through the neighbour.
     pub(super) fn rest_from(&self, neighbor: NodeAddr, to: NodeAddr) -> Duration {
         if !to.is_multicast() {
             return self.tables.latency_from(neighbor, to).unwrap_or_default();
@@ -174,8 +175,8 @@ impl Router {
         ways.max().unwrap_or_default()
     }
 
-    /// The other member of an anycast group that is nearest by the metric; none without members in reach. The lowest
-    /// address, of several.
+    /// Returns the other member of an anycast group that is nearest by the metric; `None` without members in reach.
+    /// Among equally near members, the one with the lowest address.
     pub(super) fn nearest(&self, group: NodeAddr, metric: Metric) -> Option<NodeAddr> {
         let members = self.membership().receivers(group);
         let reached = members.filter_map(|member| {
@@ -185,36 +186,36 @@ impl Router {
         reached.min().map(|(_, member)| member)
     }
 
-    /// The stamp for what this node sends; none where there is no such subgraph.
+    /// Returns the stamp for packets of this node; `None` if there is no such subgraph.
     pub(super) fn stamp(&mut self, now: Time, wish: Wish) -> Option<&[u8]> {
         let (generation, topology) = (self.database.generation(), self.database.topology());
         self.stamps.stamp(now, self.own, wish, generation, topology)
     }
 
-    /// The paths that are stamped at present.
+    /// Returns the paths that are stamped at present.
     pub(super) fn stamped(&self, wish: &Wish) -> impl Iterator<Item = &[NodeAddr]> {
         self.stamps.present(wish)
     }
 
-    /// What the records say of groups.
+    /// Returns what the records report about groups.
     #[inline]
     pub(super) fn membership(&self) -> &Membership {
         self.database.membership()
     }
 
-    /// Who may send to groups and receive, as the network says.
+    /// Returns who may send to groups and who may receive, in the whole network.
     #[inline]
     pub(super) fn permits(&self) -> &Permits {
         self.membership().permits()
     }
 
-    /// Who builds the tree of a group. Anycast has none.
+    /// Returns the protocol that builds the tree of a group. Anycast groups have no tree.
     pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
         self.membership().builder(group)
     }
 }
 
-/// The metric by which a class is routed by table.
+/// Returns the metric by which a class is routed by table.
 pub(crate) fn metric(routing: Routing) -> Option<Metric> {
     match routing {
         Routing::Hops => Some(Metric::Hops),

@@ -1,5 +1,5 @@
-//! Link state at the node: what it says of its own links, what it takes from others, and the
-//! routes that follow.
+//! Link state at the node: the records that it makes about its own links, the records that it accepts from others, and
+//! the routes that follow.
 
 use super::Node;
 use super::own_record::Own;
@@ -19,22 +19,22 @@ use wire::link_state::{LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_sea
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Latency, Loss};
 
-/// Records per second that are taken of one origin, signed by it or not one: an honest node makes 20 at most, and
+/// Records per second that are accepted from one origin if they are signed by it: an honest node makes 20 at most, and
 /// as many of its groups.
 const ORIGIN_RECORDS_PER_S: f64 = 40.0;
-/// As many at once: all parts of its groups, and changes of many links.
+/// Records at once: all parts of its groups, and changes of many links.
 const ORIGIN_RECORDS_BURST: f64 = 200.0;
 
-/// How many records of each origin have come of late, and how many were too many: so that one member does
-/// not keep all others busy.
+/// How many records of each origin have arrived recently, and how many were too many: so one member cannot keep all
+/// others busy.
 #[derive(Debug, Default)]
 pub(super) struct Origins(Map<NodeAddr, (TokenBucket, u64)>);
 
 impl Origins {
-    /// Takes a record that its origin has signed; false if there were too many.
+    /// Takes a record that its origin has signed. Returns false if there were too many.
     fn take(&mut self, now: Time, origin: NodeAddr) -> bool {
         if self.0.len() >= MAX_ORIGINS && !self.0.contains_key(&origin) {
-            // Whoever has sent too many stays named.
+            // An origin that has sent too many stays listed.
             self.0.retain(|_, (_, dropped)| *dropped > 0);
         }
         let bucket = || TokenBucket::new(ORIGIN_RECORDS_PER_S, ORIGIN_RECORDS_BURST, now);
@@ -44,7 +44,7 @@ impl Origins {
         takes
     }
 
-    /// Who has sent too many, and how many were dropped.
+    /// Returns the origins that have sent too many records, and how many were dropped.
     pub(super) fn flooders(&self) -> Vec<(NodeAddr, u64)> {
         let all = self
             .0
@@ -57,7 +57,7 @@ impl Origins {
 }
 
 impl Node {
-    /// A link has come up or gone down: others are told at once.
+    /// A link has come up or gone down: others are notified at once.
     pub(super) fn on_link_changed(
         &mut self,
         now: Time,
@@ -92,7 +92,7 @@ impl Node {
         self.links.touch(index);
     }
 
-    /// Weighs the present estimate of a link; marks the own record as due when it is to be told.
+    /// Takes in the present estimate of a link. Marks the own record as due if the estimate is to be announced.
     pub(super) fn consider_cost(&mut self, now: Time, index: LinkIndex) {
         let link = self.links.at_mut(index);
         link.note_room(now);
@@ -102,7 +102,8 @@ impl Node {
         self.consider_lane(now, index);
     }
 
-    /// The same for what is told of the protection of its real-time lane. The papers' nodes tell nothing of it.
+    /// The same for what is announced about the protection of the link's real-time lane. Nodes of the paper profile
+    /// announce nothing about it.
     fn consider_lane(&mut self, now: Time, index: LinkIndex) {
         if self.settings.metric == MetricOf::Measured {
             let link = self.links.at_mut(index);
@@ -130,7 +131,7 @@ impl Node {
         self.router.database_mut().expire(now);
     }
 
-    /// Says what is new of the own links, and repairs the routes. Called once per flush.
+    /// Announces news about the own links, and repairs the routes. Called once per flush.
     pub(super) fn update_routing(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if self.own_record.take_due(now) {
             self.originate_record(now);
@@ -150,7 +151,7 @@ impl Node {
             self.reviewed = self.router.tables().followed();
             self.review_audits(now, out);
         }
-        // What became due on any link goes out in this flush.
+        // What became due on any link is sent in this flush.
         while let Some(index) = self.flood.poll_ready() {
             self.links.touch(index);
         }
@@ -213,7 +214,7 @@ impl Node {
                 network.sign(identity, Context::LinkState, signed)
             })
             .expect("the longest record fits its buffer");
-        // What an earlier start of this node has signed is recognised by the same certificate.
+        // Records that an earlier start of this node has signed are recognised by the same certificate.
         let proof = self.trust.proof(now, &self.handshakes);
         if let Some(peer) = proof.peer(self.handshakes.identity().certificate().as_bytes()) {
             self.trust.enter(&peer, self.router.database_mut());
@@ -239,7 +240,7 @@ impl Node {
             let origins = &mut self.origins;
             let database = self.router.database_mut();
             let verdict = database.on_record(now, index, &record, |claim| {
-                // Only what an origin has signed counts against it.
+                // Only records that an origin has signed count against it.
                 match budget.spend(now, || proof.judge(claim)) {
                     Judgement::Good | Judgement::Certified(_)
                         if !origins.take(now, claim.key().origin) =>
@@ -313,8 +314,8 @@ impl Node {
         }
     }
 
-    /// Records that waited for the certificate that has just come. They are few, and each is
-    /// looked at once: nobody's budget pays for them.
+    /// Judges records that waited for the certificate that has just arrived. They are few, and each is checked once: no
+    /// budget is charged for them.
     pub(super) fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let proof = self.trust.proof(now, &self.handshakes);
         let database = self.router.database_mut();
@@ -329,7 +330,7 @@ impl Node {
         }
     }
 
-    /// The certificate that a neighbour has shown serves for its records too.
+    /// A certificate that a neighbour has shown also proves its records.
     pub(super) fn on_peer_certificate(
         &mut self,
         now: Time,

@@ -1,11 +1,11 @@
-//! Segments of streams on their way in.
+//! Receiving the segments of streams.
 //!
 //! ```text
 //!   burst:  | headers | bytes | headers | bytes | headers | bytes |      as GRO hands it up
 //!   after:  | bytes | bytes | bytes |                                    one reply, nothing copied
 //! ```
-//! What comes in order is moved together in the burst's own buffer and handed to the host whole, so
-//! that it writes once for a burst. What comes out of order goes through the stream's ring.
+//! Segments in order are moved together within the burst's own buffer and handed to the host as one piece, so that the
+//! host writes once for a burst. Segments out of order go through the stream's ring.
 
 use super::Node;
 use super::ends::Around;
@@ -19,7 +19,7 @@ use wire::data::{Header, Repr};
 use wire::transport::{Flags, Kind, Parsed, Segment};
 
 impl Node {
-    /// Takes segments of one stream, whole opened datagrams.
+    /// Takes segments of one stream; they are whole opened datagrams.
     pub(super) fn on_segments(
         &mut self,
         now: Time,
@@ -92,8 +92,8 @@ impl Node {
         }
     }
 
-    /// Delivers what a burst has brought: the bytes at its front, then what they have completed.
-    /// `end` says why that was all, and whether the peer says so.
+    /// Delivers the content of a burst: the bytes at its front, then the bytes that they have completed. `end` says why
+    /// the burst was not processed further, and whether the peer is the reason.
     fn finish_segments(
         &mut self,
         now: Time,
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// The peer says that the connection is no more.
+    /// The peer reports that the connection no longer exists.
     fn on_reset(
         &mut self,
         now: Time,
@@ -131,7 +131,7 @@ impl Node {
         let Some(stream) = self.streams.at(index) else {
             return;
         };
-        // It has forgotten a connection of which nothing but the last word was missing.
+        // The peer has forgotten a connection of which only the last acknowledgement was missing.
         let in_peace = stream.receiver.is_finished()
             && stream.sender.is_finished()
             && stream.sender.is_delivered();
@@ -149,8 +149,8 @@ impl Node {
         }
     }
 
-    /// A segment of a connection that is not there. `last` are the flags of the one before it in
-    /// the same burst: one answer is enough.
+    /// Handles a segment of an unknown connection. `last` are the flags of the segment before it in the same burst: one
+    /// answer is enough.
     fn on_unknown(
         &mut self,
         now: Time,
@@ -168,12 +168,12 @@ impl Node {
         let calls = segment.calls();
         if let Some(ended) = self.streams.ended(&key) {
             if calls {
-                // It was repeated and held up on the way: the connection has been, and is over.
+                // The call was repeated and delayed on its path: the connection existed, and has ended.
                 return drop_one(Drop::StreamUnknown, out);
             }
             ended.flow_seq = ended.flow_seq.wrapping_add(1);
             let ended = *ended;
-            // Whoever repeats itself has not heard; an acknowledgement asks for nothing.
+            // A peer that repeats itself has not received the acknowledgement; an acknowledgement requests nothing.
             if has_bytes || flags.has(Flags::FIN) || flags.has(Flags::PROBE) {
                 self.acknowledge_ended(now, header, segment, ended, out);
             }
@@ -189,16 +189,16 @@ impl Node {
         self.refuse(now, header, segment.connection, ResetReason::Unknown, out);
     }
 
-    /// Whether somebody is there who may have called. What was sealed shows that; of what came in the open, a
-    /// record of the node and a way back to it do, or whoever invents addresses would take all places. A node whose
-    /// record has not come yet repeats its call, and is then let in.
+    /// Returns true if the caller exists. A sealed segment proves that. For an unsealed one, a record of the node and a
+    /// path back to it are required, because otherwise a sender of invented addresses could take all places. A node
+    /// whose record has not arrived yet repeats its call, and is then accepted.
     fn may_call(&self, peer: NodeAddr, around: Around) -> bool {
         let is_known =
             || self.router.database().links_of(peer).is_some() && self.router.has_way(peer);
         around.is_end() || peer == self.addr || is_known()
     }
 
-    /// Somebody wants to connect.
+    /// A peer wants to connect.
     fn on_call(
         &mut self,
         now: Time,
@@ -214,7 +214,7 @@ impl Node {
         let early = match self.streams.tickets.admit(key.peer, segment.ticket) {
             Admission::Early => true,
             Admission::Plain => false,
-            // It was taken, and is no more: what came with it is not delivered again.
+            // The ticket was used by a connection that has ended: its early bytes are not delivered again.
             Admission::Seen => return Err(ResetReason::Unknown),
         };
         let ticket = (!early && segment.asks_for_ticket()).then(|| {
@@ -239,7 +239,7 @@ impl Node {
     }
 }
 
-/// How many segments at the front of a run belong to one stream; 0 if the first packet is none.
+/// Returns how many segments at the front of a run belong to one stream; 0 if the first packet is not a segment.
 pub(super) fn alike(run: &Burst, around: Around) -> usize {
     let key = |i: usize| {
         let packet = packet_of(run, i, around);

@@ -1,5 +1,5 @@
-//! The way out: lane, history, seal, and the link's transmission; for what is forwarded, for what
-//! clients send, and for what is sent again.
+//! Sending: lane, history, seal, and the link's transmission; for forwarded packets, for packets of clients, and for
+//! retransmissions.
 
 use super::ends::{Around, PORT, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
@@ -28,19 +28,19 @@ use wire::link::Kind;
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, SEALED_HEADROOM, TAG_BYTES};
 
-/// The longest payload of one packet; longer datagrams go in fragments. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
-/// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
-/// takes its bytes from it, and the seal from end to end 24.
+/// The longest payload of one packet; longer datagrams are sent in fragments. Choice: what fits into a 1500-byte
+/// Ethernet frame below IPv6 and UDP (48 bytes), less 47 bytes of the overlay's headers, less 13 to spare for one more
+/// tunnel's header. A stamp takes its bytes from the payload, and the seal from end to end takes 24.
 pub const MAX_PAYLOAD: usize = 1_392;
 
 const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
 
-/// The stamp of packets to a group that go along two trees.
+/// The stamp of packets to a group that take two trees.
 const TWO_TREES: [u8; 1] = [3];
 
 impl Node {
-    /// Sends a run of opened packets on: each is entered in its lane, and those that do not wait there leave as one
-    /// burst. They are this node's own, or somebody else's.
+    /// Sends a run of opened packets: each enters its lane, and those that do not wait there leave as one burst. The
+    /// packets are either all this node's own or all forwarded.
     pub(super) fn send_run(
         &mut self,
         now: Time,
@@ -50,7 +50,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         while !run.is_empty() {
-            // Mostly all are of one class.
+            // Mostly all packets have the same class.
             let is_queued = is_reliable(run.segment(0));
             let other = (1..run.segments()).find(|&i| is_reliable(run.segment(i)) != is_queued);
             let front = match (is_queued, other) {
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// A link has no room for a packet, and there is no other way.
+    /// Drops a packet for which a link has no room and for which there is no other path.
     #[cold]
     fn drop_for_room(
         &mut self,
@@ -121,7 +121,7 @@ impl Node {
         drop_one(reason, out);
     }
 
-    /// Packets of this node's own that were sealed at `at` have not left by a link: no relay has swallowed them.
+    /// Notes that own packets that were sealed at `at` have not left by a link: no relay has dropped them.
     pub(super) fn excuse(&mut self, at: Time, index: LinkIndex, to: NodeAddr, packets: u32) {
         match to.is_multicast() {
             true => {
@@ -133,8 +133,8 @@ impl Node {
         }
     }
 
-    /// A packet of this node's own was refused for want of room. Of packets that go by
-    /// several paths, or to several nodes, it is not known what arrives.
+    /// Notifies the client of an own packet that was refused for lack of room. For packets that take several paths, or
+    /// go to several nodes, it is unknown what arrives.
     #[cold]
     fn tell_refused(&mut self, now: Time, run: &Burst, out: &mut impl Outbox<Node>) {
         let key = FlowKey::of(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]));
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// The same for packets that the lane's brake has let through.
+    /// The same for packets that the lane's brake has admitted.
     fn send_admitted(
         &mut self,
         now: Time,
@@ -191,7 +191,8 @@ impl Node {
                     bytes,
                 },
             });
-            // The rest of repair follows at the end of the turn, so it does not matter whether packets came as one burst.
+            // The other repair packets follow at the end of the turn, so it does not matter whether packets arrived as
+            // one burst.
             if self.links.at_mut(index).ends_run() {
                 self.flush_repair(now, index, out);
             }
@@ -202,7 +203,7 @@ impl Node {
         }
     }
 
-    /// Sends a client's datagram, from its port or from that of its range.
+    /// Sends a client's datagram, from its port or from a port of its range.
     pub(super) fn on_send(
         &mut self,
         now: Time,
@@ -251,10 +252,11 @@ impl Node {
         let is_shared = to.is_multicast() && self.router.builder(to) == TreeBuilder::Scribe;
         if to.is_multicast() {
             follow_setting(self.router.membership(), to, &mut options);
-            // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
+            // The packet takes one tree or two, which every node computes itself: nobody stamps other paths. Scribe
+            // builds one tree.
             let carried = match options.scheme {
                 None => true,
-                // What must arrive would wait for the slower of two ways.
+                // On a reliable link, packets would wait for the slower of two ways.
                 Some(Scheme::Disjoint) => {
                     !is_shared && options.class.link != LinkProtocol::Reliable
                 }
@@ -356,7 +358,7 @@ impl Node {
             false => (usable, 0),
         };
         let max = usize::from(usable) - around_bytes(stamp, seals) - diverted;
-        // The node's own service answers packets, not datagrams of several.
+        // The node's own service answers packets, not datagrams of several fragments.
         if payload.len() > max && port == wire::echo::PORT {
             return Err(RequestError::TooLong { max });
         }
@@ -376,11 +378,11 @@ impl Node {
         Ok(())
     }
 
-    /// How packets of a real-time flow are stamped whose client does not say, where protection is by more paths.
+    /// Returns the scheme of a real-time flow whose client has set none, if packets are protected by more paths.
     fn scheme_of_protection(&self, to: NodeAddr, class: Class) -> Option<Scheme> {
         let is_by_paths = self.settings.realtime.aims.protect == Protect::Paths;
         let may_be = to.is_node() && to != self.addr && class.link == LinkProtocol::RealTime;
-        // Which way hops or losses lead is the client's own choice.
+        // A client that routes by hops or by loss has chosen its path itself.
         let by_default = class.routing == Routing::ExpectedLatency;
         (is_by_paths && may_be && by_default).then_some(Scheme::Targeted)
     }
@@ -446,7 +448,7 @@ impl Node {
         }
     }
 
-    /// The header of a message of this node to another one's, which is not for any client.
+    /// Returns the header of a message of this node to another one, which is not for a client.
     pub(super) fn message_header(&mut self, class: Class, to: NodeAddr) -> Repr {
         Repr {
             has_transport: true,
@@ -475,7 +477,7 @@ impl Node {
         if let Some(brake) = &link.brake
             && !brake.allows_redundancy()
         {
-            // What congestion has dropped is sent again once at most. [Papadimitriou06 §6]
+            // If congestion drops a packet, it is sent again at most once. [Papadimitriou06 §6]
             answer = match answer {
                 Answer::Send {
                     plaintext,
@@ -502,17 +504,16 @@ impl Node {
         }
     }
 
-    /// The number of the next packet that this node sends of itself.
+    /// Returns the number of the next packet that this node sends on its own behalf.
     pub(super) fn next_echo_seq(&mut self) -> FlowSeq {
         self.echo_seq = self.echo_seq.wrapping_add(1);
         FlowSeq(self.echo_seq)
     }
 }
 
-/// A packet that is not sealed yet: room for the clear header, the header, the stamp if there is
-/// one, room for the seal of this end if it `seals`, the payload, room for the tags. The burst holds the
-/// payload with room for all but the stamp around it; otherwise it is copied. `None` if there is no
-/// buffer for that.
+/// Makes a packet that is not sealed yet: room for the clear header, the header, the stamp if there is one, room for
+/// the seal of this end if it `seals`, the payload, room for the tags. The burst holds the payload with room around it
+/// for everything but the stamp; otherwise the payload is copied. `None` if there is no buffer for that.
 pub(super) fn assemble(
     header: &Repr,
     stamp: &[u8],
@@ -545,7 +546,7 @@ pub(super) fn assemble(
     Some(payload)
 }
 
-/// A message of this node's own, as [`assemble`] makes it.
+/// Makes a message of this node's own, like [`assemble`].
 pub(super) fn message(
     header: &Repr,
     (stamp, seals): (&[u8], bool),
@@ -556,7 +557,7 @@ pub(super) fn message(
     assemble(header, stamp, payload, seals, out)
 }
 
-/// Writes a packet's header, as it is once this end has sealed it if it `seals`.
+/// Writes a packet's header, as it will be after this end has sealed the packet, if it `seals`.
 pub(super) fn emit(header: &Repr, seals: bool, packet: &mut [u8]) {
     let has_transport = header.has_transport || seals;
     let header = Repr {
@@ -566,7 +567,7 @@ pub(super) fn emit(header: &Repr, seals: bool, packet: &mut [u8]) {
     header.emit(packet).expect("the header fits its headroom");
 }
 
-/// What this end's seal says of the packet inside it.
+/// Returns the kind by which this end's seal describes the packet inside it.
 pub(super) fn seal_kind(header: &Repr) -> Kind {
     match header.has_transport {
         true => Kind::Control,
@@ -574,13 +575,13 @@ pub(super) fn seal_kind(header: &Repr) -> Kind {
     }
 }
 
-/// Bytes of a datagram that are not payload.
+/// Returns the bytes of a datagram that are not payload.
 pub(super) fn around_bytes(stamp: &[u8], seals: bool) -> usize {
     let seal = if seals { SEAL_FRONT + SEAL_BACK } else { 0 };
     HEADROOM + extension_bytes(stamp) + seal + TAG_BYTES
 }
 
-/// What a stamp takes from the payload.
+/// Returns how many bytes a stamp takes from the payload.
 pub(super) fn extension_bytes(stamp: &[u8]) -> usize {
     match stamp.len() {
         0 => 0,
@@ -588,8 +589,7 @@ pub(super) fn extension_bytes(stamp: &[u8]) -> usize {
     }
 }
 
-/// Sends a packet out of the history, if that is the answer. The link's parts are borrowed apart
-/// from the history.
+/// Sends a packet from the history, if that is the answer. The link's parts are borrowed separately from the history.
 fn send_again(
     now: Time,
     (peer, path): (NodeAddr, &mut Path),
@@ -629,7 +629,7 @@ fn send_again(
     }
 }
 
-/// The header of a packet that a node sends of itself.
+/// Returns the header of a packet that a node sends on its own behalf.
 pub(super) fn own_header(
     class: Class,
     from: (NodeAddr, VirtualPort),
@@ -653,7 +653,7 @@ pub(super) fn own_header(
     }
 }
 
-/// What a client is told of the room for its flow.
+/// Returns the reply that reports whether there is room for a client's flow.
 fn room(from: VirtualPort, (to, port): (NodeAddr, VirtualPort), is_there: bool) -> Reply {
     Reply::Room {
         from,

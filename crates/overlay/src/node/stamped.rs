@@ -1,4 +1,4 @@
-//! Packets whose source has stamped where they go: copies instead of one next hop.
+//! Packets whose source has stamped their path: copies instead of one next hop.
 //!
 //! ```text
 //!   judge_packet ── stamp good? new? in time? ──▶ ways on ──▶ none:    dead end
@@ -6,9 +6,8 @@
 //!                                                             several: a copy of the run for each
 //! ```
 //!
-//! A node keeps nothing about stamps: each packet says what this node does with it. That copies end
-//! is sure twice over: a subgraph has no cycle, and what was here before is a duplicate, which is
-//! what ends a flood.
+//! A node keeps no state about stamps: each packet says what this node does with it. Two things ensure that copies end:
+//! a subgraph has no cycle, and a packet that has already been here is a duplicate. The latter ends a flood.
 
 use super::Node;
 use super::receive::{Verdict, drop_one, drop_some};
@@ -19,14 +18,14 @@ use wire::data::Header;
 use wire::stamp::{BadStamp, Stamp};
 use wire::{CLEAR_BYTES, HEADER_BYTES};
 
-/// The link that a stamp names from here, or why nothing goes there.
+/// The link that a stamp names from here, or why no packet can take it.
 enum Way {
     Open(LinkIndex),
     Down,
     Missing,
 }
 
-/// The reason that is counted for a stamp.
+/// Returns the reason that is counted for a bad stamp.
 impl From<BadStamp> for Drop {
     fn from(why: BadStamp) -> Drop {
         match why {
@@ -37,8 +36,8 @@ impl From<BadStamp> for Drop {
     }
 }
 
-/// Checks the stamp of a packet to `to` that `came` from a neighbour: this node and the link are in it. To a
-/// group there are two trees and nothing else, and nowhere else.
+/// Checks the stamp of a packet to `to` that `came` from a neighbour: this node and the link must be in it. The stamp
+/// of a packet to a group must be two trees, and only a packet to a group may have that one.
 pub(super) fn check(
     stamp: Option<&[u8]>,
     to: NodeAddr,
@@ -54,7 +53,7 @@ pub(super) fn check(
     }
 }
 
-/// A packet goes over every link: each node must know it again, however many come.
+/// Returns true if the packet goes over every link. Each node must recognize such a packet, however many copies arrive.
 pub(super) fn is_flood<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
     let stamp = Stamp::parse(header.extension().unwrap_or_default());
     matches!(stamp, Ok(Stamp::Flooding))
@@ -87,8 +86,8 @@ impl Node {
         }
     }
 
-    /// Sends a run of opened packets on, a copy over each of the links that their stamps name.
-    /// `came` is the link that they came by, none for packets of this node.
+    /// Forwards a run of opened packets: a copy over each of the links that their stamps name. `came` is the link by
+    /// which they arrived, `None` for packets of this node.
     pub(super) fn send_copies(
         &mut self,
         now: Time,
@@ -135,7 +134,7 @@ impl Node {
     }
 }
 
-/// How many packets at the front of a run have the same stamp and source.
+/// Returns how many packets at the front of a run have the same stamp and source.
 fn alike(run: &Burst) -> usize {
     let key = |i: usize| {
         let packet = &run.segment(i)[CLEAR_BYTES..];
@@ -149,7 +148,7 @@ fn alike(run: &Burst) -> usize {
     (0..run.segments()).take_while(|&i| key(i) == first).count()
 }
 
-/// Calls `take` for each link that the packet's stamp names from here, but for the way back.
+/// Calls `take` for each link that the packet's stamp names from here, except for the way back.
 fn each_way<B: AsRef<[u8]>>(
     links: &Links,
     own: NodeAddr,
@@ -175,7 +174,7 @@ fn each_way<B: AsRef<[u8]>>(
                 take(Way::Open(index));
             }
         }
-        // Of a group's packets the trees decide.
+        // For a group's packets, the trees decide.
         Ok(Stamp::TwoTrees) | Err(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Whom the node believes: the roots of its network, the list of revocations, and its own certificate.
+//! The credentials that the node trusts: the roots of its network, the list of revocations, and its own certificate.
 //!
 //! ```text
 //!   certificate in a handshake ─┐
@@ -6,8 +6,8 @@
 //!   files at the start         ─┘      │
 //!                                      └──▶ until a second: then the nodes are out whose certificates are of an older root
 //! ```
-//! A succession proves itself, so it is taken from wherever it comes. Node and ends each keep the network beside their
-//! handshakes; [`Node::follow_roots`] makes them agree after whatever may have taught one of them.
+//! A succession proves itself, so the node accepts it from any source. Node and ends each keep a copy of the network
+//! with their handshakes; [`Node::follow_roots`] makes them agree whenever one of them may have learned something.
 
 mod proof;
 
@@ -23,26 +23,26 @@ use wire::certificate::Succession;
 use wire::link::SessionIndex;
 use wire::record::{Key, RecordKind, join_root};
 
-/// For so long nobody is expelled after another root was learned, even if the time of the one before is over already:
-/// certificates that were renewed by then come behind the succession. Choice: as long as they take to the far end of a
-/// network of poor links. New handshakes are judged by the new root at once.
+/// After the node learns another root, it expels nobody for this time, even if the validity of the former root is over
+/// already: certificates that were renewed by then arrive behind the succession. Choice: the time that they take to the
+/// far end of a network of poor links. New handshakes are judged by the new root at once.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Why a link ends.
+/// The reason for ending a link.
 const OF_OLD_ROOT: &str = "the neighbour's certificate is of an old root key";
 
-/// What the node made of the roots so far, and of the certificates that they have signed.
+/// The node's state regarding the roots, and the certificates that they have signed.
 #[derive(Debug)]
 pub(super) struct Trust {
     unix_start_s: u64,
     signers: Signers,
-    /// The number of the newest root that database and neighbours were told of.
+    /// The number of the newest root that database and neighbours know of.
     told: u8,
     /// The root under which the node's own certificate was signed.
     own_root: Option<u8>,
-    /// Which roots counted when the node last looked: one bit each.
+    /// The roots that were valid when the node last looked: one bit each.
     counting: u32,
-    /// Nobody is expelled before.
+    /// The node expels nobody before this time.
     not_before: Time,
 }
 
@@ -58,17 +58,17 @@ impl Trust {
         }
     }
 
-    /// Wall time, in seconds since 1970.
+    /// Returns the wall-clock time, in seconds since 1970.
     pub(super) fn unix_s(&self, now: Time) -> u64 {
         self.unix_start_s + now.as_nanos() / 1_000_000_000
     }
 
-    /// The root under which the node's own certificate was signed.
+    /// Returns the root under which the node's own certificate was signed.
     pub(super) fn own_root(&self) -> Option<u8> {
         self.own_root
     }
 
-    /// What proves records now.
+    /// Returns what proves records now.
     pub(super) fn proof<'a>(&'a self, now: Time, handshakes: &'a Handshakes) -> Proof<'a> {
         Proof {
             own: handshakes.identity(),
@@ -78,10 +78,10 @@ impl Trust {
         }
     }
 
-    /// A certificate has come into the database: its records can be proved.
+    /// A certificate has entered the database: the records of its node can be proved.
     pub(super) fn enter(&mut self, peer: &Peer, database: &mut Database) {
         let before = self.signers.insert(peer.address(), Signer::of(peer));
-        // Whoever spoke in its name under an older root has said nothing.
+        // Records that were made in the node's name under an older root are void.
         if before.is_some_and(|it| it.root < peer.root() && it.key != *peer.signing_key()) {
             database.forget_words_of(peer.address());
         }
@@ -91,8 +91,8 @@ impl Trust {
         }
     }
 
-    /// Whether a peer shows a certificate of an older root than the node of this address has shown by now. Whoever has
-    /// stolen that root can write one for every address.
+    /// Returns true if a peer shows a certificate of an older root than the node of this address has shown by now. A
+    /// thief of that root key can write a certificate for every address.
     pub(super) fn is_outdated(&self, peer: &Peer) -> bool {
         let signer = self.signers.get(&peer.address());
         signer.is_some_and(|signer| peer.root() < signer.root)
@@ -107,7 +107,7 @@ impl Trust {
 }
 
 impl Node {
-    /// What was stored before the start is for others, too: roots, and the list of revocations.
+    /// Enters what was stored before the start, because it is also for other nodes: roots, and the list of revocations.
     pub(super) fn enter_stored(&mut self) {
         let network = self.handshakes.network();
         for succession in network.successions() {
@@ -125,7 +125,7 @@ impl Node {
         self.enter_list(Time::ZERO);
     }
 
-    /// Puts the list in force into the database; what is to be flooded, if it was not there.
+    /// Puts the list in force into the database. Returns the key to flood, if the list was not there.
     fn enter_list(&mut self, now: Time) -> Option<Key> {
         let network = self.handshakes.network();
         let (root, _) = network.revocations_edition();
@@ -142,7 +142,7 @@ impl Node {
         entered.expect("a list that was read once can be read again")
     }
 
-    /// Spreads what a handshake, a record or the operator has taught of the roots.
+    /// Spreads what a handshake, a record or the operator has revealed about the roots.
     pub(super) fn follow_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let ends = self.ends.handshakes_mut().take_rival();
         for number in self.handshakes.take_rival().into_iter().chain(ends) {
@@ -155,7 +155,7 @@ impl Node {
         if own == self.trust.told && ends == own {
             return;
         }
-        // Each holds a chain that was verified; where they differ, the other has taken its word first.
+        // Each holds a chain that was verified; if they differ, the longer chain is adopted by the other.
         let longer = match own >= ends {
             true => self.handshakes.network().clone(),
             false => self.ends.handshakes_mut().network().clone(),
@@ -180,11 +180,11 @@ impl Node {
         let certificate = self.handshakes.identity().certificate();
         self.trust.own_root = self.handshakes.network().root_of(certificate);
         self.trust.not_before = now + GRACE;
-        // What came before the root that signed it.
+        // Certificates and records that arrived before the root that signed them.
         self.retry_pending(now, out);
     }
 
-    /// A succession or a list of revocations has come into the database.
+    /// A succession or a list of revocations has entered the database.
     pub(super) fn on_word_of_root(&mut self, now: Time, key: Key, out: &mut impl Outbox<Node>) {
         let record = self.router.database_mut().record(now, Name::of(key));
         let Some(body) = record.map(|(_, record)| record.body.to_vec()) else {
@@ -209,7 +209,7 @@ impl Node {
         }
     }
 
-    /// A certificate was taken that may have brought the proof of its root along.
+    /// A certificate was accepted that may contain the proof of its root.
     pub(super) fn learn_root(
         &mut self,
         now: Time,
@@ -229,7 +229,7 @@ impl Node {
         bytes: &[u8],
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
-        // All of them or none.
+        // Either all of them or none.
         let mut network = self.handshakes.network().clone();
         if let Some(number) = network.rival_among(bytes) {
             out.report(Event::RootRefused { number });
@@ -243,7 +243,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// Puts a renewed certificate in place.
+    /// Puts a renewed certificate into use.
     pub(super) fn renew(
         &mut self,
         now: Time,
@@ -293,13 +293,13 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// Applies a list: links to revoked nodes end, and their records are forgotten. False if the
-    /// list is not newer, or not of this network.
+    /// Applies a list: links to revoked nodes end, and their records are forgotten. Returns false if the list is not
+    /// newer, or not of this network.
     fn enforce(&mut self, now: Time, list: &Revocations, out: &mut impl Outbox<Node>) -> bool {
         if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
             return false;
         }
-        // The list has just counted for the same network.
+        // The list was just accepted for the same network.
         let _ = self.ends.handshakes_mut().network_mut().apply(list);
         let (root, _) = self.handshakes.network().revocations_edition();
         self.router.database_mut().forget_lists_before(root);
@@ -317,8 +317,8 @@ impl Node {
         true
     }
 
-    /// When the time of an old root is over, whoever still has a certificate of it is out like one who was revoked:
-    /// sessions would go on for ten minutes, and the old key may have been stolen.
+    /// When the validity of an old root is over, nodes that still have a certificate of it are expelled like revoked
+    /// ones: otherwise sessions would continue for ten minutes, and the old key may have been stolen.
     pub(super) fn end_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if now < self.trust.not_before {
             return;
@@ -339,8 +339,8 @@ impl Node {
         self.end_sessions_of_old_roots(now, out);
     }
 
-    /// Ends the sessions that somebody has made by an old root's certificate in the name of a node that has got a newer one.
-    /// A session that the node itself has made before that goes on: it has the same key.
+    /// Ends the sessions that were made with an old root's certificate in the name of a node that has a newer one. A
+    /// session that the node itself made earlier continues: it has the same key.
     fn end_sessions_of_old_roots(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let (network, unix_s) = (self.handshakes.network(), self.trust.unix_s(now));
         let signers = &self.trust.signers;
@@ -377,7 +377,7 @@ impl Node {
         }
     }
 
-    /// Nodes that are of the network no more: their records are forgotten, and links and sessions end.
+    /// Expels nodes that no longer belong to the network: their records are forgotten, and links and sessions end.
     fn expel(
         &mut self,
         now: Time,

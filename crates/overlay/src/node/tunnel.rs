@@ -1,10 +1,10 @@
-//! Links over byte streams (TCP), which the host opens where datagrams get no answer.
+//! Links over byte streams (TCP), which the host opens if datagrams get no answer.
 //!
 //! ```text
 //!   Event::NoDatagrams ──▶ host: TLS to the neighbour ──▶ Operation::Tunnel ──▶ dialled there at once
 //!                                                         Operation::TunnelEnded ──▶ silence, then as before
 //! ```
-//! When to ask, and when to try datagrams again, is [`crate::link`]'s `Fallback`.
+//! [`crate::link`]'s `Fallback` decides when to ask for a stream, and when to try datagrams again.
 
 use super::Node;
 use crate::event::Event;
@@ -22,24 +22,25 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
         let Some(index) = self.links.by_peer(neighbor) else {
-            // One that is no neighbour yet says who it is by a handshake.
+            // A node that is no neighbour yet identifies itself by a handshake.
             return Ok(Reply::Done);
         };
         let link = self.links.at_mut(index);
         link.fallback.on_open(at, is_dialled);
         if link.is_over_stream() {
-            // The one before it ends: the same neighbour, under the same keys.
+            // The former stream ends: this one leads to the same neighbour, with the same keys.
             link.move_to(now, at);
         }
         if !link.is_up() {
-            // It was asked for because dials by datagrams had no answer.
+            // The node asked for the stream because dials by datagrams had no answer.
             (link.path.dialled, link.path.dials) = (None, 0);
             self.redial(now, out);
         }
         Ok(Reply::Done)
     }
 
-    /// A byte stream has ended. A link that ran over it finds out by silence whether datagrams get through.
+    /// A byte stream has ended. A link that used it tries datagrams again and finds out by silence whether they get
+    /// through.
     pub(super) fn on_tunnel_ended(
         &mut self,
         now: Time,
@@ -64,7 +65,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    /// A neighbour speaks from another address.
+    /// A neighbour sends from another address.
     #[cold]
     pub(super) fn on_moved(
         &mut self,
@@ -80,7 +81,7 @@ impl Node {
         self.note_way(now, index, out);
     }
 
-    /// Others are told if the link runs over a byte stream from now on, or no longer.
+    /// Notifies others if the link has changed from datagrams to a byte stream, or back.
     pub(super) fn note_way(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
         let (peer, is_stream) = (link.peer, link.is_over_stream());

@@ -1,4 +1,4 @@
-//! Which packets are sent twice at once, because no request would save them.
+//! The packets that are sent twice at once, because no request would save them.
 //!
 //! ```text
 //!   sent ──T──▶ (lost)
@@ -7,35 +7,36 @@
 //!   by the least round trip:   low   high  :by the usual one
 //! ```
 //!
-//! A packet whose time lies between the two is one that a path of the same length without jitter would
-//! let a request save. Choice: of packets that come for the first time only such. What even the least round
-//! trip makes too late is the business of a code that reaches further than one packet.
+//! A packet whose time left is between the two values is one that a request would save on a path of the same length
+//! without jitter. Choice: among packets that are new on this hop, only these are sent twice. A packet that would be
+//! too late even with the shortest round trip is left to a code that covers more than one packet.
 //!
-//! A packet that an earlier hop has repaired has spent its slack there. It is sent three times wherever a request
-//! would not save it, for it is one of few: on three hops of 200 ms that lose 2 %, with a slack of 300 ms, a
-//! packet in 800 is lost twice, and copies cost 2 % to 4 %. It is so also where the link is not known to lose:
-//! that takes hellos, and a flow's first packets are as good as others.
+//! A packet that an earlier hop has repaired has spent its slack there. It is sent three times wherever a request would
+//! not save it, because it is one of few: on three hops of 200 ms that lose 2 %, with a slack of 300 ms, one packet in
+//! 800 is lost twice, and the copies cost 2 % to 4 %. This also holds if the link is not known to lose packets: that
+//! takes hellos, and a flow's first packets are as important as others.
 
 use super::RoundTrip;
 use base::{Duration, Time};
 
-/// Copies cost as much as the packets: not for less than this share lost.
+/// The smallest loss for which copies are sent: they cost as much as the packets.
 const LOSS_LEAST: f64 = 0.003;
-/// Nor where losses are a queue's, or more than this share: copies would feed the fire.
+/// The largest loss for which copies are sent: above it, the losses may come from a queue, which copies would fill
+/// further.
 const LOSS_MOST: f64 = 0.3;
 
-/// The times to the deadline, after what the rest of the path takes, with which a packet is sent twice.
+/// The times left to the deadline, after subtracting the rest of the path, with which a packet is sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     low: Duration,
     high: Duration,
-    /// Round trips vary, and the link loses.
+    /// Round trips vary, and the link loses packets.
     varies: bool,
 }
 
 impl Ahead {
-    /// On a link that loses this share, and whose lane has packets so far apart; none if no packet is
-    /// to be sent more than once.
+    /// Returns the limits for a link with this loss whose packets are this far apart; `None` if no packet is to be sent
+    /// more than once.
     pub fn of(rtt: RoundTrip, loss: f64, interval: Duration) -> Option<Ahead> {
         let takes = |rtt: Duration| interval + rtt + rtt.div(2);
         let (low, high) = (takes(rtt.least), takes(rtt.usual));
@@ -43,13 +44,12 @@ impl Ahead {
         (loss < LOSS_MOST).then_some(Ahead { low, high, varies })
     }
 
-    /// Whether such a packet may be sent twice at all.
+    /// Returns whether such a packet may be sent twice at all.
     pub fn concerns(&self, is_recovered: bool) -> bool {
         self.varies || is_recovered
     }
 
-    /// Whether a packet that has so much time left is sent twice; `is_recovered` is one that an earlier
-    /// hop has repaired.
+    /// Returns whether a packet with this time left is sent twice; `is_recovered` if an earlier hop has repaired it.
     pub fn suits(&self, left: Duration, is_recovered: bool) -> bool {
         match is_recovered {
             true => left < self.high,
@@ -58,21 +58,22 @@ impl Ahead {
     }
 }
 
-/// Keeps copies back that have filled a queue.
+/// Stops copies that have filled a queue.
 ///
-/// A link may have room for its packets and not for all of them twice. The queue of that is as long as it gets, and
-/// jitter hides it, so a path that has become longer while copies were sent is taken for one. If it was none, it is
-/// still longer without them, copies come again after a rest, and the longer path is the usual one by then.
+/// A link may have room for its packets but not for all of them twice. The resulting queue grows to its limit, and
+/// jitter hides it. So a path that has become longer while copies were sent is taken for a queue. If it was not a
+/// queue, the path is still longer without copies; copies start again after a rest, and the longer path is the usual
+/// one by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest {
     until: Time,
     next: Duration,
-    /// Copies have been sent since then.
+    /// When the present period of copies began.
     since: Option<Time>,
 }
 
-/// The rest of copies at first and at most. Choice: a queue makes a second of packets late, which is what copies save of
-/// one in fifty in a minute; one that was none costs half of that.
+/// The rest of copies, at first and at most. Choice: a queue makes a second of packets late, which is what copies save
+/// in a minute if one packet in fifty is late; a path that was only longer costs half of that.
 const REST: Duration = Duration::from_secs(30);
 const REST_MAX: Duration = Duration::from_secs(600);
 
@@ -87,7 +88,8 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Whether copies may be sent. `sends` if they were until now, `is_longer` if the path has become longer of late.
+    /// Returns whether copies may be sent. `sends` if they were sent until now, `is_longer` if the path has recently
+    /// become longer.
     pub fn allows(&mut self, now: Time, sends: bool, is_longer: bool) -> bool {
         let since = *self.since.get_or_insert(now);
         if !sends {
@@ -114,7 +116,7 @@ mod tests {
         let (mut sends, mut from) = (true, None);
         for tenth in 0..3_000u64 {
             let now = Time::ZERO + ms(tenth * 100);
-            // The queue stands half a second after the first copy.
+            // The queue is there half a second after the first copy.
             let queued = from.is_some_and(|from| tenth - from > 5);
             let allows = rest.allows(now, sends, sends && queued);
             if sends && !allows {
@@ -131,7 +133,7 @@ mod tests {
             gaps.windows(2).all(|pair| pair[1] > pair[0] * 3 / 2),
             "{gaps:?}"
         );
-        // Some minutes without a queue, and all is as at first.
+        // After some minutes without a queue, the state is as at first.
         let later = |s: u64| Time::ZERO + Duration::from_secs(1_000 + s);
         assert!((0..700).all(|s| rest.allows(later(s), true, false)));
         assert!(!rest.allows(later(701), true, true));
@@ -153,7 +155,7 @@ mod tests {
         assert!(ahead.suits(ms(150), false) && ahead.suits(ms(90), false));
         assert!(!ahead.suits(ms(60), false), "no request could ever save it");
         assert!(!ahead.suits(ms(250), false), "a request saves it mostly");
-        // A clean link, a queue, and a long way without jitter.
+        // A clean link, a queue, and a long path without jitter.
         let clean = Ahead::of(varying, 0.0, ms(20)).unwrap();
         assert!((0..500).all(|left| !clean.suits(ms(left), false)));
         assert_eq!(Ahead::of(varying, 0.5, ms(20)), None);

@@ -1,18 +1,19 @@
-//! How long a history lasts: as long as a packet of its lane can be of use to anybody.
+//! How long a history lasts: as long as a packet of its lane can be of use to any receiver.
 //!
 //! ```text
 //!   deadlines of the packets   100 ms 100 ms 500 ms 100 ms 100 ms ...
 //!   the longest of this span and the one before:  500 ms ────────────┐ a span or two later
 //!                                                                    └ 150 ms, the least
 //! ```
-//! A voice lane keeps 150 ms. Where a video group with a deadline of 500 ms passes, its packets can be asked
-//! for until then, so they are kept until then; when no such packet has passed for two spans, no longer.
+//! A voice lane keeps 150 ms. If a video group with a deadline of 500 ms passes, its packets can be requested for that
+//! time, so the history keeps them for that time. It returns to the shorter time when no such packet has passed for two
+//! spans.
 
 use super::Settings;
 use base::{Duration, Time};
 
-/// The longest deadline is that of the present span and of the one before. Choice: as long as the longest
-/// cover, so that what was sent last with a long deadline is kept until then.
+/// The longest deadline is taken over the present span and the one before. Choice: as long as the longest cover, so
+/// that the last packet with a long deadline is kept for that deadline.
 const SPAN: Duration = super::COVER_MOST;
 
 /// The age at which packets leave the history.
@@ -20,7 +21,7 @@ const SPAN: Duration = super::COVER_MOST;
 pub(super) struct Cover {
     least: Duration,
     most: Duration,
-    /// The longest deadline of the span that is over, and of the present one.
+    /// The longest deadline of the former span, and of the present one.
     before: Duration,
     longest: Duration,
     began: Time,
@@ -37,8 +38,8 @@ impl Cover {
         }
     }
 
-    /// Notes a packet that is sent with so much time left, none if it has no deadline. True when the
-    /// age may have changed.
+    /// Notes a packet that is sent with this time left, `None` if it has no deadline. Returns true if the age may have
+    /// changed.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Time, left: Option<Duration>) -> bool {
         let turned = now.since(self.began) >= SPAN;
@@ -56,7 +57,7 @@ impl Cover {
         turned || longer
     }
 
-    /// The age.
+    /// Returns the age.
     #[inline]
     pub(super) fn age(&self) -> Duration {
         let longest = self.before.max(self.longest);
@@ -94,7 +95,7 @@ mod tests {
                 last = 2_000 + n * 20;
             }
         }
-        // It lasts for as long as the packet itself can be asked for, and goes.
+        // The long age lasts as long as the packet itself can be requested, and then ends.
         assert!((2_500..=4_100).contains(&last), "{last}");
         assert_eq!(cover.age(), ms(150));
         cover.on_sent(at(9_000), Some(ms(6_000)));

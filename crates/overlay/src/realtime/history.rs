@@ -1,4 +1,4 @@
-//! The sender's side of a real-time lane: numbers, copies, answers, and word of its end.
+//! The sender's side of a real-time lane: numbers, copies, answers, and reports of its end.
 
 use super::code::{Encoder, Share};
 use super::cover::Cover;
@@ -11,33 +11,33 @@ use std::collections::VecDeque;
 use wire::control::TailProbe;
 use wire::data::{Header, LaneSeq, Remaining};
 
-/// A lane without traffic for so long gives its memory back.
+/// Time without traffic after which a lane releases its memory.
 const IDLE: Duration = Duration::from_secs(5);
-/// Second copies that wait for their moment. 600 000 packets/s at 10 % loss, a tenth of which is
-/// lost again, are 12 in 2 ms; beyond, both copies leave at once.
+/// Maximum number of second copies that wait for their time. 600 000 packets/s at 10 % loss, a tenth of which is lost
+/// again, are 12 in 2 ms; if there are more, both copies are sent at once.
 const MAX_REPEATS: usize = 256;
 
-/// What to do about a request.
+/// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// Send it again.
+    /// Send the packet again.
     Send {
         /// The packet as it was sent: overlay header and payload.
         plaintext: &'a [u8],
-        /// What the header's remaining time becomes, the stay in the history taken off.
+        /// The header's new remaining time, with the stay in the history subtracted.
         remaining: Remaining,
-        /// How often to send it now, 1 to 3.
+        /// How many copies to send now, 1 to 3.
         copies: u8,
     },
-    /// This strike has been answered: the request came twice.
+    /// This strike has been answered already: the request arrived twice.
     Repeated,
-    /// It was sent too long ago; there is no copy, or only one that nobody waits for.
+    /// The packet was sent too long ago; there is no copy, or only a useless one.
     Expired,
-    /// It could not be at its destination before its deadline.
+    /// The packet could not be at its destination before its deadline.
     TooLate,
     /// The budget of retransmissions is used up.
     Throttled,
-    /// It was never sent.
+    /// The packet was never sent.
     Unknown,
 }
 
@@ -48,15 +48,15 @@ pub struct HistoryStats {
     pub originals: u64,
     /// Packets sent again, copies included.
     pub retransmissions: u64,
-    /// Requests for what was answered already.
+    /// Requests for packets that were already sent again.
     pub repeated: u64,
-    /// Requests for what is no longer held.
+    /// Requests for packets that are no longer held.
     pub expired: u64,
-    /// Requests for what could not be in time.
+    /// Requests for packets that could not be in time.
     pub too_late: u64,
     /// Requests beyond the budget.
     pub throttled: u64,
-    /// Requests for what was never sent.
+    /// Requests for packets that were never sent.
     pub unknown: u64,
     /// Packets sent twice without a request.
     pub ahead: u64,
@@ -64,13 +64,13 @@ pub struct HistoryStats {
     pub probes: u64,
     /// Repair packets made, without a request.
     pub repairs: u64,
-    /// Their bytes, without what seals them.
+    /// Their bytes, without the seal.
     pub repair_bytes: u64,
-    /// Packets that left the history before their age because it was at its limit.
+    /// Packets that left the history before their age because it was at its size limit.
     pub overrun: u64,
 }
 
-/// The packets that were sent lately on one real-time lane, ready to be sent again.
+/// The packets that were recently sent on one real-time lane, ready to be sent again.
 #[derive(Debug)]
 pub struct History {
     settings: Settings,
@@ -101,7 +101,7 @@ impl History {
         }
     }
 
-    /// Starts again at number 0, for a new session of the link. Counters go on.
+    /// Starts again at number 0, for a new session of the link. The counters continue.
     pub fn reset(&mut self) {
         let stats = self.stats();
         let encoder = core::mem::take(&mut self.encoder);
@@ -111,9 +111,8 @@ impl History {
         self.encoder.set_share(None);
     }
 
-    /// Gives the next number to a packet that is about to be sent, writes it into the header and
-    /// keeps a copy. `plaintext` is the overlay header, its remaining time as it will be sent, and
-    /// the payload.
+    /// Assigns the next number to a packet that is about to be sent, writes it into the header and keeps a copy.
+    /// `plaintext` is the overlay header, with the remaining time as it will be sent, and the payload.
     ///
     /// # Panics
     /// If `plaintext` is shorter than the overlay header.
@@ -133,8 +132,9 @@ impl History {
         seq
     }
 
-    /// The packet that was recorded last is sent so many times more: who asks for it would hardly get it in
-    /// time. One copy follows after 2 ms, of several each after twice that, so that no burst takes all.
+    /// Sends the packet that was recorded last `times` more times, because a request for it would hardly be answered in
+    /// time. A single copy follows after 2 ms; of several copies, each follows after 2 ms times their number, so that
+    /// no burst takes all.
     pub fn copy_ahead(&mut self, now: Time, times: u32) {
         let room = (MAX_REPEATS - self.repeats.len()) as u32;
         for steps in 1..=times.min(room) {
@@ -143,12 +143,12 @@ impl History {
         }
     }
 
-    /// How much coded repair follows the packets that are covered from now on.
+    /// Sets how much coded repair follows the packets that are covered from now on.
     pub fn set_share(&mut self, share: Option<Share>) {
         self.encoder.set_share(share);
     }
 
-    /// The packet that was recorded last is covered by coded repair.
+    /// Covers the packet that was recorded last by coded repair.
     #[inline]
     pub fn cover(&mut self) {
         let seq = self.next - 1;
@@ -157,32 +157,32 @@ impl History {
         }
     }
 
-    /// A repair packet is due.
+    /// Returns true if a repair packet is due.
     #[inline]
     pub fn owes_repair(&self) -> bool {
         self.encoder.is_due()
     }
 
-    /// So many repair packets are due that they go before the next packet.
+    /// Returns true if so many repair packets are due that they go before the next packet.
     #[inline]
     pub fn is_crowded_by_repair(&self) -> bool {
         self.encoder.is_crowded()
     }
 
-    /// Writes the body of the repair packet that is due, if one is, and tells its length.
+    /// Writes the body of a repair packet that is due, if there is one, and returns its length.
     pub fn poll_repair(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         self.encoder.poll(now, &self.ring, out)
     }
 
-    /// The repair packets that are due are not sent.
+    /// Drops the repair packets that are due.
     pub fn forgo_repair(&mut self) {
         self.encoder.forgo();
     }
 
-    /// What to do about the request of `strike` for packet `seq`.
+    /// Returns the answer to the request of `strike` for packet `seq`.
     ///
-    /// `oneway` is the delay of this link, which the neighbour will take off the remaining time.
-    /// `rest_of_path` is the delay from the neighbour to the packet's destination, if known.
+    /// `oneway` is the delay of this link, which the neighbour will subtract from the remaining time. `rest_of_path` is
+    /// the delay from the neighbour to the packet's destination, if known.
     pub fn answer(
         &mut self,
         now: Time,
@@ -224,8 +224,8 @@ impl History {
             self.stats.too_late += 1;
             return Answer::TooLate;
         }
-        // Choice: where the last request is the only one, nothing else saves the packet, and a third copy brings what
-        // stays lost of it from p² to p³.
+        // Choice: if the last request is the only one, nothing else saves the packet, and a third copy reduces the
+        // remaining loss from p² to p³.
         let wanted = match (strike.is_last(), strike.is_first()) {
             (false, _) => 1,
             (true, false) => 2,
@@ -241,7 +241,7 @@ impl History {
         };
         entry.answered = strike.number();
         self.stats.retransmissions += u64::from(copies);
-        // One burst of losses is not to take all, unless it is too late to wait.
+        // A single burst of losses must not hit all copies, unless it is too late to wait.
         let spaced = (1..u32::from(copies))
             .take_while(|n| in_time(remaining.minus(REPEAT_AFTER * u64::from(*n))))
             .count() as u32;
@@ -257,7 +257,7 @@ impl History {
         }
     }
 
-    /// The second copy of an answer, if it is time for one.
+    /// Returns the second copy of an answer, if one is due.
     pub fn poll_repeat(&mut self, now: Time) -> Option<Answer<'_>> {
         let &(due, seq) = self.repeats.front()?;
         if due > now {
@@ -279,13 +279,13 @@ impl History {
         })
     }
 
-    /// When [`History::on_timeout`] or [`History::poll_repeat`] has something to say.
+    /// Returns when [`History::on_timeout`] or [`History::poll_repeat`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         let repeat = self.repeats.front().map(|(due, _)| *due);
         self.tail.next_timeout().into_iter().chain(repeat).min()
     }
 
-    /// The word to send to the receiver when the lane has fallen silent.
+    /// Returns the probe to send to the receiver when the lane has fallen silent.
     pub fn on_timeout(&mut self, now: Time) -> Option<TailProbe> {
         let count = self.tail.on_timeout(now)?;
         self.stats.probes += 1;
@@ -296,29 +296,29 @@ impl History {
         })
     }
 
-    /// Gives memory back if the lane has been silent for some seconds. Call it now and then.
+    /// Releases memory if the lane has been silent for some seconds. Call it regularly.
     pub fn release_idle(&mut self, now: Time) {
         if now.since(self.tail.last_data()) > IDLE {
             self.ring.clear();
         }
     }
 
-    /// The number that the next packet will get.
+    /// Returns the number that the next packet will get.
     pub fn next_seq(&self) -> LaneSeq {
         LaneSeq::of(self.next)
     }
 
-    /// The largest gap between packets of late.
+    /// Returns the largest recent gap between packets.
     pub fn interval(&self) -> Duration {
         self.tail.envelope()
     }
 
-    /// Bytes held for copies.
+    /// Returns the bytes held for copies.
     pub fn held_bytes(&self) -> usize {
         self.ring.held()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> HistoryStats {
         let (repairs, repair_bytes) = self.encoder.made();
         HistoryStats {
@@ -330,7 +330,7 @@ impl History {
     }
 }
 
-/// Plans a copy so many steps of 2 ms from now, in the order of time.
+/// Schedules a copy `steps` times 2 ms from now, in order of time.
 fn plan(repeats: &mut VecDeque<(Time, u64)>, now: Time, steps: u32, seq: u64) {
     let due = now + REPEAT_AFTER * u64::from(steps);
     let place = repeats.partition_point(|(other, _)| *other <= due);

@@ -1,44 +1,45 @@
-//! The packets that a receiver misses: which, until when they are of use, and what comes next.
+//! The missing packets of a receiver: which packets, until when they are useful, and the next step for each.
 //!
 //! ```text
 //!   missing ──▶ strike ── rtt + margin ──▶ strike … ──▶ last strike ─ 2 ms ─▶ its repeats ─▶ given up
 //!      └───────────┴───────────── the packet arrives ─────────┴───────────────────┘
 //! ```
 //!
-//! A table in the order of the numbers, since gaps are found in that order and arrivals are looked
-//! up by number; and an agenda in the order of time, so that only what is due is touched.
+//! The table is in the order of numbers, because gaps are found in that order and arrivals are looked up by number. The
+//! agenda is in the order of time, so that only packets that are due are touched.
 
 use super::{MAX_STRIKES, REPEAT_AFTER, Settings};
 use base::{Duration, Time};
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Losses remembered at a time. 10 % of 600 000 packets/s for the 60 ms that two strikes on a
-/// 20 ms link take are 3600. Each is asked for at most once per half a round trip, the last time
-/// [`LAST_REQUESTS`] times, which also bounds the requests after an outage.
+/// Maximum number of losses remembered at a time. 10 % of 600 000 packets/s for the 60 ms that two strikes on a 20 ms
+/// link take are 3600. Each is requested at most once per half a round trip, the last time [`LAST_REQUESTS`] times,
+/// which also limits the requests after an outage.
 pub(super) const MISSING_LIMIT: usize = 4096;
 
-/// Two strikes are half a round trip apart, or at least this: in 4 ms ten calls send two packets, and
-/// the third in a row is lost hardly more often than any other.
+/// Two strikes are at least half a round trip apart, or this: in 4 ms ten calls send two packets, and the third in a
+/// row is lost hardly more often than any other.
 const STRIKES_APART: Duration = Duration::from_millis(4);
-/// How often the last strike is sent. Choice: the way back often carries requests alone, so that a
-/// burst of losses there is a run of requests: with 5 % loss in bursts of 25 % two in a row are
-/// lost once in 80, three once in 320. They are small.
+/// How often the last strike is sent. Choice: the way back often carries only requests, so a burst of losses there is a
+/// run of requests: with 5 % loss in bursts of 25 %, two in a row are lost once in 80, three once in 320. Requests are
+/// small.
 const LAST_REQUESTS: u8 = 3;
-/// And where it is the only one, so that nothing was asked before: four in a row are lost once in 1280.
+/// The same if the last strike is the only one, so that there was no request before: four in a row are lost once in
+/// 1280.
 const ONLY_REQUESTS: u8 = 4;
 
-/// What an answer to a request takes.
+/// The time until the answer to a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// At least: whether it can still be in time.
+    /// The minimum, which decides whether an answer can still be in time.
     pub least: Duration,
-    /// Mostly no longer than this: when to ask again. Where round trips vary the two are far apart.
+    /// The usual maximum, which decides when to request again. If round trips vary, the two are far apart.
     pub usual: Duration,
 }
 
 impl From<Duration> for RoundTrip {
-    /// One that does not vary.
+    /// Returns a round trip that does not vary.
     fn from(rtt: Duration) -> RoundTrip {
         RoundTrip {
             least: rtt,
@@ -47,37 +48,37 @@ impl From<Duration> for RoundTrip {
     }
 }
 
-/// An answer is overdue after the round trip and an eighth of it, and at least this.
+/// An answer is overdue after the round trip plus an eighth of it, and at least plus this.
 const MARGIN_MIN: Duration = Duration::from_millis(1);
-/// Which request for a packet this is. On the wire: the number, and bit 7 for the last one.
+/// The number of a request for a packet. On the wire: the number, and bit 7 for the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Strike(u8);
 
 const LAST: u8 = 0x80;
 
 impl Strike {
-    /// Request number `number`, from 1; `last` when no other can follow in time, and the answer
-    /// should come twice.
+    /// Returns request number `number`, from 1; `last` if no other can follow in time, and the answer should come
+    /// twice.
     pub const fn new(number: u8, last: bool) -> Strike {
         Strike((number & !LAST) | if last { LAST } else { 0 })
     }
-    /// The strike of a byte of the wire.
+    /// Returns the strike of a byte on the wire.
     pub const fn from_wire(byte: u8) -> Strike {
         Strike(byte)
     }
-    /// The byte for the wire.
+    /// Returns the byte for the wire.
     pub const fn wire(self) -> u8 {
         self.0
     }
-    /// The number of the request, from 1.
+    /// Returns the number of the request, from 1.
     pub const fn number(self) -> u8 {
         self.0 & !LAST
     }
-    /// True for the first request for a packet.
+    /// Returns true for the first request for a packet.
     pub const fn is_first(self) -> bool {
         self.number() == 1
     }
-    /// True when the answer should come twice.
+    /// Returns true if the answer should come twice.
     pub const fn is_last(self) -> bool {
         self.0 & LAST != 0
     }
@@ -89,47 +90,49 @@ pub(super) struct Missing {
     pub(super) seq: u64,
     /// When the gap was seen.
     pub(super) detected: Time,
-    /// An answer after this moment is of no use.
+    /// An answer after this moment is useless.
     pub(super) useful_until: Time,
-    /// Requests so far, repeated ones counted once.
+    /// Requests so far; repetitions are counted once.
     pub(super) strikes: u8,
-    /// When it was asked for last.
+    /// When it was last requested.
     asked: Time,
     state: State,
 }
 
-/// The answers to packets that were asked for together: behind the last one that has come the next may be on its way
-/// still. After an outage answers take the time that the link needs to carry them all, and whoever asked for each again
-/// and again would make the queue that they wait in.
+/// The answers to packets that were requested together: after the last one that has arrived, the next may still be on
+/// its way. After an outage, the answers take the time that the link needs to carry them all, and a receiver that
+/// requested each again and again would create the queue in which they wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
-    /// When the last one was asked for, its number, and when it came.
+    /// When the packet of the last answer was requested, its number, and when it arrived.
     last: Option<(Time, u64, Time)>,
-    /// From the one before to the last one.
+    /// The time from the answer before to the last one.
     spacing: Duration,
 }
 
-/// The next answer is waited for so long at least. Choice: a packet of a call takes 4 ms at 500 kbit/s.
+/// The minimum time to wait for the next answer. Choice: a packet of a call takes 4 ms at 500 kbit/s.
 const ANSWERS_APART: Duration = Duration::from_millis(8);
 
 impl Answers {
-    /// A packet has come that was asked for.
+    /// A requested packet has arrived.
     pub(super) fn on_answer(&mut self, now: Time, packet: &Missing) {
         let before = self.last.filter(|(asked, ..)| *asked == packet.asked);
         self.spacing = before.map_or(Duration::ZERO, |(_, _, came)| now.since(came));
-        // Of those that overtake each other the newest tells.
+        // If answers overtake each other, the newest one counts.
         let seq = before.map_or(packet.seq, |(_, seq, _)| seq.max(packet.seq));
         self.last = Some((packet.asked, seq, now));
     }
 
-    /// Until when the answer for this packet may still be on its way behind those that come: until the next one should
-    /// have come, or it would be too late to ask again. None if a later one has come, or none has of late.
+    /// Returns until when the answer for this packet may still be on its way behind those that arrive: until the next
+    /// one should have arrived, or until it would be too late to request again. `None` if a later one has arrived, or
+    /// none recently.
     pub(super) fn awaits(&self, now: Time, packet: &Missing, usual: Duration) -> Option<Time> {
         let is_behind = |(asked, seq, _): &(Time, u64, Time)| {
             packet.strikes > 0 && *asked == packet.asked && *seq < packet.seq
         };
         let (.., came) = self.last.filter(is_behind)?;
-        // Choice: one may be lost of those that come evenly. Not twice the spacing, which would be just when it is due.
+        // Choice: one of several evenly spaced answers may be lost. Not twice the spacing, which would be exactly when
+        // the next one is due.
         let overdue = usual + usual.div(8);
         let patience = (self.spacing.div(4) * 9).min(overdue).max(ANSWERS_APART);
         let until = (came + patience).min(packet.latest(usual));
@@ -137,23 +140,23 @@ impl Answers {
     }
 }
 
-/// What comes next for a missing packet.
+/// The next step for a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A strike.
     Strike,
-    /// The last strike again, so many times.
+    /// The last strike again, this many times.
     Repeat(u8),
-    /// Nothing but the answer.
+    /// The entry only waits for the answer.
     Wait,
-    /// It came or was given up; the entry leaves the table by and by.
+    /// The packet arrived or was given up; the entry leaves the table later.
     Done,
 }
 
-/// What is to be done about a missing packet that is due.
+/// The action for a missing packet that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Ask for it, and look again at the moment.
+    /// Request the packet, and look again at this moment.
     Ask(Strike, Time),
     /// Its time or its strikes are used up.
     GiveUp,
@@ -171,9 +174,9 @@ impl Missing {
         }
     }
 
-    /// The latest moment for a request whose answer is in time.
+    /// Returns the latest moment for a request whose answer is in time.
     fn latest(&self, rtt: Duration) -> Time {
-        // Choice: a sixteenth of the round trip to spare. On long hops the errors of what each takes add up.
+        // Choice: a sixteenth of the round trip to spare. On long hops the errors of the delays add up.
         let spare = (REPEAT_AFTER + MARGIN_MIN).max(rtt.div(16));
         self.useful_until - rtt - spare
     }
@@ -185,8 +188,8 @@ impl Missing {
         let overdue_at = now + rtt.usual + rtt.usual.div(8).max(MARGIN_MIN);
         match self.state {
             State::Strike => {
-                // Only if the packet can be in time. [Amir06 §I] Choice: by the least round trip. Where
-                // they vary the usual one would give up what half of the requests still save.
+                // Only if the packet can be in time. [Amir06 §I] Choice: by the shortest round trip. If round trips
+                // vary, the usual one would give up packets that half of the requests still save.
                 if self.strikes >= strikes || answer_at > self.useful_until {
                     return Step::GiveUp;
                 }
@@ -216,7 +219,7 @@ impl Missing {
         }
     }
 
-    /// Asks for the last time, and again for `left` times.
+    /// Sends the last request, and again `left` times.
     fn repeat(&mut self, left: u8, now: Time, rtt: Duration) -> Step {
         self.state = State::Repeat(left - 1);
         let latest = (self.useful_until - rtt).max(now);
@@ -224,12 +227,12 @@ impl Missing {
         Step::Ask(Strike::new(self.strikes, true), again_at)
     }
 
-    /// When to ask again after asking at `now`, if that can still be of use.
+    /// Returns when to request again after a request at `now`, if that can still be useful.
     ///
-    /// Choice: rather too early than not at all. What waits for the answer to be overdue may be
-    /// too late by the little that hosts on the way add, and of two requests some milliseconds
-    /// apart seldom both fall into one burst of losses; two that are sent together often do. There
-    /// is time left for the second copy of the answer. So the usual round trip counts here.
+    /// Choice: rather too early than not at all. If the receiver waited until the answer is overdue, the next one might
+    /// be late by the small delays that hosts on the path add. Two requests some milliseconds apart are seldom both
+    /// lost in one burst; two that are sent together often are. There is time left for the second copy of the answer.
+    /// So the usual round trip is used here.
     fn next_strike(&self, now: Time, rtt: Duration, overdue_at: Time) -> Option<Time> {
         let next_at = overdue_at.min(self.latest(rtt));
         (next_at >= now + rtt.div(2).min(STRIKES_APART)).then_some(next_at)
@@ -239,17 +242,17 @@ impl Missing {
 /// The missing packets.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// In order of their numbers.
+    /// The missing packets, in order of their numbers.
     entries: VecDeque<Missing>,
     done: usize,
-    /// When to look at which packet; newer packets first, as they are likelier to be in time. May
-    /// name packets that are not missing any more.
+    /// When to look at which packet; newer packets first, as they are more likely to be in time. It may contain packets
+    /// that are no longer missing.
     agenda: BinaryHeap<(Reverse<Time>, u64)>,
 }
 
 impl Table {
-    /// Adds a packet with a number above all others, due at once. The oldest goes when the table
-    /// is full: returned is whether a packet was forgotten.
+    /// Adds a packet with a number above all others, due at once. The oldest is removed when the table is full. Returns
+    /// whether a packet was forgotten.
     pub(super) fn push(&mut self, missing: Missing) -> bool {
         if self.entries.len() >= MISSING_LIMIT && self.done >= MISSING_LIMIT / 2 {
             self.entries.retain(|m| m.state != State::Done);
@@ -267,7 +270,7 @@ impl Table {
         forgotten
     }
 
-    /// Takes a packet off the list, if it is on it.
+    /// Removes a packet from the list and returns it, if it is on the list.
     pub(super) fn take(&mut self, seq: u64) -> Option<Missing> {
         let entry = self.find(seq)?;
         let found = *entry;
@@ -282,7 +285,7 @@ impl Table {
         Some(found)
     }
 
-    /// The next packet that is due, taken off the agenda.
+    /// Returns the next packet that is due, and removes it from the agenda.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<&mut Missing> {
         loop {
             let &(Reverse(due), seq) = self.agenda.peek()?;
@@ -298,7 +301,7 @@ impl Table {
 
     /// Puts a packet on the agenda.
     pub(super) fn schedule(&mut self, seq: u64, due: Time) {
-        // Packets that came long before they are due leave their places behind.
+        // Packets that arrived long before they were due leave their places behind.
         if self.agenda.len() >= 4 * MISSING_LIMIT {
             let mut agenda = core::mem::take(&mut self.agenda);
             agenda.retain(|&(_, seq)| self.position(seq).is_some());
@@ -307,7 +310,7 @@ impl Table {
         self.agenda.push((Reverse(due), seq));
     }
 
-    /// When something is due.
+    /// Returns when something is due.
     pub(super) fn next_due(&self) -> Option<Time> {
         if self.len() == 0 {
             return None;
@@ -315,12 +318,12 @@ impl Table {
         self.agenda.peek().map(|&(Reverse(due), _)| due)
     }
 
-    /// How many are missing.
+    /// Returns how many packets are missing.
     pub(super) fn len(&self) -> usize {
         self.entries.len() - self.done
     }
 
-    /// Forgets all, and gives the memory back.
+    /// Forgets all packets, and releases the memory.
     pub(super) fn clear(&mut self) {
         *self = Table::default();
     }

@@ -1,5 +1,5 @@
-//! The real-time lane of a link: packets go on at once, even out of order; what is lost is asked
-//! for on this hop, as long as the answer can still be in time. [Amir06 §IV-A]
+//! The real-time lane of a link: packets are forwarded at once, even out of order. This hop requests lost packets as
+//! long as the answer can still be in time. [Amir06 §IV-A]
 //!
 //! ```text
 //!   sender                                            receiver
@@ -10,21 +10,20 @@
 //!     └── Send ───────────────▶ 8 ────────────────────▶ Recovered, 3T + Δ after it was sent
 //! ```
 //!
-//! Life of a loss: the first packet after the gap reveals it. The receiver asks at once, and again
-//! after a round trip without answer (earlier, if it would be too late then), as long as an answer
-//! would still come before the packet's own deadline; the last request that fits is sent three
-//! times and answered twice, 2 ms apart. The sender answers out of its history when the packet can
-//! still be in time on the rest of its path, within a budget that is a share of the originals.
-//! Nobody waits for anything: a packet that is not recovered is simply missing.
+//! The life of a loss: the first packet after the gap reveals it. The receiver requests the packet at once, and again
+//! after a round trip without an answer (earlier, if it would be too late then), as long as an answer would still
+//! arrive before the packet's own deadline. The last request that fits is sent three times and answered twice, 2 ms
+//! apart. The sender answers from its history if the packet can still be in time on the rest of its path, within a
+//! budget that is a share of the originals. Nothing waits: a packet that is not recovered is simply missing.
 //!
-//! Where delays vary so much that an answer is in time only now and then, and the link loses, the
-//! sender does not wait for requests: each packet is sent a second time, 2 ms later ([`Ahead`]).
+//! If delays vary so much that an answer is in time only occasionally, and the link loses packets, the sender does not
+//! wait for requests: it sends each packet a second time, 2 ms later ([`Ahead`]).
 //!
-//! What requests cannot save in time is covered by repair packets ([`Encoder`], [`Decoder`]): linear combinations of the
-//! last packets, as many as the [`Pilot`] finds that the losses take.
+//! Repair packets ([`Encoder`], [`Decoder`]) cover what requests cannot save in time. They are linear combinations of
+//! the last packets; the [`Pilot`] decides how many the losses need.
 //!
-//! When the lane falls silent no later packet can reveal the loss of the last ones, so the sender
-//! says by a few tail probes where its numbering stands.
+//! When the lane falls silent, no later packet can reveal the loss of the last ones. So the sender reports its latest
+//! number by a few tail probes.
 //!
 //! Lane sequence numbers count the packets of one direction of one session of a link. They have
 //! 64 bits in memory and 24 on the wire; both sides start at zero on [`History::reset`] and
@@ -59,48 +58,47 @@ use tests::voice as tests_packet;
 
 use base::Duration;
 
-/// The most strikes that any setting allows. Five strikes on a link of 2 ms round trip end within
-/// 5 × (2 + 1) = 15 ms; on longer links the deadline ends them sooner.
+/// The maximum number of strikes in any setting. Five strikes on a link of 2 ms round trip end within 5 × (2 + 1) = 15
+/// ms; on longer links the deadline ends them sooner.
 pub const MAX_STRIKES: u8 = 5;
 
-/// A repeated request follows after so long, and so does the second copy of an answer, if the
-/// deadline permits, so that a short burst of losses does not take all.
+/// The time until a repeated request, and until the second copy of an answer, if the deadline permits, so that a short
+/// burst of losses does not take all of them.
 const REPEAT_AFTER: Duration = Duration::from_millis(2);
 
-/// The longest that a history follows deadlines. Choice: a second, five strikes on a hop of 200 ms. A lane
-/// of 100 Mbit/s fills [`HISTORY_BYTES`] in 1.3 s.
+/// The longest time for which a history follows deadlines. Choice: a second, which is five strikes on a hop of 200 ms.
+/// A lane of 100 Mbit/s fills [`HISTORY_BYTES`] in 1.3 s.
 pub const COVER_MOST: Duration = Duration::from_secs(1);
 
-/// The most that a history holds: 150 ms at 600 000 packets/s of 183 bytes are 16.5 MB, just
-/// under 16 MiB.
+/// The maximum size of a history: 150 ms at 600 000 packets/s of 183 bytes are 16.5 MB, just under 16 MiB.
 pub const HISTORY_BYTES: usize = 16 << 20;
 
-/// How a lane recovers. Both ends of a link may differ: each value concerns one side only.
+/// How a lane recovers losses. The two ends of a link may differ: each value concerns one side only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How often the receiver asks for one packet, 0 to [`MAX_STRIKES`].
+    /// How often the receiver requests one packet, 0 to [`MAX_STRIKES`].
     pub strikes: u8,
     /// The last request that fits the deadline is sent three times, and answered twice.
     pub redundant_last: bool,
-    /// How often the sender tells a silent lane's end, per silence.
+    /// How many tail probes the sender sends per silence.
     pub tail_probes: u8,
-    /// Retransmissions per original that the sender affords.
+    /// Retransmissions per original that the sender allows.
     pub retransmit_ratio: f64,
-    /// Retransmissions that the sender may have saved up.
+    /// Retransmissions that the sender may save up.
     pub retransmit_burst: f64,
-    /// Packets that a request cannot save often enough, because round trips vary, are sent twice
-    /// where the link loses.
+    /// Packets that a request cannot save often enough, because round trips vary, are sent twice if the link loses
+    /// packets.
     pub copies_ahead: bool,
-    /// What is done about losses that requests cannot mend, and how much that may cost.
+    /// The protection against losses that requests cannot repair, and its maximum cost.
     pub aims: Aims,
-    /// The age at which a packet leaves the history, at least.
+    /// The minimum age at which a packet leaves the history.
     pub cover: Duration,
-    /// The history lasts as long as the longest deadline of the lane's packets, up to so much. Zero for
-    /// one that always lasts [`Settings::cover`].
+    /// The history lasts as long as the longest deadline of the lane's packets, up to this time. Zero for a history
+    /// that always lasts [`Settings::cover`].
     pub cover_most: Duration,
-    /// The most bytes of packets that the history holds.
+    /// The maximum number of bytes of packets in the history.
     pub history_bytes: usize,
-    /// The most packets that the history holds.
+    /// The maximum number of packets in the history.
     pub history_packets: u64,
 }
 
@@ -131,19 +129,18 @@ impl Settings {
         }
     }
 
-    /// The paper's protocol: one request per packet, no timers, 1000 packets of history that
-    /// expire after the largest delay that the codec bears. [Amir06 §IV-A, §V-C]
+    /// The paper's protocol: one request per packet, no timers, 1000 packets of history that expire after the largest
+    /// delay that the codec tolerates. [Amir06 §IV-A, §V-C]
     pub fn paper() -> Settings {
         Settings {
             strikes: 1,
             redundant_last: false,
             tail_probes: 0,
-            // Choice: the paper gives no number; Spines of its time allowed 20 % and saved up
-            // 500 / 5 retransmissions.
+            // Choice: the paper gives no number; Spines of its time allowed 20 % and saved up 500 / 5 retransmissions.
             retransmit_ratio: 0.2,
             retransmit_burst: 100.0,
             copies_ahead: false,
-            // Requests and answers are all that the paper has.
+            // The paper has only requests and answers.
             aims: Aims {
                 protect: Protect::Requests,
                 ..Aims::default()

@@ -13,54 +13,54 @@ use wire::data::{LaneSeq, Remaining};
 
 /// Numbers that the duplicate window covers at first: 128 bytes.
 const WINDOW_START: usize = 1 << 10;
-/// And at most: 218 ms at 600 000 packets/s, a second at 130 000, in 16 KiB.
+/// The maximum: 218 ms at 600 000 packets/s, a second at 130 000, in 16 KiB.
 const WINDOW_LIMIT: usize = 128 << 10;
-/// Half the window is made to last so long; a whole one then outlasts the longest history.
+/// The window grows until half of it lasts this long; a whole one then lasts longer than the longest history.
 const WINDOW_COVER: Duration = Duration::from_millis(500);
 
-/// A jump of more numbers is a lane that was restarted, not a loss: 1.7 s at 600 000 packets/s.
+/// A jump by more numbers than this is a restarted lane, not a loss: 1.7 s at 600 000 packets/s.
 const RESTART_JUMP: u64 = 1 << 20;
-/// A first packet with a number up to this one shows that those before it were lost.
+/// A first packet with a number up to this one shows that the packets before it were lost.
 const FIRST_GAP: u64 = 32;
-/// A packet was sent at most so long before the next one on a lane that carries voice. Bounds the
-/// guess of when a missing packet should have come, should the gap span a pause.
+/// The maximum time between two packets on a lane that carries voice. It limits the estimate of when a missing packet
+/// should have arrived, if the gap spans a pause.
 const SPACING_MAX: Duration = Duration::from_millis(20);
-/// Without a deadline an answer is of use so long after the gap was seen; histories forget sooner.
+/// Without a deadline, an answer is useful for this long after the gap was seen; histories forget sooner.
 const NO_DEADLINE_SLACK: Duration = Duration::from_millis(500);
 
-/// Requests per packet received that are afforded: at 10 % loss seven for each packet lost, more
-/// than two strikes and a last one sent three times, even if none is ever answered.
+/// Requests allowed per packet received: at 10 % loss seven for each packet lost, more than two strikes and a last one
+/// sent three times, even if none is ever answered.
 const REQUEST_RATIO: f64 = 0.75;
-/// Requests that may be saved up, hence the most in one flush: after an outage so many packets are
-/// asked for at once (8 datagrams), the others at [`REQUEST_RATIO`].
+/// Requests that may be saved up, and hence the maximum in one flush: after an outage, this many packets are requested
+/// at once (8 datagrams), the others at [`REQUEST_RATIO`].
 const REQUEST_BURST: f64 = 1024.0;
-/// When the budget is used up, look again after.
+/// Time until the next look when the budget is used up.
 const THROTTLED_WAIT: Duration = Duration::from_millis(1);
-/// A lane without traffic for so long gives its memory back.
+/// Time without traffic after which a lane releases its memory.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A good length for the slice that [`Receiver::poll_nack`] fills: in the worst case, packets more
-/// than 32 numbers apart, 128 × 7 = 896 bytes on the wire.
+/// A good length for the slice that [`Receiver::poll_nack`] fills: in the worst case, with packets more than 32 numbers
+/// apart, 128 × 7 = 896 bytes on the wire.
 pub const NACK_SEQS: usize = 128;
 
-/// What a packet is to the lane.
+/// The relation of a packet to the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is here for the first time.
+    /// The packet has arrived for the first time.
     New,
-    /// It was missing, was asked for, and is here.
+    /// The packet was missing, was requested, and has arrived.
     Recovered {
-        /// Since the gap was seen.
+        /// Time since the gap was seen.
         after: Duration,
     },
-    /// It has been here before.
+    /// The packet has arrived before.
     Duplicate,
-    /// So old that nobody knows.
+    /// The packet is so old that it is unknown whether it has arrived before.
     TooOld,
 }
 
 impl Arrival {
-    /// True if the packet goes on towards its destination.
+    /// Returns true if the packet continues towards its destination.
     pub const fn is_fresh(self) -> bool {
         matches!(self, Arrival::New | Arrival::Recovered { .. })
     }
@@ -69,21 +69,21 @@ impl Arrival {
 /// Counters of a [`Receiver`], since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets that were here for the first time, recovered ones included.
+    /// Packets that arrived for the first time, recovered ones included.
     pub received: u64,
     /// Packets found missing.
     pub missing: u64,
     /// Packets recovered after one, two, … strikes.
     pub recovered: [u64; MAX_STRIKES as usize],
-    /// Packets found missing that came by themselves, late.
+    /// Packets found missing that arrived late, without a request.
     pub reordered: u64,
-    /// Packets that came after they had been given up, or were never missed.
+    /// Packets that arrived after they had been given up, or that were never counted as missing.
     pub late: u64,
-    /// Packets that repair packets have told.
+    /// Packets restored from repair packets.
     pub decoded: u64,
-    /// Those of them that were of no use any more.
+    /// Restored packets that were no longer useful.
     pub decoded_late: u64,
-    /// Packets that were here before.
+    /// Packets that had arrived before.
     pub duplicates: u64,
     /// Packets that are older than the window.
     pub too_old: u64,
@@ -91,33 +91,33 @@ pub struct ReceiverStats {
     pub given_up: u64,
     /// Missing packets forgotten, because there were too many.
     pub forgotten: u64,
-    /// Requests, each repetition counted.
+    /// Requests, with each repetition counted.
     pub requests: u64,
-    /// Times that the budget of requests was used up.
+    /// Number of times that the budget of requests was used up.
     pub throttled: u64,
     /// Jumps of the numbers that were taken for a restart.
     pub restarts: u64,
 }
 
-/// What has arrived on one real-time lane, and what has not.
+/// The packets that have arrived on one real-time lane, and those that have not.
 #[derive(Debug)]
 pub struct Receiver {
     settings: Settings,
     window: PacedWindow,
-    /// The number after the highest one that has arrived, was found missing or was told of.
+    /// The number after the highest one that has arrived, was found missing or was reported.
     expected: u64,
-    /// When something was heard of the lane last; none before the first packet.
+    /// When anything was last heard of the lane; `None` before the first packet.
     heard: Option<Time>,
     missing: Table,
     answers: Answers,
-    /// Requests decided on and not yet handed out: strikes and numbers, the next one last.
+    /// Requests that are decided and not yet handed out: strikes and numbers, the next one last.
     ready: Vec<(Strike, u64)>,
-    /// No request before this moment, since the budget is used up.
+    /// No request before this moment, because the budget is used up.
     hold_until: Time,
     budget: RatioBucket,
-    /// The round trip as of the last poll.
+    /// The round trip at the last poll.
     rtt: RoundTrip,
-    /// The remaining time of the last packet in order, and the last known rest of its path.
+    /// The remaining time of the last packet in order, and the last known delay of the rest of its path.
     last_remaining: Remaining,
     last_rest: Duration,
     decoder: Decoder,
@@ -125,7 +125,7 @@ pub struct Receiver {
     young: Young,
 }
 
-/// What has been counted of packets that are too young for a verdict: those from a number on.
+/// The counts of packets that are too young for a verdict: those from a number on.
 #[derive(Debug, Default)]
 struct Young {
     from: u64,
@@ -134,7 +134,7 @@ struct Young {
 }
 
 impl Receiver {
-    /// A receiver that has heard nothing.
+    /// Returns a receiver that has heard nothing.
     pub fn new(settings: Settings) -> Receiver {
         Receiver {
             settings,
@@ -155,7 +155,7 @@ impl Receiver {
         }
     }
 
-    /// Forgets the lane's numbers, for a new session of the link. Counters go on.
+    /// Forgets the lane's numbers, for a new session of the link. The counters continue.
     pub fn reset(&mut self) {
         let mut stats = self.stats;
         stats.given_up += self.missing.len() as u64;
@@ -166,9 +166,9 @@ impl Receiver {
         self.decoder = decoder;
     }
 
-    /// Notes a packet. `remaining` is what is left to its deadline on arrival; `rest_of_path` is
-    /// the delay from here to its destination, asked for only when the packet reveals a gap (the
-    /// missing ones are taken to be like it).
+    /// Notes a packet. `remaining` is what is left to its deadline on arrival. `rest_of_path` returns the delay from
+    /// here to its destination and is called only when the packet reveals a gap (the missing packets are assumed to be
+    /// like it).
     #[inline]
     pub fn on_packet(
         &mut self,
@@ -180,8 +180,8 @@ impl Receiver {
         self.on_numbered(now, seq, Some(remaining), rest_of_path)
     }
 
-    /// The same of a packet that an earlier hop has repaired. It has spent time there, and those missing
-    /// beside it have not: how much is left to them it does not tell.
+    /// The same for a packet that an earlier hop has repaired. It has spent time there, and the packets missing next to
+    /// it have not: it does not show how much time they have left.
     #[inline]
     pub fn on_repaired(
         &mut self,
@@ -218,8 +218,8 @@ impl Receiver {
         Arrival::New
     }
 
-    /// Notes that the sender's next packet will have the number `next`: what has not come of those
-    /// before is lost.
+    /// Notes that the sender's next packet will have the number `next`: packets before it that have not arrived are
+    /// lost.
     pub fn on_tail_probe(&mut self, now: Time, next: LaneSeq) {
         let next = next.widen(self.expected);
         if next > self.expected {
@@ -232,37 +232,37 @@ impl Receiver {
     /// Notes a repair packet of the lane.
     pub fn on_repair(&mut self, now: Time, repair: &Repair<'_>) {
         let newest = repair.newest.widen(self.expected);
-        // Lanes jump when they begin anew: nothing of before says anything of what follows.
+        // Numbers jump when a lane restarts: nothing from before the restart applies to what follows.
         if newest.abs_diff(self.expected) < RESTART_JUMP {
             self.decoder.on_repair(now, newest, repair);
         }
     }
 
-    /// The bytes of packets are of use, since the sender repairs.
+    /// Returns true if the bytes of packets are useful, because the sender repairs.
     #[inline]
     pub fn wants_originals(&self, now: Time) -> bool {
         self.decoder.is_wanted(now)
     }
 
-    /// Gives back what coded repair holds if no repair packet has come for long.
+    /// Releases the memory of coded repair if no repair packet has arrived for long.
     fn release_repair(&mut self, now: Time) {
         self.decoder.release_idle(now);
     }
 
-    /// Keeps a packet that has come for the first time, as it was sent.
+    /// Keeps a packet that has arrived for the first time, as it was sent.
     pub fn keep(&mut self, now: Time, seq: LaneSeq, packet: &[u8]) {
         self.decoder
             .on_original(now, seq.widen(self.expected), packet);
     }
 
-    /// Repair packets have told of packets that were not taken yet.
+    /// Returns true if repair packets have restored packets that were not taken yet.
     #[inline]
     pub fn has_found(&self) -> bool {
         self.decoder.has_found()
     }
 
-    /// The next packet that repair packets have told: what it is to the lane, its number, when it would have come at the
-    /// earliest, and its bytes but for the lane number.
+    /// Returns the next packet that repair packets have restored: its relation to the lane, its number, when it would
+    /// have arrived at the earliest, and its bytes except for the lane number.
     pub fn poll_found(&mut self, now: Time) -> Option<(Arrival, LaneSeq, Time, &[u8])> {
         let (seq, due) = self.decoder.poll()?;
         let arrival = if seq >= self.expected {
@@ -297,11 +297,11 @@ impl Receiver {
         Some((arrival, LaneSeq::of(seq), due, self.decoder.bytes(seq)?))
     }
 
-    /// Fills `out` with the packets to ask for at `now`, in rising order, and returns the strike
-    /// and how many they are. Call it in every flush until there is none; what each call returns
-    /// must go in a datagram of its own, since a repetition of the request may be next.
+    /// Fills `out` with the packets to request at `now`, in rising order, and returns the strike and their number. Call
+    /// it in every flush until it returns `None`. The result of each call must go in a datagram of its own, since a
+    /// repetition of the request may be next.
     ///
-    /// `rtt` is what an answer takes. [`NACK_SEQS`] is a good length for `out`.
+    /// `rtt` is the time until an answer arrives. [`NACK_SEQS`] is a good length for `out`.
     pub fn poll_nack(
         &mut self,
         now: Time,
@@ -324,7 +324,7 @@ impl Receiver {
         (count > 0).then_some((strike, count))
     }
 
-    /// When [`Receiver::poll_nack`] has something to do.
+    /// Returns when [`Receiver::poll_nack`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         if !self.ready.is_empty() {
             return Some(Time::ZERO);
@@ -332,7 +332,7 @@ impl Receiver {
         Some(self.missing.next_due()?.max(self.hold_until))
     }
 
-    /// Gives memory back if the lane has been silent for some seconds. Call it now and then.
+    /// Releases memory if the lane has been silent for some seconds. Call it regularly.
     pub fn release_idle(&mut self, now: Time) {
         self.release_repair(now);
         if self.missing.len() == 0 && self.heard.is_some_and(|heard| now.since(heard) > IDLE) {
@@ -347,35 +347,35 @@ impl Receiver {
         }
     }
 
-    /// How many packets are missing that may still come.
+    /// Returns how many packets are missing that may still arrive.
     pub fn missing_len(&self) -> usize {
         self.missing.len()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
 
-    /// The counters of coded repair.
+    /// Returns the counters of coded repair.
     pub fn decoder_stats(&self) -> DecoderStats {
         self.decoder.stats()
     }
 
-    /// Bytes held for coded repair.
+    /// Returns the bytes held for coded repair.
     pub fn decoder_bytes(&self) -> usize {
         self.decoder.held_bytes()
     }
 
-    /// The packet that [`Receiver::poll_found`] has returned last is of no use any more: it counts as lost.
+    /// The packet that [`Receiver::poll_found`] has last returned is no longer useful: it counts as lost.
     pub fn on_found_late(&mut self, seq: LaneSeq) {
         self.stats.decoded_late += 1;
         let is_young = seq.widen(self.expected) >= self.young.from;
         self.young.came -= u64::from(is_young);
     }
 
-    /// Packets that have not come in time in spite of everything, of those that were sent before the last call.
-    /// What is missed for less long may still be found, so it is left to the next call.
+    /// Returns the packets that have not arrived in time despite all repair, among those sent before the last call. A
+    /// packet that has been missing for a shorter time may still be found, so it is left to the next call.
     pub fn settle_lost(&mut self) -> u64 {
         let stats = &self.stats;
         let came = stats.recovered.iter().sum::<u64>() + stats.reordered + stats.late;
@@ -405,18 +405,18 @@ impl Receiver {
             Some(left) => left.saturating_sub(self.last_rest),
             None => NO_DEADLINE_SLACK,
         };
-        // They were sent evenly between the one before and the one after, as far as we can tell.
+        // As far as the receiver knows, the packets were sent evenly between the packet before and the packet after.
         let since_heard = now.since(self.heard.unwrap_or(now));
         let spacing = since_heard.div(count + 1).min(SPACING_MAX);
         for seq in self.expected + skipped..until {
             let came_due = now - spacing * (until - seq);
-            // Asked for after the first packet out of order. [Amir06 §IV-A]
+            // Requested after the first packet out of order. [Amir06 §IV-A]
             let missing = Missing::new(seq, now, came_due + slack);
             self.stats.forgotten += u64::from(self.missing.push(missing));
         }
     }
 
-    /// Begins anew behind a jump.
+    /// Restarts behind a jump.
     fn restart(&mut self) {
         if self.heard.is_some() {
             self.stats.restarts += 1;
@@ -445,7 +445,7 @@ impl Receiver {
             return Arrival::New;
         };
         let after = now.since(found.detected);
-        // Nothing comes back in three quarters of a round trip: it was on its way already.
+        // No answer arrives within three quarters of a round trip: the packet was on its way already.
         if found.strikes == 0 || after < self.rtt.least.div(4) * 3 {
             self.stats.reordered += 1;
             return Arrival::New;
@@ -461,12 +461,12 @@ impl Receiver {
         self.budget.on_original(1.0);
     }
 
-    /// Decides about all that is due.
+    /// Decides about all packets that are due.
     fn collect(&mut self, now: Time) {
         if now < self.hold_until {
             return;
         }
-        // A repeat that is due at once must wait for the next round, in another datagram.
+        // A repetition that is due at once must wait for the next round, in another datagram.
         let mut again = Vec::new();
         while let Some(entry) = self.missing.pop_due(now) {
             let seq = entry.seq;

@@ -1,4 +1,4 @@
-//! Copies of the packets sent lately, by sequence number.
+//! Copies of the recently sent packets, by sequence number.
 //!
 //! ```text
 //!   oldest                                             newest
@@ -6,20 +6,20 @@
 //!     reused when all its packets are too old             appended to
 //! ```
 //!
-//! Numbers are consecutive, so a chunk is the number of its first packet, one entry per packet and
-//! the bytes back to back. Appending is two pushes. Chunks grow with what is held, so a quiet lane
-//! holds a few KiB and a busy one allocates rarely; growing never moves what is there. At steady
-//! rate the oldest chunk becomes the next one.
+//! Numbers are consecutive, so a chunk consists of the number of its first packet, one entry per packet, and the
+//! packets' bytes back to back. Appending is two pushes. Chunks grow with the amount held, so a quiet lane holds a few
+//! KiB and a busy one allocates rarely; growing never moves existing data. At a steady rate, the oldest chunk becomes
+//! the next one.
 
 use base::{Duration, Time};
 use std::collections::VecDeque;
 
 /// The smallest chunk: 22 packets of voice.
 const CHUNK_MIN: usize = 4 << 10;
-/// The largest chunk: 1/256 of the largest history, so that little of it is held for nothing.
+/// The largest chunk: 1/256 of the largest history, so that little memory is held unused.
 const CHUNK_MAX: usize = 64 << 10;
 
-/// What is known of one packet besides its bytes.
+/// The data about one packet besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// When it was sent.
@@ -48,7 +48,7 @@ impl Chunk {
     fn is_older_than(&self, age: Duration, now: Time) -> bool {
         self.entries.last().is_none_or(|e| now.since(e.at) > age)
     }
-    /// Half the size will do, so that a rate near a threshold does not allocate for ever.
+    /// Half the size is acceptable, so that a rate near a threshold does not allocate repeatedly.
     fn suits(&self, size: usize) -> bool {
         (size / 2..=2 * size).contains(&self.bytes.capacity())
     }
@@ -59,7 +59,7 @@ impl Chunk {
     }
 }
 
-/// The copies, bounded in bytes and in age.
+/// The copies, limited in bytes and in age.
 #[derive(Debug)]
 pub(super) struct Ring {
     full: VecDeque<Chunk>,
@@ -68,7 +68,7 @@ pub(super) struct Ring {
     held: usize,
     limit: usize,
     cover: Duration,
-    /// Packets that had to go before their age.
+    /// Packets that were removed before their age.
     overrun: u64,
 }
 
@@ -108,7 +108,7 @@ impl Ring {
         chunk.bytes.extend_from_slice(packet);
     }
 
-    /// The entry and the bytes of packet `seq`, if they are still held.
+    /// Returns the entry and the bytes of packet `seq`, if they are still held.
     pub(super) fn get(&self, seq: u64) -> Option<(&Entry, &[u8])> {
         let chunk = match seq >= self.current.first {
             true => &self.current,
@@ -118,7 +118,7 @@ impl Ring {
         Some((entry, chunk.bytes_of(entry)))
     }
 
-    /// The same, to note what was answered.
+    /// The same, for noting what was answered.
     pub(super) fn find(&mut self, seq: u64) -> Option<(&mut Entry, &[u8])> {
         let chunk = match seq >= self.current.first {
             true => &mut self.current,
@@ -133,25 +133,25 @@ impl Ring {
         Some((entry, bytes))
     }
 
-    /// Which of the full chunks has packet `seq`, if one has.
+    /// Returns which of the full chunks has packet `seq`, if one has.
     fn chunk_of(&self, seq: u64) -> Option<usize> {
         let after = self.full.partition_point(|chunk| chunk.first <= seq);
         after.checked_sub(1)
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Forgets everything and releases the memory.
     pub(super) fn clear(&mut self) {
         let (limit, cover, overrun) = (self.limit, self.cover, self.overrun);
         *self = Ring::new(limit, cover);
         self.overrun = overrun;
     }
 
-    /// Bytes that are held for packets.
+    /// Returns the bytes that are held for packets.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Packets that had to go before their age, because the ring is at its limit.
+    /// Returns the packets that were removed before their age, because the ring is at its limit.
     pub(super) fn overrun(&self) -> u64 {
         self.overrun
     }
@@ -174,8 +174,8 @@ impl Ring {
         }
     }
 
-    /// An outdated chunk of about the wanted size, emptied. Others are given back when they have
-    /// been outdated for long: the next ones are needed soon, several perhaps in one burst.
+    /// Returns an outdated chunk of about the wanted size, emptied. Other outdated chunks are released when they have
+    /// been outdated for long: the next ones are needed soon, perhaps several in one burst.
     fn recycle(&mut self, now: Time, size: usize) -> Option<Chunk> {
         let mut found = None;
         loop {
@@ -196,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// A chunk of `size` bytes within the limit, for which the oldest ones are given up.
+    /// Returns a chunk of `size` bytes within the limit, for which the oldest chunks are given up.
     fn make(&mut self, size: usize) -> Chunk {
         while self.held + size > self.limit
             && let Some(chunk) = self.full.pop_front()

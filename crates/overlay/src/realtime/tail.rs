@@ -1,38 +1,37 @@
-//! Notices that a lane has fallen silent after data.
+//! Detects that a lane has fallen silent after data.
 //!
 //! ```text
 //!   data   | | | | |                        |
 //!                  └─ quiet ─▶ probe ▶ probe    (then nothing until there is data again)
 //! ```
 //!
-//! Silence is measured against the lane's own rhythm: an envelope of the gaps between packets that
-//! follows a larger gap at once and shrinks with a time constant of 134 ms. Whatever repeats
-//! within 20 ms keeps the envelope above 1 − 20/134 = 0.85 of its largest gap, and the threshold,
-//! 1.25 of the envelope, above that gap: a steady voice stream, or any number of them in any
-//! phase, is never taken for silent between packets.
+//! Silence is measured relative to the lane's own rhythm: an envelope of the gaps between packets that follows a larger
+//! gap at once and shrinks with a time constant of 134 ms. A pattern that repeats within 20 ms keeps the envelope above
+//! 1 − 20/134 = 0.85 of its largest gap, and keeps the threshold, 1.25 of the envelope, above that gap. So a steady
+//! voice stream, or any number of them in any phase, never counts as silent between packets.
 
 use base::{Duration, Time};
 
-/// No silence is noticed sooner, so that a busy lane does not probe in every hiccup of its host.
+/// The shortest silence that is detected, so that a busy lane does not probe at every short stall of its host.
 const QUIET_MIN: Duration = Duration::from_millis(4);
-/// The envelope before anything is known: one voice stream.
+/// The initial envelope: one voice stream.
 const GAP_INITIAL: Duration = Duration::from_millis(20);
 /// The envelope's time constant is 2^27 ns = 134 ms.
 const ENVELOPE_SHIFT: u32 = 27;
-/// Between probes of one silence. A burst of losses is mostly over by then, and two probes still
-/// fit into the 50 ms of slack on a link of 20 ms round trip.
+/// The time between probes of one silence. A burst of losses is mostly over by then, and two probes still fit into the
+/// 50 ms of slack on a link of 20 ms round trip.
 const PROBE_SPACING: Duration = Duration::from_millis(5);
 
 /// The silence detector.
 #[derive(Clone, Debug)]
 pub(super) struct Tail {
     limit: u8,
-    /// Gaps longer than this are pauses, and later probes are of no use: the history is empty.
+    /// Gaps longer than this are pauses, after which probes are useless: the history is empty.
     pause: Duration,
     envelope: Duration,
     last_data: Time,
     last_probe: Time,
-    /// Probes in this silence; at the limit before there was data.
+    /// Probes in this silence; equal to the limit before there was data.
     sent: u8,
 }
 
@@ -60,7 +59,7 @@ impl Tail {
         self.sent = 0;
     }
 
-    /// When the next probe is due.
+    /// Returns when the next probe is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         if self.sent >= self.limit {
             return None;
@@ -72,7 +71,7 @@ impl Tail {
         }
     }
 
-    /// Which probe of this silence to send, from 0, if one is due.
+    /// Returns which probe of this silence to send, from 0, if one is due.
     pub(super) fn on_timeout(&mut self, now: Time) -> Option<u8> {
         let due = self.next_timeout()?;
         if due > now {
@@ -83,12 +82,12 @@ impl Tail {
         Some(self.sent - 1)
     }
 
-    /// The largest gap between packets of late.
+    /// Returns the largest recent gap between packets.
     pub(super) fn envelope(&self) -> Duration {
         self.envelope
     }
 
-    /// When the last data was sent.
+    /// Returns when the last data was sent.
     pub(super) fn last_data(&self) -> Time {
         self.last_data
     }
@@ -104,7 +103,7 @@ mod tests {
         Time::ZERO + Duration::from_micros(us)
     }
 
-    /// Feeds the moments (in µs) and returns when probes came.
+    /// Feeds packets at these moments (in µs) and returns when probes came.
     fn probes(moments: impl IntoIterator<Item = u64>, until_us: u64) -> Vec<u64> {
         let mut tail = Tail::new(2, PAUSE);
         let mut out = Vec::new();
@@ -128,7 +127,7 @@ mod tests {
             probes((0..500).map(|i| 1_000 + i * 20_000), 9_981_000),
             [0u64; 0]
         );
-        // Three streams, as unevenly phased as can be.
+        // Three streams, with phases as uneven as possible.
         let phased = (0..500).flat_map(|i| [0, 100, 900].map(|p| 1_000 + i * 20_000 + p));
         assert_eq!(probes(phased, 9_981_900), [0u64; 0]);
     }

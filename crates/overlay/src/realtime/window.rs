@@ -1,10 +1,10 @@
 //! A duplicate window that grows with the rate, and with late packets.
 //!
-//! What matters is how long a window remembers. At 50 packets/s 256 numbers are five seconds, at
-//! 600 000 packets/s half a millisecond. So half a turn of the window is timed, and the window
-//! doubles while that is shorter than it should be, up to a limit. A number from below a window that lasts
-//! too short is taken, and the window grows over it; from below one that lasts long enough it stays what it
-//! is, too old: it may have been seen, and nobody remembers.
+//! A window must remember numbers for long enough. At 50 packets/s 256 numbers are five seconds, at 600 000
+//! packets/s half a millisecond. So half a turn of the window is timed, and the window doubles while that time is
+//! shorter than it should be, up to a limit. If the window lasts too short, a number below it is accepted, and the
+//! window grows to include it. If the window lasts long enough, such a number is too old: it may have been seen, and
+//! nobody remembers.
 
 use base::seq::{Seen, Window};
 use base::{Duration, Time};
@@ -13,7 +13,7 @@ use base::{Duration, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct PacedWindow {
     window: Window,
-    /// When half a turn was timed last, and the number at which the next one is.
+    /// When half a turn was last timed, and the number at which the next one is.
     turned: Time,
     turn_at: u64,
     /// The last half turn took as long as it should.
@@ -31,8 +31,8 @@ impl PacedWindow {
         }
     }
 
-    /// Marks `seq` as seen and tells what was known of it. Half the window is made to last
-    /// `cover`, and a late number to fit in, within `limit` numbers.
+    /// Marks `seq` as seen and returns what was known of it. The window grows so that half of it lasts `cover` and a
+    /// late number fits, within `limit` numbers.
     #[inline]
     pub(crate) fn insert(&mut self, now: Time, seq: u64, cover: Duration, limit: usize) -> Seen {
         let seen = self.window.insert(seq);
@@ -44,12 +44,12 @@ impl PacedWindow {
         seen
     }
 
-    /// The number after the highest one seen.
+    /// Returns the number after the highest one seen.
     pub(crate) fn next(&self) -> u64 {
         self.window.next()
     }
 
-    /// How many numbers it covers.
+    /// Returns how many numbers the window covers.
     pub(crate) fn capacity(&self) -> u64 {
         self.window.capacity()
     }

@@ -1,36 +1,37 @@
-//! How much time packets have left when they are handed over as they were sent.
+//! How much time packets have left when they are handed over at their sender's pace.
 //!
 //! ```text
 //!   left on arrival   480 480 480 390 480 480 ... 480 ...        390: repaired, 90 ms late
 //!   handed over with  480 480 480 390 390 390 ... 390 ... 400 .. 480
 //!                                 at once         while the repair is remembered, then slowly
 //! ```
-//! The less is left, the later packets are, all by the same time. Where nothing is repaired nothing waits. After
-//! a repair all wait as long as it took, so that the next one is no gap; and when none has come for a
-//! while, the flow becomes faster than it was sent by a part that no receiver notices, until it waits no more. A gap that
-//! is given up makes packets as late once, but is not waited for again.
+//! All packets are handed over with the same time left. The less time is left, the later they are. If nothing is
+//! repaired, no packet waits. After a repair, all packets wait as long as the repair took, so that the next repair
+//! causes no gap. When no repair has occurred for a while, the flow becomes faster than its sender by a fraction that
+//! no receiver notices, until no packet waits any more. A gap that is given up delays packets by as much once, but
+//! later packets do not wait for it again.
 
 use base::{Duration, Time};
 
-/// A repair is remembered for the present span and the one after. Choice: at 2 % loss and 50 packets/s one comes
+/// A repair is remembered for the present span and the one after. Choice: at 2 % loss and 50 packets/s, a repair occurs
 /// every second.
 const SPAN: Duration = Duration::from_secs(10);
-/// Packets are handed over faster than they were sent by one part in so many: 450 ms are gone in half a minute.
+/// Packets are handed over faster than they were sent by one part in this many: 450 ms are gone in half a minute.
 const SLOW: u64 = 64;
 
-/// The time left, and what it follows.
+/// The time left, and the values from which it follows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lead {
-    /// As of the last release; none before the first.
+    /// The time left at the last release; `None` before the first.
     present: Option<(Duration, Time)>,
-    /// The least on arrival, of the present span and the one before.
+    /// The least time left on arrival, in the present span and the one before.
     least: Option<Duration>,
     before: Option<Duration>,
     began: Time,
 }
 
 impl Lead {
-    /// Notes a packet that arrives with so much time left.
+    /// Notes a packet that arrives with this time left.
     pub(super) fn on_arrival(&mut self, now: Time, left: Duration) {
         let age = now.since(self.began);
         if age >= SPAN {
@@ -41,7 +42,7 @@ impl Lead {
         self.least = Some(self.least.map_or(left, |least| least.min(left)));
     }
 
-    /// The time left with which packets are to be handed over now.
+    /// Returns the time left with which packets are to be handed over now.
     pub(super) fn at(&self, now: Time) -> Duration {
         let most = self.least.into_iter().chain(self.before).min();
         let most = most.unwrap_or_default();
@@ -51,7 +52,7 @@ impl Lead {
         }
     }
 
-    /// Notes that a packet is handed over with so much time left.
+    /// Notes that a packet is handed over with this time left.
     pub(super) fn on_release(&mut self, now: Time, left: Duration) {
         self.present = Some((self.at(now).min(left), now));
     }

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Of a size, and where it lies.
+/// A packet of some size, and where it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packet(u32, usize);
 
@@ -89,7 +89,7 @@ fn nothing_is_held_beyond_its_deadline() {
     assert_eq!(drain(&mut r, ms(70)), [109]);
 }
 
-/// Arrivals (in ms: when, number, time left) handed over every millisecond: number and when.
+/// Returns the arrivals (in ms: when, number, time left) as they are handed over every millisecond: number and when.
 fn handed_over(order: Order, arrivals: &[(u64, u32, u64)], until: u64) -> Vec<(u32, u64)> {
     let mut r = Resequencer::default();
     let mut got = Vec::new();
@@ -112,7 +112,7 @@ fn handed_over(order: Order, arrivals: &[(u64, u32, u64)], until: u64) -> Vec<(u
     got
 }
 
-/// Sent every 10 ms with 500 ms, on a way of 50 ms; numbers from 100.
+/// Packets sent every 10 ms with 500 ms, over a delay of 50 ms; numbers from 100.
 fn steady(count: u32) -> Vec<(u64, u32, u64)> {
     (0..count)
         .map(|n| (50 + 10 * u64::from(n), 100 + n, 450))
@@ -122,7 +122,7 @@ fn steady(count: u32) -> Vec<(u64, u32, u64)> {
 #[test]
 fn after_a_repair_all_are_as_late_as_it_was_and_keep_their_pace() {
     let mut arrivals = steady(100);
-    // Repaired, 70 ms later than the others; and again.
+    // Two repaired packets, each 70 ms later than the others.
     for n in [20, 60] {
         arrivals[n].0 += 70;
         arrivals[n].2 -= 70;
@@ -296,12 +296,12 @@ fn one_that_never_comes_costs_a_fast_flow_no_other() {
     assert_eq!(late.map_err(|e| e.0), Err(Verdict::TooLate));
 }
 
-/// Of a flow of its own.
+/// The key of a separate flow.
 fn of(client: u32) -> FlowKey {
     (ClientId(client), KEY.1, KEY.2, KEY.3)
 }
 
-/// Fetches what is ready, as the node does after a packet; each with its flow.
+/// Fetches packets that are ready, as the node does after a packet; each with its flow.
 fn fetch(r: &mut Resequencer<Packet>, now: Time, key: FlowKey) -> Vec<(FlowKey, u32)> {
     let (mut got, mut ready) = (Vec::new(), Some(key));
     while let Some(key) = ready {
@@ -403,7 +403,7 @@ proptest! {
             let left = Some(Duration::from_millis(20));
             let held = r.totals().packets;
             if r.push(now, key, (seq, Order::AtOnce), left, Packet(seq, bytes), &none()).is_ok() {
-                // A number that is held already is replaced.
+                // A number that is already held is replaced.
                 taken += r.totals().packets - held;
             }
             let mut got = fetch(&mut r, now, key);

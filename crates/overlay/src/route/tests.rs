@@ -7,7 +7,7 @@ use wire::Loss;
 use wire::link_state::Link;
 use wire::record::RecordKind;
 
-/// Enters what `origin` says of its links into the database of another node, as flooding would.
+/// Enters what `origin` reports about its links into the database of another node, as flooding would.
 fn tell(database: &mut Database, origin: u32, links: &[Link]) {
     let mut maker = Database::new(node(origin));
     let what = Origination {
@@ -52,7 +52,7 @@ fn own(database: &mut Database, links: &[Link]) {
         .unwrap();
 }
 
-/// 1 - 4 directly, long and lossy; over 2, quick and lossy; over 3, slow and clean.
+/// 1 - 4 directly, long and lossy; over 2, fast and lossy; over 3, slow and without loss.
 fn diamond() -> Database {
     let mut db = Database::new(node(1));
     own(
@@ -132,7 +132,7 @@ fn the_generation_changes_with_next_hops_only() {
     assert_eq!(tables.destinations().count(), 0);
 }
 
-/// Followed change by change, the routes are those computed from scratch.
+/// Routes that follow change by change are the same as routes computed from scratch.
 #[test]
 fn incremental_routes_equal_fresh_ones() {
     let mut rng = Rng::new(11);

@@ -1,6 +1,6 @@
-//! Every number of the settings under a key, for files: `[settings]` of a node and of a scenario.
+//! Every number of the settings under a key, for the `[settings]` section of the files of a node and of a scenario.
 //!
-//! A key has the value of the profile until a file sets it. Times are texts with a unit.
+//! A key has the value of the profile until a file sets it. Times are strings with a unit.
 
 use super::{MetricOf, Sealing, Settings, Uplinks};
 use crate::announce::Threshold;
@@ -11,79 +11,79 @@ use congestion::Family;
 use core::fmt;
 use secure::PostQuantum;
 
-/// A number of the settings, to be read or set.
+/// A value of the settings, to read or to set.
 #[derive(Debug)]
 pub enum Field<'a> {
     /// A span of time.
     Span(&'a mut Duration),
     /// A small count.
     Count(&'a mut u32),
-    /// How many of something there are at most; none is possible.
+    /// A maximum count; 0 is possible.
     Most(&'a mut u32),
-    /// The same in a byte.
+    /// A maximum count in a byte.
     Few(&'a mut u8),
     /// A share.
     Share(&'a mut f64),
-    /// Any amount, not only whole ones.
+    /// Any amount, including fractions.
     Amount(&'a mut f64),
     /// Any whole amount: packets, bytes, shares of 65 536.
     Whole(Whole<'a>),
     /// Whether something is done.
     Flag(&'a mut bool),
-    /// What is done about losses.
+    /// How losses are handled.
     Protect(&'a mut Protect),
     /// A congestion control.
     Family(&'a mut Family),
-    /// What is sealed from end to end.
+    /// The packets that are sealed from end to end.
     Sealing(&'a mut Sealing),
-    /// Whether keys come from ML-KEM too.
+    /// Whether keys also come from ML-KEM.
     PostQuantum(&'a mut PostQuantum),
     /// How many paths links have.
     Uplinks(&'a mut Uplinks),
-    /// What a metric is made of.
+    /// The measurements from which a metric is computed.
     Metric(&'a mut MetricOf),
 }
 
 /// A whole amount, by its type.
 #[derive(Debug)]
 pub enum Whole<'a> {
-    /// In a byte.
+    /// A number in a byte.
     U8(&'a mut u8),
-    /// In four bytes.
+    /// A number in four bytes.
     U32(&'a mut u32),
-    /// In eight bytes.
+    /// A number in eight bytes.
     U64(&'a mut u64),
-    /// In as many as an address has.
+    /// A number in as many bytes as a pointer has.
     Usize(&'a mut usize),
 }
 
 /// Why a setting was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetError {
-    /// No setting has this key; these there are.
+    /// No setting has this key; `known` lists the keys that exist.
     Unknown {
-        /// What was asked for.
+        /// The requested key.
         key: String,
-        /// All keys.
+        /// All keys that exist.
         known: Vec<&'static str>,
     },
-    /// The value is not what the key takes.
+    /// The key does not accept the value.
     Value {
         /// The key.
         key: &'static str,
-        /// What it takes.
+        /// The values that the key accepts.
         expected: &'static str,
     },
 }
 
-/// The longest span that a setting takes: timers stay within what a [`base::Time`] can add.
+/// The longest span that a setting accepts: timers stay within what a [`base::Time`] can add.
 const SPAN_MOST: Duration = Duration::from_secs(86_400);
-/// The shortest span of what a timer repeats: below, a node would do nothing else.
+/// The shortest span of a repeating timer: with a shorter one, a node would do nothing else.
 const INTERVAL_LEAST: Duration = Duration::from_millis(1);
 
 /// Whether real-time lanes give way to congestion.
 const BRAKE: &str = "brake";
-/// The most of an amount: packets of a window, and of what is saved up.
+/// The maximum of an amount: packets of a window, and of savings.
 const AMOUNT_MOST: f64 = 1e6;
 const SEALING: [(&str, Sealing); 3] = [
     ("off", Sealing::Off),
@@ -104,8 +104,8 @@ const METRICS: [(&str, MetricOf); 2] =
     [("paper", MetricOf::Paper), ("measured", MetricOf::Measured)];
 
 impl Settings {
-    /// All keys with what they stand for, in the order in which the documentation has them. Every field of the settings
-    /// has one, but for the profile's name, and the brake if there is none: `brake` is a key beside these.
+    /// Returns all keys with the values that they set, in the order of the documentation. Every field of the settings
+    /// has a key, except the profile's name, and the brake if there is none: `brake` is a further key.
     pub fn fields(&mut self) -> Vec<(&'static str, Field<'_>)> {
         let Settings {
             name: _,
@@ -296,7 +296,7 @@ impl Settings {
         fields
     }
 
-    /// All keys.
+    /// Returns all keys.
     pub fn keys() -> Vec<&'static str> {
         let mut settings = Settings::modern();
         let fields = settings.fields();
@@ -304,10 +304,10 @@ impl Settings {
         brake.chain(fields.iter().map(|(key, _)| *key)).collect()
     }
 
-    /// Sets what `key` stands for.
+    /// Sets the value of `key`.
     ///
     /// # Errors
-    /// [`SetError`]; nothing has changed then.
+    /// [`SetError`]; in this case nothing has changed.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
         if key == BRAKE {
             self.brake = match value {
@@ -321,7 +321,7 @@ impl Settings {
             return Ok(());
         }
         if key.starts_with("brake_") && Settings::keys().contains(&key) {
-            // Who chooses its numbers wants it.
+            // A user who chooses the brake's numbers wants the brake.
             self.brake.get_or_insert_default();
         }
         let mut fields = self.fields();
@@ -390,7 +390,7 @@ impl Settings {
     }
 }
 
-/// The fields of a threshold, under these keys.
+/// Returns the fields of a threshold, under these keys.
 fn threshold<'a>(keys: [&'static str; 5], of: &'a mut Threshold) -> [(&'static str, Field<'a>); 5] {
     let [worse, clearly_worse, better, clearly_better, floor] = keys;
     [
@@ -402,13 +402,13 @@ fn threshold<'a>(keys: [&'static str; 5], of: &'a mut Threshold) -> [(&'static s
     ]
 }
 
-/// What a word stands for.
+/// Returns the value that a word stands for.
 fn word<T: Copy>(word: &str, words: &[(&str, T)]) -> Option<T> {
     let found = words.iter().find(|(known, _)| *known == word);
     found.map(|(_, of)| *of)
 }
 
-/// Puts a value that was read in its place if it `fits`; whether it was.
+/// Stores a value that was read if it `fits`. Returns true if it was stored.
 fn put<T>(place: &mut T, value: Option<T>, fits: impl FnOnce(&T) -> bool) -> bool {
     let value = value.filter(|value| fits(value));
     value.map(|value| *place = value).is_some()

@@ -4,47 +4,47 @@
 use crate::groups::Admission;
 use serde::{Deserialize, Serialize};
 
-/// One group.
+/// The state of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupStatus {
     /// Its address.
     pub group: String,
     /// `multicast` or `anycast`.
     pub kind: String,
-    /// Who builds its tree: `link-state` or `scribe`.
+    /// The protocol that builds its tree: `link-state` or `scribe`.
     pub tree: String,
-    /// The nodes that have members, by address, as records tell; of a group of Scribe none.
+    /// The nodes that have members, by address, as records report; empty for a group of Scribe.
     pub members: Vec<String>,
     /// Joins of this node's clients.
     pub clients: usize,
-    /// How it is to be carried, if that is set.
+    /// How the group is to be carried, if that is set.
     pub setting: Option<SettingStatus>,
-    /// Why this node is in no tree of Scribe that it wants to be in, if so.
+    /// Why this node is not in a tree of Scribe that it wants to join, if that is so.
     pub refused: Option<String>,
-    /// What passes here, by source.
+    /// The packets that pass here, by source.
     pub sources: Vec<GroupSource>,
-    /// Whether what it asks for fits the links, if it asks for anything. Only where one group was
-    /// asked for.
+    /// Whether the links have room for what the group asks for, if it asks for anything. Present only if one group was
+    /// requested.
     pub admission: Option<Admission>,
-    /// Who may send and receive, as nodes say; all of them count together.
+    /// The permits to send and to receive, as nodes have set them; all permits apply together.
     #[serde(default)]
     pub permits: Vec<PermitStatus>,
     /// The members that may not receive.
     #[serde(default)]
     pub kept_out: Vec<String>,
-    /// What this node sends there is sealed from end to end. Of anycast groups, and of old nodes, none.
+    /// True if this node seals its packets to the group from end to end. None for anycast groups, and from old nodes.
     #[serde(default)]
     pub sealed: Option<bool>,
-    /// The members that could not open it; of a group of Scribe the nodes.
+    /// The members that could not open sealed packets; for a group of Scribe, the nodes.
     #[serde(default)]
     pub cannot_open: Vec<String>,
-    /// Nodes that this node has told the key of its own packets.
+    /// Nodes that have received the key of this node's own packets.
     #[serde(default)]
     pub keys_told: usize,
-    /// Members to which this node sends each of its packets a second time, because the tree brings them too few.
+    /// Members to which this node sends each of its packets a second time, because the tree delivers too few.
     #[serde(default)]
     pub starved: Vec<StarvedStatus>,
-    /// Nodes that say how the group is carried, or who may, and have no right to: they are ignored.
+    /// Nodes that set how the group is carried, or who may use it, without the right to do so: they are ignored.
     #[serde(default)]
     pub ignored: Vec<IgnoredStatus>,
 }
@@ -54,17 +54,17 @@ pub struct GroupStatus {
 pub struct StarvedStatus {
     /// The member.
     pub node: String,
-    /// The share that the tree lost when that began.
+    /// The share of packets that the tree lost when the second sending began.
     pub lost: f64,
-    /// And since then.
+    /// The share of packets that the tree has lost since then.
     pub lost_since: f64,
-    /// Since when, in seconds.
+    /// Seconds since the second sending began.
     pub for_s: f64,
-    /// Packets that it got so.
+    /// Packets that were sent to the member in this way.
     pub packets: u64,
 }
 
-/// What a node says of groups without the right to.
+/// A setting or permit for groups from a node that has no right to set it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct IgnoredStatus {
     /// The node.
@@ -73,48 +73,48 @@ pub struct IgnoredStatus {
     pub group: String,
 }
 
-/// Who may send to a group and who may receive, as one node says.
+/// The nodes that may send to a group and the nodes that may receive, as one node has set it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermitStatus {
-    /// The node that says so.
+    /// The node that has set the permit.
     pub said_by: String,
     /// The group or range of groups.
     pub group: String,
-    /// Words for who may send; none for everybody.
+    /// Words for the nodes that may send; none for everybody.
     pub send: Option<Vec<String>>,
-    /// Words for who may receive; none for everybody.
+    /// Words for the nodes that may receive; none for everybody.
     pub receive: Option<Vec<String>>,
 }
 
 /// How a group is to be carried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingStatus {
-    /// The node that has said so.
+    /// The node that has set this.
     pub set_by: String,
     /// The link protocol of its packets.
     pub link: String,
-    /// What routes them.
+    /// How its packets are routed.
     pub routing: String,
     /// Their priority.
     pub priority: u8,
-    /// How soon they must be there.
+    /// The deadline of its packets.
     pub deadline_ms: Option<u16>,
-    /// What may stay lost of them on a link, in percent; null for what each node's settings say.
+    /// Packet loss that may remain on a link, in percent; null if each node's settings decide.
     pub target_pct: Option<f64>,
-    /// Repair packets per hundred packets at most; null for the same.
+    /// The maximum number of repair packets per hundred packets; null if each node's settings decide.
     pub most_pct: Option<f64>,
-    /// What its sources may send.
+    /// The rate that its sources may send.
     pub rate_kbps: Option<u32>,
-    /// Along how many trees its packets go: 1 or 2.
+    /// The number of trees along which its packets go: 1 or 2.
     #[serde(default)]
     pub ways: u8,
-    /// What it says of ways: `auto` nothing, `1`, `targeted`, `2`.
+    /// The ways that the setting asks for: `auto` (no wish), `1`, `targeted` or `2`.
     #[serde(default)]
     pub asked_ways: String,
-    /// `as-it-comes`, `in-order` or `as-sent`, if the group says it for all members.
+    /// `as-it-comes`, `in-order` or `as-sent`, if the group sets it for all members.
     #[serde(default)]
     pub delivery: Option<String>,
-    /// Of `as-sent`: how long after its sending each packet is handed over; none for as late as repairs need.
+    /// For `as-sent`: the time after its sending at which each packet is handed over; none for as late as repairs need.
     #[serde(default)]
     pub release_ms: Option<u64>,
 }
@@ -122,13 +122,13 @@ pub struct SettingStatus {
 /// A source's packets to a group, as they pass a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupSource {
-    /// The node where they begin.
+    /// The node where the packets begin.
     pub source: String,
-    /// What makes the tree short; of a group of Scribe `scribe`.
+    /// The metric that the tree minimizes; for a group of Scribe, `scribe`.
     pub metric: String,
-    /// The neighbour that they come from; none where they begin.
+    /// The neighbour from which the packets arrive; none at the source.
     pub upstream: Option<String>,
-    /// The neighbours that they go to.
+    /// The neighbours to which the packets are sent.
     pub branches: Vec<String>,
     /// Packets.
     pub packets: u64,
@@ -136,22 +136,23 @@ pub struct GroupSource {
     pub bytes: u64,
     /// Seconds since the last packet.
     pub idle_s: f64,
-    /// Nodes below this one that receive them, this one included.
+    /// Nodes downstream of this one that receive the packets, this one included.
     pub receivers: u32,
-    /// What the worst of them have got, as they told within the last seconds.
+    /// Reception at the nodes with the worst reception, as they reported within the last seconds.
     pub receptions: Vec<ReceptionStatus>,
-    /// The links of the whole tree, from and to; of two trees those of both. Only where one group was asked for.
+    /// The links of the whole tree, from and to; for two trees, the links of both. Present only if one group was
+    /// requested.
     pub links: Vec<(String, String)>,
-    /// The two ways to each member, the first 64. Only of two trees, and where one group was asked for.
+    /// The two ways to each member, the first 64. Present only for two trees, and if one group was requested.
     #[serde(default)]
     pub ways: Vec<WaysStatus>,
-    /// Where members in trouble get a second way: what this node knows of that.
+    /// The state of second ways, if members in trouble get one, as far as this node knows.
     #[serde(default)]
     pub second: Option<SecondStatus>,
-    /// Packets for members here that came after what follows them had been handed over.
+    /// Packets for members here that arrived after their successors had been handed over.
     #[serde(default)]
     pub late: u64,
-    /// Packets that members here have waited for in vain.
+    /// Packets for which members here have waited in vain.
     #[serde(default)]
     pub given_up: u64,
 }
@@ -159,11 +160,11 @@ pub struct GroupSource {
 /// The second ways of a group's packets, as one node finds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondStatus {
-    /// The neighbours that packets go to at present besides the branches of the tree.
+    /// The neighbours to which packets are sent at present in addition to the branches of the tree.
     pub branches: Vec<String>,
-    /// Copies that went so, since the tree was first used.
+    /// Copies that were sent in this way since the tree was first used.
     pub packets: u64,
-    /// Members that the tree leads to through trouble, the first 64.
+    /// Members whose path in the tree is in trouble, the first 64.
     pub trouble: Vec<TroubleStatus>,
 }
 
@@ -172,7 +173,7 @@ pub struct SecondStatus {
 pub struct TroubleStatus {
     /// The member.
     pub member: String,
-    /// `source`, `middle`, `destination`: on links of the source, of relays, of the member.
+    /// `source`, `middle`, `destination`: the trouble is on links of the source, of relays, of the member.
     pub places: Vec<String>,
 }
 
@@ -183,38 +184,38 @@ pub struct WaysStatus {
     pub member: String,
     /// The nodes of each way, from the source on, the cheaper way first.
     pub ways: [Vec<String>; 2],
-    /// Nodes between the ends that both have, because there is no way round them.
+    /// Nodes between the ends that are on both ways, because no way avoids them.
     pub common_nodes: Vec<String>,
-    /// Links that both have.
+    /// Links that are on both ways.
     pub common_links: Vec<(String, String)>,
 }
 
-/// What groups come to at a node.
+/// Totals of the groups at a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupTotals {
     /// Groups that clients of the node are in.
     pub joined: usize,
     /// Trees of link state that packets take here, one per source, metric and group.
     pub link_state_trees: usize,
-    /// Trees of Scribe that pass here.
+    /// Trees of Scribe that pass through the node.
     pub scribe_trees: usize,
-    /// What clients of this node send to multicast groups: the first 64, by group.
+    /// Packets that clients of this node send to multicast groups: the first 64 groups.
     pub sources: Vec<SourceTotals>,
-    /// What nodes say of groups without the right to: the first 64.
+    /// Settings and permits for groups from nodes without the right to set them: the first 64.
     #[serde(default)]
     pub ignored: Vec<IgnoredStatus>,
-    /// Members that get packets of this node a second time, by group.
+    /// Members that get packets of this node a second time, counted per group.
     #[serde(default)]
     pub starved: usize,
-    /// How often a tree was found to bring a member less than its links promise.
+    /// Number of times that a tree was found to deliver less to a member than its links promise.
     #[serde(default)]
     pub starved_found: u64,
-    /// Packets that were sent a second time because of that.
+    /// Packets that were sent a second time for that reason.
     #[serde(default)]
     pub starved_packets: u64,
 }
 
-/// What a node's clients send to a group.
+/// The packets that a node's clients send to a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceTotals {
     /// The group.
@@ -223,28 +224,28 @@ pub struct SourceTotals {
     pub packets: u64,
     /// Bytes, with the headers of the overlay.
     pub bytes: u64,
-    /// Nodes that receive them, as far as they have told.
+    /// Nodes that receive the packets, as far as they have reported.
     pub receivers: u32,
-    /// Lost for good, by the receiver that lost most.
+    /// Packets lost for good, in percent, at the receiver that lost most.
     pub worst_lost_pct: f64,
-    /// They are sealed from end to end.
+    /// The packets are sealed from end to end.
     #[serde(default)]
     pub sealed: bool,
 }
 
-/// What a node has got of a source's packets to a group.
+/// A node's reception of a source's packets to a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceptionStatus {
     /// The node.
     pub node: String,
     /// Packets received.
     pub received: u32,
-    /// Of them, those that were lost on a hop and recovered there.
+    /// Packets that were lost on a hop and recovered there.
     pub recovered: u32,
-    /// Packets that have not come.
+    /// Packets that did not arrive.
     pub lost: u32,
-    /// Lost on some hop, before recovery.
+    /// Packets lost on some hop, before recovery.
     pub lost_before_pct: f64,
-    /// Lost for good.
+    /// Packets lost for good.
     pub lost_after_pct: f64,
 }

@@ -9,7 +9,7 @@ const fn node(i: u32) -> NodeAddr {
     NodeAddr(0x0a07_0000 + i)
 }
 
-/// 1 to 4 by 2 (20 ms), by 3 (30 ms) and directly (50 ms, lossy).
+/// Paths from 1 to 4: by 2 (20 ms), by 3 (30 ms) and directly (50 ms, lossy).
 fn topology() -> Topology {
     let links = [
         (1, 2, 10, 0.0),
@@ -72,7 +72,7 @@ fn a_stamp_is_computed_once_per_topology_and_the_old_one_serves_during_the_rest(
     assert_eq!(stamps.stats().computed, 1);
     t.set_link(node(1), node(2), None);
     assert_eq!(first, told(stamps.stamp(start, OWN, best, 2, &t)));
-    // Another one has to wait as well.
+    // A stamp of another scheme has to wait as well.
     let other = wish(Scheme::Disjoint);
     assert_eq!(stamps.stamp(start, OWN, other, 2, &t), None);
     let rested = start + Duration::from_secs(1);
@@ -93,14 +93,14 @@ fn a_disjoint_path_that_was_in_use_stays_until_things_have_settled() {
         |s, generation, t: &Topology| told(stamps.stamp(at(s), OWN, wish, generation, t));
     let both = [(1, 2), (1, 3), (2, 4), (3, 4)];
     assert_eq!(links(1, 1, &t), both);
-    // The end of the first path fails, and there is a shorter way to the other's second link.
+    // The last link of the first path fails, and there is a shorter path to the other's second link.
     t.set_link(node(2), node(4), None);
     t.set_link(node(1), node(5), Some(LinkCost::new(1_000, 0.0)));
     t.set_link(node(5), node(3), Some(LinkCost::new(1_000, 0.0)));
     assert_eq!(links(2, 2, &t), [(1, 3), (1, 5), (3, 4), (5, 3)]);
     assert_eq!(links(6, 2, &t).len(), 4);
     assert_eq!(links(7, 2, &t), [(1, 5), (3, 4), (5, 3)]);
-    // A path with a link that is gone is of no use.
+    // A path with a missing link is useless.
     t.set_link(node(1), node(5), None);
     assert_eq!(links(8, 3, &t), [(1, 3), (3, 4)]);
 }
@@ -150,7 +150,7 @@ fn a_path_that_does_not_fit_is_none() {
     assert_eq!(bytes_of(&[]), None);
 }
 
-/// 1 to 4 by 2 and by 3, each with a link to each, with these losses of the source's links and the destination's.
+/// Two chains from 1 to 4, by 2 and 5 and by 3 and 6, with these losses on the source's links and the destination's.
 fn square(source: f64, destination: f64) -> Topology {
     let links = [
         (1, 2, 5, source),
@@ -180,7 +180,7 @@ fn a_targeted_stamp_is_one_path_in_calm_and_all_links_of_an_end_from_trouble_to_
     let two = [(1, 2), (1, 3), (2, 5), (3, 6), (5, 4), (6, 4)];
     assert_eq!(links(1, 1, &calm), one);
     assert_eq!(links(2, 2, &bad), two);
-    // The topology is calm again, and stays as it is.
+    // The topology has no trouble any more, and stays unchanged.
     assert_eq!(links(5, 3, &calm), two);
     assert_eq!(links(11, 3, &calm), two);
     assert_eq!(links(12, 3, &calm), one);

@@ -1,4 +1,4 @@
-//! Whether what is sealed arrives: relays that swallow, ends that are not asked, and what it costs.
+//! Whether sealed packets arrive: relays that drop packets, ends that are not asked, and the cost of audits.
 
 #![allow(
     clippy::disallowed_macros,
@@ -17,7 +17,7 @@ use overlay::request::Options;
 use wire::Aim;
 use wire::data::LinkProtocol;
 
-/// A relay that is driven by hand, and a link beside it that is longer.
+/// A relay that is driven by hand, and a longer link in parallel to it.
 fn tapped() -> Tapped {
     let plan = Plan {
         edges: vec![(0, 1)],
@@ -26,7 +26,7 @@ fn tapped() -> Tapped {
     Tapped::beside(plan, &[(0, 1, "delay=20ms")])
 }
 
-/// Sends a packet every 10 ms to node `to` for so long.
+/// Sends a packet every 10 ms to node `to` for this time.
 fn talk(nodes: &mut Nodes, to: usize, seconds: u64) -> usize {
     nodes.bind(to, voice());
     nodes.set_sender(0, SENDER, voice());
@@ -41,7 +41,8 @@ fn talk(nodes: &mut Nodes, to: usize, seconds: u64) -> usize {
 
 #[test]
 fn a_relay_that_swallows_is_gone_around_and_named() {
-    // What it swallows, and in how many packets, of 100 per second, it has to be out of use: 2, 10 and 120 s.
+    // The share that the relay drops, and the number of packets, at 100 per second, within which it must be out of use:
+    // 2, 10 and 120 s.
     for (share, bar, count) in [
         (1.0, 200, 1_200),
         (0.5, 1_000, 1_600),
@@ -69,7 +70,7 @@ fn a_relay_that_swallows_is_gone_around_and_named() {
             .collect();
         let (relay, exit) = (addr(2).to_string(), addr(1).to_string());
         assert_eq!(named, [(&*relay, &*exit)], "{share}");
-        // What explains paths tells where packets go instead.
+        // The explanation of paths reports the detour of the packets.
         let now = tapped.nodes.world.now();
         let network = tapped.nodes.running(0).unwrap().network_snapshot(now);
         let [diversion] = &network.diverted[..] else {
@@ -107,7 +108,7 @@ fn a_relay_that_swallows_little_is_found_though_the_ends_repair_it() {
     assert_eq!(named, [&*addr(2).to_string()]);
 }
 
-/// Datagrams as long as one packet may be, where a relay swallows all and there are these links beside it.
+/// Datagrams of the length of one full packet, while a relay drops everything and these links are in parallel to it.
 fn full_datagrams_beside(links: &[(usize, usize, &str)], short: (usize, usize)) {
     let plan = Plan {
         edges: links.iter().map(|(a, b, _)| (*a, *b)).collect(),
@@ -197,7 +198,7 @@ fn questions_and_answers_are_four_packets_a_second() {
     let asked = end(&nodes, 0, 2).sealed - asked - 2_000;
     let told = end(&nodes, 2, 0).sealed - told;
     assert!((30..=44).contains(&asked), "{asked}");
-    // One answer may belong to a question of before.
+    // One answer may belong to an earlier question.
     assert!(told.abs_diff(asked) <= 1, "{asked} {told}");
     // Nobody asks about questions.
     let quiet = end(&nodes, 0, 2).sealed;
@@ -231,7 +232,7 @@ fn links_that_lose_what_they_say_are_no_reproach() {
 }
 
 /// The first link carries too little for the deadline, so this node gives up some of its own packets. They have waited
-/// when it does, and others were sealed meanwhile.
+/// by then, and other packets were sealed meanwhile.
 #[test]
 fn what_an_overloaded_lane_gives_up_is_no_loss_of_a_relay() {
     let plan = Plan {
@@ -268,7 +269,7 @@ fn what_an_overloaded_lane_gives_up_is_no_loss_of_a_relay() {
     assert_eq!((snapshot.paths_bad, snapshot.suspects.len()), (0, 0));
 }
 
-/// The links of the way repair what is lost, and say so to all; of this flow they are to repair nothing.
+/// The links of the path repair losses, and announce that to all; for this flow they are to repair nothing.
 #[test]
 fn who_wants_no_repair_reproaches_nobody_with_what_is_lost() {
     let plan = Plan {

@@ -1,5 +1,5 @@
-//! Bad input at the engine: noise and forgeries from outside, lies and nonsense from inside. A call
-//! goes on meanwhile and must not notice; nothing may be left behind.
+//! Bad input at the engine: noise and forgeries from outside, false reports and nonsense from inside. A call continues
+//! meanwhile and must not be affected; nothing may be left behind.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -38,7 +38,7 @@ fn noise_from_outside_is_counted_and_dropped() {
             .map(|n| {
                 let mut bytes = noise(rng, 1_500);
                 if let (true, Some(first)) = (n % 2 == 0, bytes.first_mut()) {
-                    // As if of a kind that there is.
+                    // The byte is that of an existing kind.
                     *first = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize].byte();
                 }
                 bytes
@@ -91,7 +91,7 @@ fn what_others_have_sealed_is_of_no_use_to_those_who_repeat_cut_or_change_it() {
 fn a_flood_of_handshakes_costs_nobody_a_packet() {
     let mut siege = Siege::from_inside(3);
     let target = siege.target();
-    // Members know what a good Init looks like; they vary what is not proved by it.
+    // Members know what a good Init looks like; they vary the parts of it that are not proved.
     let mut member = crate::world::script::neighbour(&mut siege.nodes, 8);
     let dials: Vec<Vec<u8>> = (0..500).map(|_| member.dial(Time::ZERO, target)).collect();
     siege.waves(1_000, |rng, n| {
@@ -115,7 +115,7 @@ fn a_flood_of_handshakes_costs_nobody_a_packet() {
         .nodes
         .party(TARGET)
         .sent(siege.nodes.world.addr(siege.attacker), Kind::Cookie);
-    // What is answered without a cookie in that time, each a few times: 64 + 20 · 10, nine times.
+    // The number of answers without a cookie in that time, each a few times: 64 + 20 · 10, nine times.
     assert!(answered.datagrams < 2_500, "{answered:?}");
     let sent = answered.bytes + cookies.bytes;
     assert!(sent < 100_000 * 1_100, "no amplification: {sent} bytes");
@@ -133,7 +133,7 @@ fn members_who_dial_again_and_again_keep_to_their_link() {
     siege.end();
 }
 
-/// Control datagrams that a member might send, none of them honest.
+/// Returns control datagrams that a member might send, none of them honest.
 fn absurd_control(rng: &mut Rng, siege_addr: NodeAddr) -> Vec<u8> {
     let hello = Hello {
         i_hear_you: rng.chance(0.5),
@@ -241,8 +241,8 @@ fn absurd_control_messages_of_a_member_change_nothing_for_others() {
     }
 }
 
-/// A neighbour that says it loses much, or in long runs, asks for all again and again, and reports losses without end, gets
-/// no more than the caps; one that says it loses all gets no repair.
+/// A neighbour that reports much loss, or long runs, requests everything repeatedly, and reports losses without end,
+/// gets no more than the limits; one that reports that all is lost gets no repair.
 #[test]
 fn a_neighbour_that_lies_about_its_losses_gets_no_more_than_the_caps() {
     for (claimed, run, has_repair) in [(0.3, 1.4, true), (0.3, 255.0, true), (1.0, 1.4, false)] {
@@ -277,7 +277,7 @@ fn a_neighbour_that_lies_about_its_losses_gets_no_more_than_the_caps() {
         // A repair packet per packet of the single flow, 24 bytes longer than it.
         assert!(counts.repair_out <= lane.originals);
         assert!(counts.repair_out_bytes * 100 <= counts.realtime_out_bytes * 115);
-        // So many of the originals are sent again at most, and what the bucket holds.
+        // At most this share of the originals is sent again, plus what the bucket holds.
         let limits = Settings::modern().realtime;
         let budget = lane.originals as f64 * limits.retransmit_ratio + limits.retransmit_burst;
         assert!(lane.retransmissions as f64 <= budget + 1.0, "{lane:?}");
@@ -285,7 +285,7 @@ fn a_neighbour_that_lies_about_its_losses_gets_no_more_than_the_caps() {
     }
 }
 
-/// A data packet that no honest node would send.
+/// Returns a data packet that no honest node would send.
 fn absurd_packet(rng: &mut Rng) -> Vec<u8> {
     let any = |rng: &mut Rng| {
         let odd = [0, u32::MAX, 0xe000_0001, 0xf000_0001, 0x7f00_0001];
@@ -376,7 +376,7 @@ fn nobody_speaks_for_another() {
         .as_bytes()
         .to_vec();
     *list.last_mut().unwrap() ^= 1;
-    // An own record that claims links to all, at no cost: none of them says so too.
+    // An own record that claims links to all nodes, at no cost: none of these nodes confirms it.
     let links: Vec<(NodeAddr, u32)> = (0..90).map(|i| (addr(i), 0)).collect();
     let mut said = vec![
         rogue.record(seq - 1, &links),
@@ -430,7 +430,7 @@ fn forged_records_without_end_are_not_even_looked_at() {
     let mut siege = Siege::from_inside(13);
     let target = siege.target();
     let serial = siege.nodes.certificate(0).fields().serial;
-    // The record of node 0 is flooded as it changes, and cannot be told from these by its number.
+    // The record of node 0 is flooded as it changes, and its number does not distinguish it from these.
     let said: Vec<Vec<u8>> = (0..4_000)
         .map(|n| {
             let body =
@@ -471,7 +471,7 @@ fn a_member_that_renews_its_record_without_end_does_not_stop_the_calls() {
             .collect()
     });
     let nodes = siege.end();
-    // The neighbour has taken 200 at once and 40 per second, and nobody else has heard of more.
+    // The neighbour has accepted 200 at once and 40 per second, and no other node has received more.
     let intruder = addr(INTRUDER).to_string();
     let snapshot = nodes.snapshot(TARGET);
     let [flooder] = snapshot.flooders.as_slice() else {
@@ -486,7 +486,7 @@ fn a_member_that_renews_its_record_without_end_does_not_stop_the_calls() {
     assert!(nodes.snapshot(0).flooders.is_empty());
 }
 
-/// A neighbour says that calls of others want no repair: of one that passes, and of one that begins at the node.
+/// A neighbour claims that calls of others want no repair: one call that passes, and one that begins at the node.
 #[test]
 fn nobody_speaks_for_the_flows_of_others() {
     let bare = Aim::new(None, Some(0.0)).unwrap();
@@ -503,7 +503,7 @@ fn nobody_speaks_for_the_flows_of_others() {
         script.run_ms(50);
     };
     say(&mut script, EAST, EAST, WEST, strict);
-    // Flows that are none find no room for all, and take none from others.
+    // Invented flows do not find room for all, and take none from others.
     for n in 0..300 {
         say(&mut script, WEST, 100 + n, EAST, bare);
     }

@@ -1,5 +1,5 @@
-//! What the real-time lane does on a link that cannot carry what it is given: it gives way, the
-//! lowest priorities first, and it does not take random losses for congestion.
+//! The real-time lane on a link that cannot carry its load: the lane gives way, the lowest priorities first, and does
+//! not take random losses for congestion.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -16,8 +16,8 @@ const LOW: usize = 16;
 /// 50 packets of 160 bytes of voice wait for 80 ms at most.
 const NARROW: &str = "delay=20ms rate=1mbit queue=50";
 
-/// How calls fared over one link: the shares that came in time, of the high and of the low
-/// priority, retransmissions per original, packets that were held back.
+/// The fate of calls over one link: the shares that came in time, of the high and of the low priority, retransmissions
+/// per original, and packets that were held back.
 struct Fared {
     high: f64,
     low: f64,
@@ -105,7 +105,7 @@ fn random_losses_are_recovered_as_ever() {
 
 #[test]
 fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue() {
-    // As when a link's delay and loss are raised while a stream of 10 Mbit/s is on it.
+    // This is like raising a link's delay and loss while a stream of 10 Mbit/s uses it.
     for loss in ["1%", "2% burst=30%"] {
         let mut nodes = Nodes::with(3, 2, &chain(2), "delay=1ms", Settings::modern());
         nodes.run_ms(2_000);
@@ -125,7 +125,7 @@ fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue()
         nodes.link(0, 1, &format!("delay=30ms loss={loss}"));
         streams.run(&mut nodes, Duration::from_secs(20));
         streams.finish(&mut nodes);
-        // An eighth of what is sent in the time that it takes to see that nothing answers.
+        // An eighth of what is sent in the time until the missing answers are noticed.
         let braked = held_back(&mut nodes);
         assert!(braked < 400, "{braked} of 20 000 packets");
         nodes.world.close().unwrap();
@@ -134,15 +134,15 @@ fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue()
 
 #[test]
 fn a_path_that_becomes_longer_before_a_stream_begins_is_not_taken_for_a_queue() {
-    // As when a link's delay and loss are raised on a link in use by nobody.
+    // This is like raising the delay and the loss of a link that nobody uses.
     for (path, idle_ms, most) in [
-        // A hello that is lost in the idle seconds leaves the judgement to the stream: in two of forty seeds
-        // a step slower, 404 packets at most.
+        // A hello that is lost in the idle seconds leaves the judgement to the stream: for two of forty seeds, it is a
+        // step slower, 404 packets at most.
         ("delay=10ms loss=1%", 5_000, 100),
         ("delay=10ms loss=1%", 1_000, 100),
         ("delay=10ms jitter=2ms loss=1%", 5_000, 0),
-        // Round trips of 20 to 36 ms, one a second, look like anything for a while: of forty seeds half brake
-        // nothing, and the worst 2 233 packets.
+        // Round trips of 20 to 36 ms, one a second, show no clear pattern for a while: half of forty seeds brake
+        // nothing, and the worst brakes 2 233 packets.
         ("delay=10ms jitter=8ms loss=1%", 5_000, 2_000),
     ] {
         for seed in 4..8 {

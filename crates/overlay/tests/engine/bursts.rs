@@ -1,4 +1,4 @@
-//! What arrives must not depend on how the network below hands it over: in bursts or one by one.
+//! Results must not depend on whether the underlay network hands datagrams over in bursts or one by one.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::streams::{Stream, Streams};
@@ -9,8 +9,8 @@ use overlay::{Reply, Request};
 use sim::Arrivals;
 use wire::data::{Class, LinkProtocol, Routing};
 
-/// A chain with losses and a branch, on which bursts of several sizes go several ways.
-/// Returns every delivery: which stream, when sent, how long it took.
+/// A chain with losses and a branch, on which bursts of several sizes take several paths. Returns every delivery: which
+/// stream, when sent, how long it took.
 fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<Duration>)>, u64) {
     let edges = [(0, 1), (1, 2), (2, 3), (1, 4), (4, 3)];
     let mut nodes = Nodes::new(seed, 5, &edges, "delay=5ms loss=4% burst=30%");
@@ -19,7 +19,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
     let stream = |k: u64| Stream {
         from: (k % 2) as usize,
         to: 2 + (k % 3) as usize,
-        // Several packets of several streams at the same moments.
+        // Several packets of several streams at the same time.
         interval: Duration::from_millis(10),
         phase: Duration::from_millis(k % 5),
         options: Options {

@@ -1,4 +1,4 @@
-//! What calls get over a link that cannot carry them all: some are served whole, the others are refused.
+//! Calls over a link that cannot carry them all: some are served whole, the others are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_millis(150);
 /// A call: when it begins, in ms, and its priority.
 type Call = (u64, u8);
 
-/// The share of each call's packets that was there in time, of those sent from `from_s` on.
+/// Returns the share of each call's packets that was there in time, of those sent from `from_s` on.
 fn calls(
     seed: u64,
     path: &str,
@@ -192,7 +192,7 @@ fn calls_that_a_link_has_no_room_for_go_another_way_at_once() {
                 .fates_of(i)
                 .filter(|(_, delay)| delay.is_none_or(|delay| delay > LIMIT))
                 .count();
-            // Less than a second passes until the queue is known, and is gone. The route follows after two.
+            // Less than a second passes until the queue is known and has gone. The route follows after two.
             assert!(lost <= 50, "{seed}: {lost} of call {i}");
         }
         streams.finish(&mut nodes);

@@ -1,5 +1,5 @@
-//! What a stalled host and the streams beside a call catch up with comes at once. It stands in front of the next narrow
-//! place, and what a call says meanwhile waits behind it.
+//! A stalled host and the streams beside a call catch up with their packets all at once. These packets queue in front
+//! of the next narrow link, and packets that the call sends meanwhile wait behind them.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -28,7 +28,7 @@ fn call() -> Stream {
     }
 }
 
-/// A call, and beside it a stream with as many messages, which go where the call goes.
+/// A call, and with it a stream with as many messages on the same path.
 struct Pair {
     nodes: Nodes,
     streams: Streams,
@@ -36,7 +36,7 @@ struct Pair {
     caller: (usize, base::ClientId),
     written: Time,
     taken: usize,
-    /// When each packet of the call was sent, of those that came in time.
+    /// When each packet of the call was sent that came in time.
     in_time: Vec<Time>,
 }
 
@@ -80,7 +80,7 @@ impl Pair {
         self.taken = self.sessions.datagrams.len();
     }
 
-    /// Packets of the call that were sent in this time and were not there in time.
+    /// Returns how many packets of the call that were sent in this time were not there in time.
     fn missed(&self, from: Time, ms: u64) -> u64 {
         let until = from + MS * ms;
         let there = self.in_time.iter().filter(|at| (from..until).contains(at));
@@ -92,7 +92,7 @@ impl Pair {
 fn a_stream_that_makes_up_for_a_stall_yields_to_the_call_beside_it() {
     let narrow = "delay=12ms jitter=18ms rate=426kbit";
     let wider = "delay=13ms jitter=17ms reorder rate=633kbit";
-    // Behind the call's own backlog a tenth of a second and more are late whatever the stream does.
+    // Behind the call's own backlog, packets of a tenth of a second and more are late whatever the stream does.
     for (path, stall_ms, most) in [(narrow, 500, 18), (narrow, 1_300, 22), (wider, 1_300, 11)] {
         for seed in 1..=3 {
             let mut pair = Pair::new(seed, path);
@@ -103,7 +103,7 @@ fn a_stream_that_makes_up_for_a_stall_yields_to_the_call_beside_it() {
             pair.run_ms(stall_ms + 3_000);
             let missed = pair.missed(back, 2_500);
             assert!(missed <= most, "{path}, {stall_ms}, {seed}: {missed}");
-            // And the stream has made up for it.
+            // The stream has caught up.
             let read = pair.sessions.called(0).received.len() as u64;
             let written = (13_000 + stall_ms) / 20;
             assert!(

@@ -1,5 +1,5 @@
-//! Who gets in: strangers, certificates that have expired or were revoked, renewed ones, and more
-//! neighbours than a node can have.
+//! Admission: strangers, certificates that have expired or were revoked, renewed ones, and more neighbours than a node
+//! can have.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::neighbour::Neighbour;
@@ -13,7 +13,7 @@ use overlay::request::Operation;
 use overlay::{Event, Reply};
 use secure::{CertificateError, Identity, Issuer, Mandate, Newcomer, Refusal, Validity};
 
-/// Somebody with a certificate of the network for this time dials the target, and is refused.
+/// A host with a certificate of the network for this time dials the target, and is refused.
 fn refused(seed: u64, validity: Validity) -> CertificateError {
     let mut siege = Siege::with(seed, |nodes| {
         let mut rng = Rng::new(seed);
@@ -35,7 +35,7 @@ fn refused(seed: u64, validity: Validity) -> CertificateError {
     why.unwrap_or_else(|| panic!("{refused:?}"))
 }
 
-/// The attacker dials, and no link comes of it.
+/// The attacker dials, and gets no link.
 fn refusal(siege: &mut Siege) {
     let target = siege.target();
     siege.ask(Ask::Dial(target));
@@ -136,7 +136,7 @@ fn a_revoked_neighbour_is_cut_everywhere_and_not_let_in_again() {
 
 #[test]
 fn a_neighbour_that_is_revoked_amid_calls_leaves_no_timer_behind() {
-    // Losses, so that packets are missed and asked for at that moment, and others are on their way.
+    // There are losses, so that packets are missing and requested at that time, and others are on their way.
     let mut nodes = Nodes::new(14, 3, &chain(3), "delay=10ms loss=5%");
     nodes.run_ms(2_000);
     let mut calls = Streams::calls(&mut nodes, 5, 0, 2, voice());
@@ -330,7 +330,7 @@ fn a_list_of_accepted_neighbours_keeps_others_out() {
     assert_eq!(peers, [addr(2).to_string(), addr(3).to_string()]);
 }
 
-/// What a node has said of neighbours that do not answer: after how many seconds each time.
+/// Returns after how many seconds a node reported, each time, that neighbours do not answer.
 fn unanswered(nodes: &mut Nodes) -> Vec<u64> {
     let events = nodes.events().into_iter();
     let silences = events.filter_map(|(.., event)| match event {
@@ -360,7 +360,7 @@ fn a_neighbour_that_does_not_answer_is_told_of_after_ten_seconds_and_then_rarely
     nodes.run_ms(10_000);
     let status = nodes.link_status(0, 1);
     assert_eq!((status.state, status.reason), ("up", None));
-    // What is true of a new neighbour is true of one that was lost.
+    // The same holds for a new neighbour and for one that was lost.
     nodes.crash(1);
     nodes.run_ms(5_000);
     assert_eq!(nodes.link_status(0, 1).reason.as_deref(), Some("silence"));
@@ -444,7 +444,7 @@ fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
     let identity = Identity::new(nodes.identity(5).keys().clone(), given.unwrap()).unwrap();
     nodes.operate(5, Operation::Renew(Box::new(identity)));
     nodes.run_ms(3_000);
-    // The root certified it for the world to begin; from now on only the issuer's word counts.
+    // The root certified it so that the world can begin; from now on only the issuer's signature counts.
     let list = nodes.authority.revoke(&of_member, UNIX_S).unwrap();
     nodes.operate(0, Operation::Revoke(list.as_bytes().to_vec()));
     nodes.run_ms(2_000);
@@ -452,8 +452,8 @@ fn with_issuer(seed: u64) -> (Nodes, secure::Delegation) {
     (nodes, delegation)
 }
 
-/// Gives node 1 a list while 20 calls go from 0 to 2; nobody honest may lose a packet, and after 2 s the honest nodes
-/// know no way to those that are `out`.
+/// Gives node 1 a list while 20 calls go from 0 to 2. No honest node may lose a packet, and after 2 s the honest nodes
+/// have no route to the nodes that are `out`.
 fn expelled(mut nodes: Nodes, list: &secure::Revocations, out: &[usize]) {
     let mut calls = Streams::calls(&mut nodes, 20, 0, 2, voice());
     calls.run(&mut nodes, Duration::from_secs(2));

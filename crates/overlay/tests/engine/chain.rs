@@ -1,4 +1,4 @@
-//! Nodes in a row, in the simulator: they find each other, route, forward and recover.
+//! Nodes in a row, in the simulator: they find each other, route, forward and recover packets.
 
 use crate::world::{Nodes, SENDER, chain, model};
 use base::{Duration, Time};

@@ -1,10 +1,10 @@
-//! The clock that nodes have in common tells which direction of a link is the longer one.
+//! The clock that nodes share shows which direction of a link is the longer one.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::{Nodes, Plan, model};
 use base::Duration;
 
-/// Nodes with clocks of their own, and a link from the one before the last to the last whose way back takes longer.
+/// Nodes with clocks of their own, and a link from the second last to the last whose way back takes longer.
 fn uneven(edges: &[(usize, usize)], count: usize) -> Nodes {
     let plan = Plan {
         edges: edges.to_vec(),
@@ -22,7 +22,7 @@ fn uneven(edges: &[(usize, usize)], count: usize) -> Nodes {
     nodes
 }
 
-/// What the node announces of its link, in whole milliseconds.
+/// Returns the latency that the node announces for its link, in whole milliseconds.
 fn announced_ms(nodes: &Nodes, from: usize, to: usize) -> u64 {
     let latency = nodes.link_status(from, to).announced_latency_ms;
     latency.unwrap().round() as u64
@@ -31,11 +31,11 @@ fn announced_ms(nodes: &Nodes, from: usize, to: usize) -> u64 {
 #[test]
 fn a_link_that_was_always_longer_one_way_is_known_by_the_ways_around_it() {
     let mut nodes = uneven(&[(0, 1), (1, 2), (0, 3), (2, 3)], 4);
-    // A link that has become better is told after twenty seconds.
+    // An improvement of a link is announced after twenty seconds.
     nodes.run_ms(40_000);
     let told = |nodes: &Nodes| [(2, 3), (3, 2), (0, 1)].map(|(a, b)| announced_ms(nodes, a, b));
     assert_eq!(told(&nodes), [10, 90, 10]);
-    // Without the node whose clock all others have, they have another one's.
+    // Without the node whose clock all others share, they share another one's.
     nodes.crash(0);
     nodes.run_ms(30_000);
     assert_eq!(announced_ms(&nodes, 1, 2), 10);

@@ -1,5 +1,5 @@
-//! What links cost that carry nothing, and what they cost beside what they carry: everything but
-//! data and its repair, handshakes included, with 28 bytes of UDP and IPv4 per datagram. `--nocapture` shows it.
+//! The cost of links that carry nothing, and the additional cost of those that carry data: everything except data and
+//! its repair, handshakes included, with 28 bytes of UDP and IPv4 per datagram. `--nocapture` shows it.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -19,8 +19,8 @@ const SPAN: Duration = Duration::from_secs(700);
 const IDLE_KBIT_S: f64 = 1.5;
 const ACTIVE_KBIT_S: f64 = 12.0;
 
-/// The control traffic of every direction of every link, in kbit/s, over [`SPAN`]. Data is what
-/// `calls` streams from end to end bring; `loss` is on every link.
+/// Returns the control traffic of every direction of every link, in kbit/s, over [`SPAN`]. The data are `calls` streams
+/// from end to end; `loss` is on every link.
 fn measure(count: usize, calls: u64, loss: u32) -> Vec<f64> {
     let path = format!("delay=10ms loss={loss}%");
     let mut nodes = Nodes::new(5, count, &chain(count), &path);
@@ -46,7 +46,7 @@ fn measure(count: usize, calls: u64, loss: u32) -> Vec<f64> {
     rates
 }
 
-/// Bytes that are neither data nor its repair, by direction.
+/// Returns the bytes that are neither data nor its repair, by direction.
 fn sent(nodes: &mut Nodes, count: usize) -> BTreeMap<(usize, usize), u64> {
     let mut all = BTreeMap::new();
     let repair = nodes.count().repair_of.clone();

@@ -1,5 +1,5 @@
-//! Ways around a link in doubt that is not the source's own: its near end has no way but back, and tells so.
-//! `--nocapture` shows the gaps.
+//! Detours around a link in doubt that is not the source's own: its near end has no other path than back, and reports
+//! that. `--nocapture` shows the gaps.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -14,10 +14,10 @@ use base::{Duration, Time};
 use overlay::Settings;
 use overlay::event::Drop;
 
-/// From 0 to 2 by way of 1; the direct link is long. 3 is behind 2.
+/// The path from 0 to 2 leads through 1; the direct link is long. Node 3 is behind 2.
 const EDGES: [(usize, usize); 4] = [(0, 1), (1, 2), (0, 2), (2, 3)];
-/// 150 ms until the link is in doubt, some more until the doubt is told, a copy on the long link, and a packet's
-/// interval. Without word of the doubt it is 420 ms and the long link.
+/// 150 ms until the link is in doubt, some more until the doubt is reported, a copy on the long link, and a packet's
+/// interval. Without the report it is 420 ms and the long link.
 const GAP_MOST: Duration = Duration::from_millis(290);
 
 fn settled(seed: u64, settings: Settings) -> Nodes {
@@ -50,7 +50,7 @@ fn a_relay_tells_of_a_link_in_doubt_and_the_source_goes_around_it() {
     let worst = gaps.max().unwrap();
     println!("a call whose relay's link falls silent: {worst}");
     assert!(worst <= GAP_MOST, "{worst}");
-    // Where nobody doubts, the verdict is waited for.
+    // If no node doubts links, the verdict on the link decides.
     let mut settings = Settings::modern();
     settings.hello.doubt_after = Duration::from_secs(3_600);
     let without = gap_of_call(0, settings);
@@ -84,7 +84,7 @@ fn a_branch_in_doubt_is_gone_around_for_all_members_behind_it() {
 
 #[test]
 fn copies_for_a_group_pass_a_child_of_the_far_end_and_it_gets_them_too() {
-    // A triangle: the branch to 1 is in doubt at the source itself, and the copy passes 2, which is 1's child.
+    // A triangle: the branch to 1 is in doubt at the source itself, and the copy passes through 2, which is 1's child.
     let mut worst = Duration::ZERO;
     for seed in 0..8 {
         let edges = [(0, 1), (1, 2), (0, 2)];
@@ -107,8 +107,8 @@ fn copies_for_a_group_pass_a_child_of_the_far_end_and_it_gets_them_too() {
     assert!(worst <= GAP_MOST, "{worst}");
 }
 
-/// From 0 to 2 by 1, whose link to 2 becomes longer than the way back and around. 1 knows it at once, and 0 when it has
-/// been told, 40 ms later: what 0 sends meanwhile would be sent back.
+/// The path from 0 to 2 leads through 1, whose link to 2 becomes longer than the path back and around. 1 knows it at
+/// once, and 0 when it has received the record, 40 ms later: packets that 0 sends meanwhile would be sent back.
 #[test]
 fn what_would_go_back_to_the_neighbour_that_sent_it_goes_on_another_way() {
     for seed in 0..12 {

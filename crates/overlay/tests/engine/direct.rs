@@ -1,4 +1,4 @@
-//! Direct links: nodes that have traffic for each other make a link of their own, and take it away again.
+//! Direct links: nodes that have traffic for each other make a link of their own, and end it again.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::tunnels::{Pair, stream, uplink};
@@ -36,7 +36,7 @@ fn state(nodes: &Nodes, i: usize, peer: usize) -> Option<&'static str> {
 fn traffic_makes_a_link_and_silence_ends_it() {
     let mut nodes = settled(true);
     nodes.link(1, 2, "delay=10ms");
-    // Both know where the other one is seen. Nobody has traffic, so nobody dials.
+    // Both know where the other one is seen. There is no traffic, so neither dials.
     nodes.run_ms(20_000);
     assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
     let mut call = Streams::calls(&mut nodes, 1, 1, 2, voice());
@@ -47,14 +47,14 @@ fn traffic_makes_a_link_and_silence_ends_it() {
     call.finish(&mut nodes);
     let delays: Vec<Option<Duration>> = call.fates_of(0).map(|(_, delay)| delay).collect();
     assert!(delays.iter().all(Option::is_some), "nothing is lost");
-    // First by way of 0, in the end directly.
+    // First through 0, in the end directly.
     assert!(delays[0].unwrap() >= Duration::from_millis(60));
     assert!(delays.last().unwrap().unwrap() < Duration::from_millis(15));
     nodes.run_ms(560_000);
     assert_eq!(state(&nodes, 1, 2), Some("up"), "somebody may call back");
     nodes.run_ms(80_000);
     assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
-    // And anew.
+    // And once more.
     let mut call = Streams::calls(&mut nodes, 1, 2, 1, voice());
     call.run(&mut nodes, Duration::from_secs(3));
     assert_eq!(state(&nodes, 1, 2), Some("up"));
@@ -70,7 +70,7 @@ fn nodes_that_do_not_reach_each_other_stay_on_the_way_that_they_have() {
     call.finish(&mut nodes);
     let fates: Vec<_> = call.fates_of(0).collect();
     assert!(fates.iter().all(|(_, delay)| delay.is_some()));
-    // It rests: nothing is listed that is not there.
+    // The attempt rests: no link is listed that does not exist.
     assert_eq!(state(&nodes, 1, 2), None);
     nodes.world.close().unwrap();
 }
@@ -119,7 +119,7 @@ fn a_neighbour_that_lies_about_where_it_sees_a_node_does_not_move_it() {
         siege.run(Duration::from_millis(10));
     }
     siege.run(Duration::from_secs(3));
-    // What two honest neighbours say comes first; the last word of the liar may be the other one.
+    // The reports of two honest neighbours come first; the last report of the false one may be the other address.
     for other in [0, 2] {
         let database = siege.nodes.running(other).unwrap().database();
         let known = database.endpoints_of(addr(TARGET));
@@ -148,12 +148,12 @@ fn who_is_seen_through_a_stream_alone_announces_where_it_was_dialled_or_else_lis
     pair.open();
     pair.until("tcp", s(2));
     pair.run(s(5));
-    // The first has dialled: the port from which it did is no port at which it listens. That of the second is open.
+    // The first has dialled: it does not listen at the port from which it dialled. The second one's port is open.
     let (own, dialled) = (uplink(0, 0), stream(1));
     assert!(own.port != stream(0).port && dialled.port != uplink(1, 0).port);
     let [own, dialled] = [own, dialled].map(endpoint);
     assert_eq!(announced(&pair), [vec![dialled], vec![own]]);
-    // Both ways say where they lead: nothing of the stream is announced as an endpoint of datagrams.
+    // Both kinds are distinguished: nothing of the stream is announced as an endpoint of datagrams.
     pair.is_blocked = false;
     pair.until("udp", s(20));
     pair.run(s(3));
@@ -212,11 +212,11 @@ fn what_the_router_maps_replaces_what_is_seen_of_the_router_and_nothing_else() {
         ip[12..].copy_from_slice(&[192, 168, 1, 2]);
         Endpoint { ip, port: 7_700 }
     };
-    // Two neighbours see the node at one address, and a third says something else.
+    // Two neighbours see the node at one address, and a third reports another one.
     let mapped = at_port(40_001);
     for (third, expected) in [
         (in_house, [mapped, in_house]),
-        // The router gives each destination a port of its own, and that of the mapping alone is open.
+        // The router uses a different port for each destination, and only the mapped port is open.
         (at_port(40_002), [mapped, seen]),
     ] {
         let told = control(|builder| builder.seen_at(third).unwrap());
@@ -274,7 +274,8 @@ fn a_node_tells_where_it_listens_unless_it_is_to_be_quiet() {
     }
 }
 
-/// Two nodes that are not seen at one address dial each other where anybody may, and not where a stranger may be.
+/// Two nodes that are not seen at one address dial each other at public addresses, and not at an address where a
+/// stranger may be.
 #[test]
 fn nobody_dials_into_the_house_of_others() {
     let mut plan = Plan {

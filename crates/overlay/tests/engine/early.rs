@@ -1,4 +1,4 @@
-//! Bytes that go with the opening of a stream, between nodes that have met before.
+//! Bytes sent with the opening of a stream, between nodes that have met before.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::script::{Script, WEST, header};
@@ -24,7 +24,7 @@ fn early(link: LinkProtocol) -> Option<Options> {
     })
 }
 
-/// How long a request of so many bytes takes until all of it has been read, and its answer.
+/// Returns how long a request of this length takes until all of it has been read, and how long until its answer.
 fn ask(nodes: &mut Nodes, sessions: &mut Sessions, link: LinkProtocol, bytes: u64) -> [f64; 2] {
     let began = nodes.world.now();
     let before = sessions.accepted.len();
@@ -63,10 +63,10 @@ fn who_has_met_before_is_read_after_half_a_round_trip() {
                 "{link:?}, {bytes}: {answered}"
             );
         }
-        // What is longer than goes at once follows when the answer is there.
+        // The part that is longer than may be sent at once follows when the answer has arrived.
         let [read, _] = ask(&mut nodes, &mut sessions, link, 20_000);
         assert!((145.0..200.0).contains(&read), "{link:?}: {read}");
-        // Nobody who listens: that is told later.
+        // No socket listens: this is reported later.
         let caller = sessions.connect(&mut nodes, (1, 0), Framing::Bytes, early(link));
         sessions.run_ms(&mut nodes, 400);
         assert_eq!(sessions.end(caller).reset, Some(ResetReason::Refused));
@@ -100,8 +100,9 @@ fn a_peer_that_has_restarted_opens_in_the_ordinary_way_and_gives_a_new_ticket() 
     }
 }
 
-/// Messages, each on a stream of its own that is opened with it, over a bad path, while the listener's node
-/// restarts now and then: how often each was delivered in all of its lives, and what became of its stream.
+/// Messages, each on a stream of its own that is opened with it, over a bad path, while the listener's node restarts
+/// from time to time. Returns how often each message was delivered in all lives of the listener, and the fate of its
+/// stream.
 fn storm(seed: u64, lives: u64) -> (BTreeMap<u64, u64>, BTreeMap<u64, bool>) {
     let mut rng = Rng::new(seed);
     let link = LinkProtocol::ALL[rng.below(3) as usize];
@@ -122,7 +123,7 @@ fn storm(seed: u64, lives: u64) -> (BTreeMap<u64, u64>, BTreeMap<u64, bool>) {
             nodes.crash(1);
             sessions.run_ms(&mut nodes, rng.below(400));
             nodes.restart(1);
-            // What the life before was handed counts, and its clients are gone.
+            // Deliveries in the former life count, and its clients have gone.
             for (node, client, ..) in core::mem::take(&mut sessions.accepted) {
                 let end = sessions.ends.remove(&(node, client)).unwrap();
                 count(&mut delivered, &end.received);
@@ -225,7 +226,7 @@ fn an_opening_that_is_said_again_is_not_read_again() {
         });
         segments.next()
     };
-    // Without a ticket that is right nothing is read before the stream is open.
+    // Without a valid ticket, nothing is read before the stream is open.
     let wrong = Ticket {
         secret: 5,
         number: 1,
@@ -249,7 +250,7 @@ fn an_opening_that_is_said_again_is_not_read_again() {
     let second = answer(&script, 2).unwrap();
     assert!(second.takes_early && second.acknowledged == 1 && second.ticket.is_none());
     assert_eq!((sessions.accepted.len(), sessions.called(1).read), (2, 1));
-    // The peer gives it up, and an opening that was held up comes: it is not read again.
+    // The peer gives the stream up, and a delayed opening arrives: it is not read again.
     let reset = Segment {
         reason: Some(ResetReason::Peer),
         ..Segment {

@@ -1,4 +1,4 @@
-//! What is sealed from end to end, beside relays and members that read, change, repeat and invent.
+//! Sealing from end to end, with relays and members that read, change, repeat and forge packets.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -35,7 +35,7 @@ fn sealing() -> Settings {
     }
 }
 
-/// The same, and no session is made before it is needed.
+/// The same, without sessions that are made before they are needed.
 fn unprepared() -> Settings {
     Settings {
         prepared_ends: 0,
@@ -50,7 +50,7 @@ pub(crate) fn sealed(count: usize) -> Plan {
     }
 }
 
-/// Two nodes, and between them a relay that is driven by hand: it passes on what it is told to.
+/// Two nodes, and between them a relay that is driven by hand: it forwards what the test demands.
 ///
 /// ```text
 ///   node (0) ---- relay (2) ---- node (1)
@@ -62,7 +62,7 @@ pub(crate) struct Tapped {
     lanes: [u32; 2],
 }
 
-/// What the relay does with a packet: what it passes on in its place.
+/// The packets that the relay forwards in place of one packet.
 pub(crate) type Passes<'a> = &'a mut dyn FnMut(&[u8]) -> Vec<Vec<u8>>;
 
 pub(crate) fn as_it_is(packet: &[u8]) -> Vec<Vec<u8>> {
@@ -74,7 +74,7 @@ impl Tapped {
         Tapped::beside(plan, &[])
     }
 
-    /// The same beside links that the plan has as edges. The relay comes after the nodes.
+    /// The same in parallel to the links that the plan has as edges. The relay comes after the nodes.
     pub(crate) fn beside(plan: Plan, links: &[(usize, usize, &str)]) -> Tapped {
         let mut nodes = Nodes::planned(1, plan);
         for (a, b, path) in links {
@@ -117,7 +117,7 @@ impl Tapped {
         party.and_then(Party::as_rogue).unwrap()
     }
 
-    /// Lets time pass; the relay passes records on, and of packets what `passes` says.
+    /// Lets time pass; the relay forwards records, and packets as `passes` says.
     pub(crate) fn run(&mut self, ms: u64, passes: Passes<'_>) {
         for _ in 0..ms {
             self.nodes.run_ms(1);
@@ -149,12 +149,12 @@ impl Tapped {
         packet
     }
 
-    /// Node 0 sends packets to node 1 at a pace, while the relay passes on what it will.
+    /// Node 0 sends packets to node 1 at a pace, while the relay forwards what `passes` says.
     pub(crate) fn talk(&mut self, count: u64, passes: Passes<'_>) -> Vec<u64> {
         self.talk_at_length(count, PAYLOAD, passes)
     }
 
-    /// The same with payloads of so many bytes.
+    /// The same with payloads of this length.
     pub(crate) fn talk_at_length(
         &mut self,
         count: u64,
@@ -179,7 +179,7 @@ impl Tapped {
     }
 }
 
-/// The records that a control datagram brings, one message each.
+/// Returns the records in a control datagram, one message each.
 fn records_of(plaintext: &[u8]) -> Vec<(Kind, Vec<u8>)> {
     let mut all = Vec::new();
     for message in Messages::new(plaintext).flatten() {
@@ -198,7 +198,7 @@ pub(crate) fn end(nodes: &Nodes, at: usize, with: usize) -> EndStatus {
     ends.find(|end| end.node == with).unwrap()
 }
 
-/// A run of bytes that no key, header or tag has by chance.
+/// Returns true for a run of bytes that no key, header or tag has by chance.
 pub(crate) fn is_marked(bytes: &[u8]) -> bool {
     bytes
         .windows(12)
@@ -216,7 +216,7 @@ fn a_relay_reads_nothing_of_what_it_passes_on() {
     };
     tapped.nodes.bind(1, voice());
     tapped.nodes.set_sender(0, SENDER, voice());
-    // The number is also what the payload is filled with; long ones go in fragments.
+    // The number is also the filling of the payload; long ones are sent in fragments.
     for bytes in [160, 1_392, 9_000] {
         let at = tapped.nodes.world.now();
         tapped.nodes.send_to(at, 0, SENDER, (1, PORT), 0xc5, bytes);
@@ -347,7 +347,7 @@ fn what_a_relay_changes_is_dropped_and_counted() {
     assert!(end(&tapped.nodes, 1, 0).refused >= 10);
 }
 
-/// A packet with one byte of its content changed, and the tag as it was; the packet itself comes behind it.
+/// A packet with one byte of its content changed and the tag unchanged; the packet itself comes behind it.
 pub(crate) fn changed_first(packet: &[u8]) -> Vec<Vec<u8>> {
     let mut bad = packet.to_vec();
     let at = Header::trusted(packet).payload_offset() + wire::CLEAR_BYTES;
@@ -358,7 +358,7 @@ pub(crate) fn changed_first(packet: &[u8]) -> Vec<Vec<u8>> {
     vec![bad, packet.to_vec()]
 }
 
-/// Node 2 behind node 1, which is the relay between it and the one that is driven by hand.
+/// Node 2 behind node 1, which is the relay between it and the node that is driven by hand.
 pub(crate) fn with_one_behind() -> Tapped {
     let plan = Plan {
         edges: vec![(1, 2)],
@@ -381,7 +381,7 @@ fn a_changed_copy_that_comes_first_costs_the_packet_nothing_at_the_next_relay() 
     tapped.run(500, &mut changed_first);
     let came: Vec<u64> = tapped.nodes.arrivals().iter().map(|(n, _)| *n).collect();
     assert_eq!(came, (0..100).collect::<Vec<_>>());
-    // The copies end where they are opened.
+    // The copies end at the node that would open them.
     assert!(end(&tapped.nodes, 2, 0).refused >= 100);
 }
 
@@ -396,7 +396,7 @@ fn what_a_relay_repeats_and_reorders_comes_once() {
         if held.len() < 4 {
             return Vec::new();
         }
-        // Four at a time, the last first, and each of some that were here before.
+        // Four at a time, the last first, and each from some that were here before.
         let mut out: Vec<Vec<u8>> = held.drain(..).rev().collect();
         out.extend(all.iter().rev().step_by(3).take(8).cloned());
         out
@@ -413,7 +413,7 @@ fn a_relay_speaks_in_nobodys_name() {
     tapped.nodes.bind(1, voice());
     tapped.run(10, &mut as_it_is);
     let at = tapped.nodes.at(1);
-    // In the name of a node that seals: before there is a session, and when there is one.
+    // The packets are in the name of a node that seals: before there is a session, and when there is one.
     for round in 0..2 {
         for n in 0..10 {
             let mut header = header(addr(0), addr(1), 100 * round + n);
@@ -432,8 +432,7 @@ fn a_relay_speaks_in_nobodys_name() {
     assert_eq!(tapped.nodes.snapshot(1).streams.len(), 0);
 }
 
-/// A member beside the relay, on no path, writes into the flows of others: in the open, sealed by
-/// nobody, with every number.
+/// A member beside the relay, on no path, writes into the flows of others: unsealed, with every number.
 #[test]
 fn ten_thousand_forged_packets_each_second_cost_a_call_nothing() {
     let mut siege = Siege::from_inside_of(5, sealing());
@@ -444,7 +443,7 @@ fn ten_thousand_forged_packets_each_second_cost_a_call_nothing() {
             forged += 1;
             let (from, to) = [(0, 2), (2, 0)][forged as usize % 2];
             let mut header = header(addr(from), addr(to), forged);
-            // The ports of the calls, and numbers near theirs, and any.
+            // The ports of the calls, with numbers near theirs, and with any number.
             header.source_port = VirtualPort(49_152 + rng.below(12) as u16);
             header.destination_port = VirtualPort(5_000 + rng.below(12) as u16);
             let near = rng.below(4_000) as u32;
@@ -462,7 +461,7 @@ fn ten_thousand_forged_packets_each_second_cost_a_call_nothing() {
         }
         asks
     });
-    // That nothing was lost of the calls, `end` says.
+    // `end` checks that the calls lost nothing.
     let mut nodes = siege.end();
     let totals = nodes.count();
     let dropped = totals.drops(Drop::EndUnsealed) + totals.drops(Drop::EndNoSession);
@@ -472,7 +471,7 @@ fn ten_thousand_forged_packets_each_second_cost_a_call_nothing() {
     );
 }
 
-/// Opens a stream in the open, in the name of a node.
+/// Opens a stream without sealing, in the name of a node.
 fn call(from: NodeAddr, number: u32) -> Ask {
     let mut header = header(from, addr(TARGET), number);
     header.class.link = LinkProtocol::BestEffort;
@@ -517,7 +516,7 @@ fn streams_from_addresses_that_nobody_has_cost_nothing() {
     }
 }
 
-/// A call in the open is heard when its node is known and there is a way to it: until then it is repeated.
+/// An unsealed call is accepted when its node is known and there is a path to it: until then it is repeated.
 #[test]
 fn who_calls_before_its_record_has_come_is_heard_afterwards() {
     let mut siege = Siege::from_inside_of(7, sealing());
@@ -530,7 +529,7 @@ fn who_calls_before_its_record_has_come_is_heard_afterwards() {
         (sessions.called, siege.nodes.count().drops(Drop::BadSource)),
         (0, 1)
     );
-    // A link that its other end does not tell of leads nowhere.
+    // A link that its other end does not report leads nowhere.
     for (number, to, called) in [(1, 500, 0), (2, TARGET, 1)] {
         let record = siege.rogue().record(number, &[(addr(to), 5_000)]);
         siege.say(Kind::Control, [record]);
@@ -574,7 +573,7 @@ fn first_packets_wait(settings: Settings, round_trips: u64) {
     let numbers: Vec<u64> = arrivals.iter().map(|(n, _)| *n).collect();
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
     for (n, delay) in arrivals {
-        // What is sent when the answer has come goes at once.
+        // Packets sent when the answer has arrived go at once.
         let handshake = Duration::from_millis(40) * round_trips;
         let waits = handshake.saturating_sub(Duration::from_millis(4) * n);
         assert_eq!(delay, Duration::from_millis(20) + waits, "{n}");
@@ -582,7 +581,7 @@ fn first_packets_wait(settings: Settings, round_trips: u64) {
     assert_eq!(nodes.count().dropped.values().sum::<u64>(), 0);
 }
 
-/// The same packets between nodes that have prepared: none waits, the first after a restart neither.
+/// The same packets between nodes that have prepared sessions: none waits, not even the first after a restart.
 #[test]
 fn nodes_that_know_each_other_have_a_session_before_it_is_needed() {
     let mut nodes = Nodes::with(1, 3, &chain(3), "delay=10ms", sealing());
@@ -612,7 +611,7 @@ fn nodes_that_know_each_other_have_a_session_before_it_is_needed() {
     }
 }
 
-/// A session that nobody uses is followed by another, and by none without nodes to be prepared for.
+/// An unused session is followed by another, and by none if no sessions are to be prepared.
 #[test]
 fn sessions_that_nobody_uses_are_kept_fresh() {
     for (settings, is_there) in [(sealing(), true), (unprepared(), false)] {
@@ -684,7 +683,7 @@ fn keys_change_under_loss_and_no_packet_is_lost_by_that() {
     );
     calls.run(&mut nodes, Duration::from_secs(1_300));
     calls.finish(&mut nodes);
-    // Two strikes leave 2 p^3 and less of independent losses.
+    // Two strikes leave at most 2 p^3 of independent losses.
     let missed = calls.missed(Duration::MAX);
     assert!(missed <= 4, "{missed} of {}", calls.sent());
     for (at, with) in [(0, 2), (2, 0)] {
@@ -720,8 +719,8 @@ fn an_end_that_was_started_again_is_spoken_with_anew() {
     }
 }
 
-/// Whoever is restarted in the middle of what is sent to it: what is lost is what was under way before
-/// its start was known.
+/// A node restarts while packets are being sent to it: only packets are lost that were under way before its restart was
+/// known.
 #[test]
 fn a_restart_in_the_middle_of_a_call_ends_in_a_second() {
     let mut nodes = Nodes::with(9, 3, &chain(3), "delay=10ms", sealing());

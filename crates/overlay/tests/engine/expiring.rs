@@ -1,5 +1,6 @@
-//! Messages that expire, between nodes: over every class, with losses, queues and outages, those that
-//! come are in order, whole and once, both ends know how many are missing, and nobody waits for them.
+//! Messages that expire, sent between nodes. Over every service class, with losses, queues and outages, the messages
+//! that arrive are in order, complete and delivered once. Both ends know how many messages are missing, and no end
+//! waits for them.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::sessions::Sessions;
@@ -11,7 +12,7 @@ use wire::data::{Class, LinkProtocol};
 
 const LIFETIME: Duration = Duration::from_millis(150);
 
-/// What became of a stream of messages, one each 20 ms.
+/// The result of a stream of messages, one message every 20 ms.
 struct Fate {
     written: u64,
     came: u64,
@@ -38,8 +39,7 @@ fn message(number: u64, at: Time, bytes: usize) -> Vec<u8> {
     message
 }
 
-/// `seconds` of messages from the first node of a chain of three to the last; `trouble` is called each
-/// 20 ms.
+/// Sends messages for `seconds` from the first node of a chain of three to the last one. Calls `trouble` every 20 ms.
 fn run(
     seed: u64,
     path: &str,
@@ -54,7 +54,7 @@ fn run(
     sessions.run_ms(&mut nodes, 5);
     let caller = sessions.connect(&mut nodes, (0, 2), Framing::Messages, options(link));
     assert!(sessions.run_until(&mut nodes, 10_000, |s| s.called > 0));
-    // What the caller has given up is told with the end of the other direction.
+    // The called end stays open: the caller reports the messages that it has given up when the other direction ends.
     sessions.called(0).finishes = false;
     sessions.run_ms(&mut nodes, 300);
     let written = seconds * 50;
@@ -118,7 +118,7 @@ fn without_trouble_all_come_and_none_is_given_up() {
 #[test]
 fn losses_cost_few_and_delay_none_for_long() {
     for link in LinkProtocol::ALL {
-        // Without repetitions 94.1 and 90.3 % would come over two hops.
+        // Without retransmissions, 94.1 and 90.3 % of the messages would arrive over two hops.
         for (path, least) in [
             ("delay=10ms loss=3%", 0.98),
             ("delay=15ms jitter=5ms reorder loss=5% burst=30%", 0.92),
@@ -146,7 +146,7 @@ fn an_outage_is_passed_over_and_not_caught_up_with() {
                 10_000 => nodes.set_outage(1, 2, false),
                 _ => {}
             });
-            // Five seconds are 250 messages; the way back into the network takes a while.
+            // Five seconds are 250 messages. The node needs a while to get back into the network.
             let missed = fate.written - fate.came;
             assert!((200..=400).contains(&missed), "{missed} {link:?} {seed}");
         }

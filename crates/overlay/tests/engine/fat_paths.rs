@@ -1,4 +1,4 @@
-//! Streams over long fat paths: windows grow to what the path holds.
+//! Streams over long fat paths: the windows grow to the capacity of the path.
 #![allow(clippy::unwrap_used)]
 #![allow(
     clippy::disallowed_macros,
@@ -14,12 +14,12 @@ use overlay::request::Options;
 use overlay::stream::{DEFAULT_CLASS, Framing};
 use wire::data::LinkProtocol;
 
-/// What the buffer of a path may hold, in packets.
+/// Maximum number of packets that the buffer of a path may hold.
 const QUEUE_MOST: u64 = 65_535;
 
-/// The share of the link that a stream carried, headers not counted, in `measured_ms` after `warm_ms`.
+/// Returns the share of the link that a stream carried in `measured_ms` after `warm_ms`. Headers are not counted.
 fn share(control: Family, mbit: u64, rtt_ms: u64, warm_ms: u64, measured_ms: u64) -> f64 {
-    // The buffer holds what the path does, as far as a buffer may.
+    // The buffer holds as much as the path itself, up to the maximum for a buffer.
     let queue = (mbit * rtt_ms * 1_000 / 8 / 1_372).min(QUEUE_MOST);
     let path = format!("delay={}ms rate={mbit}mbit queue={queue}", rtt_ms / 2);
     let mut settings = Settings::modern();
@@ -31,8 +31,8 @@ fn share(control: Family, mbit: u64, rtt_ms: u64, warm_ms: u64, measured_ms: u64
     share
 }
 
-/// What a stream of this class carried over one link in `measured_ms`, in Mbit/s, after `warm_ms`. If there is another
-/// path, it becomes that, and has as long to warm up.
+/// Returns the rate that a stream with this link protocol carried over one link in `measured_ms`, after `warm_ms`, in
+/// Mbit/s. If `then` has another path, the link changes to it and gets the same warm-up time again.
 fn carried_mbit(
     settings: Settings,
     link: LinkProtocol,
@@ -79,7 +79,7 @@ fn losses_where_delays_vary_are_not_taken_for_congestion() {
             (5_000, 10_000),
             1,
         );
-        // A TCP has some 4 Mbit/s there.
+        // A TCP reaches about 4 Mbit/s on this path.
         assert!(carried > 15.0, "{jitter}: {carried}");
     }
 }
@@ -92,7 +92,7 @@ fn a_path_that_becomes_longer_slows_a_stream_for_seconds_only() {
     let spans = (8_000, 10_000);
     let carried = |seed| carried_mbit(Settings::modern(), class, &near, Some(&far), spans, seed);
     let carried = (1..=3).map(carried).sum::<f64>() / 3.0;
-    // A TCP has some 1 Mbit/s there.
+    // A TCP reaches about 1 Mbit/s on this path.
     assert!(carried > 12.0, "{carried}");
 }
 

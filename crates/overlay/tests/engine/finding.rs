@@ -1,4 +1,5 @@
-//! Nodes that find their links: they know one member or three, and become a network that any two may leave.
+//! Nodes that find their links themselves. They know one or three members at first, and become a network that stays
+//! connected without any two nodes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(
     clippy::disallowed_macros,
@@ -12,7 +13,7 @@ use overlay::snapshot::FindingStatus;
 use overlay::{Event, Settings};
 use std::collections::BTreeSet;
 
-/// The links of a network at a moment: of each node, to whom it has one that is up.
+/// The links of a network at one moment: for each node, the nodes to which it has a link that is up.
 pub(crate) struct Graph(pub(crate) Vec<BTreeSet<usize>>);
 
 impl Graph {
@@ -26,7 +27,7 @@ impl Graph {
         Graph((0..nodes.hosts.len()).map(up).collect())
     }
 
-    /// How many nodes are reached without these, from the first one that is left.
+    /// Returns how many nodes the first remaining node reaches, itself included, if the nodes in `without` are missing.
     pub(crate) fn reached(&self, without: &[usize]) -> usize {
         let first = (0..self.0.len()).find(|i| !without.contains(i)).unwrap();
         let (mut seen, mut next) = (BTreeSet::from([first]), vec![first]);
@@ -37,7 +38,7 @@ impl Graph {
         seen.len()
     }
 
-    /// No two deaths part those that are left.
+    /// Returns whether the remaining nodes stay connected, whichever two nodes die.
     pub(crate) fn is_whole_without_any_two(&self) -> bool {
         let n = self.0.len();
         let pairs = (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b]));
@@ -56,7 +57,7 @@ impl Graph {
     }
 }
 
-/// Nodes of which each knows up to `known` of those before it.
+/// Creates nodes of which each knows up to `known` of the nodes before it.
 pub(crate) fn joining(
     seed: u64,
     count: usize,
@@ -66,7 +67,7 @@ pub(crate) fn joining(
     let mut rng = Rng::new(seed);
     let mut edges = BTreeSet::new();
     for i in 1..count {
-        // The one that has let it in, and others.
+        // The node that admitted this one, and random other nodes.
         edges.insert((i, 0));
         for _ in 1..known {
             edges.insert((i, rng.below(i as u64) as usize));
@@ -90,7 +91,7 @@ pub(crate) fn joining(
     nodes
 }
 
-/// Runs until no two deaths part the network; after how many seconds.
+/// Runs until no two deaths separate the network. Returns the number of seconds that this took.
 pub(crate) fn whole_after(nodes: &mut Nodes, most_s: u64) -> u64 {
     let is_whole = |nodes: &Nodes| Graph::of(nodes).is_whole_without_any_two();
     let found = (1..=most_s).find(|_| {
@@ -100,7 +101,7 @@ pub(crate) fn whole_after(nodes: &mut Nodes, most_s: u64) -> u64 {
     found.unwrap_or_else(|| panic!("not whole after {most_s} s"))
 }
 
-/// The links that came up and went down since the last call.
+/// Counts the links that came up and went down since the last call.
 fn changes(nodes: &mut Nodes) -> usize {
     let events = nodes.events().into_iter();
     let change = |event: &Event| matches!(event, Event::LinkUp { .. } | Event::LinkDown { .. });
@@ -118,7 +119,7 @@ fn sixty_nodes_become_whole_within_seconds_and_stay_so_with_few_links() {
     let degree = Graph::of(&nodes).degree();
     eprintln!("60 nodes that know three: whole after {s} s, {degree:.1} links each");
     assert!(degree <= 8.0, "{degree}");
-    // Half a minute of trials. All nodes make them at once.
+    // The nodes make trials for half a minute. All of them do so at once.
     for _ in 0..30 {
         nodes.run_ms(1_000);
         let graph = Graph::of(&nodes);
@@ -126,7 +127,7 @@ fn sixty_nodes_become_whole_within_seconds_and_stay_so_with_few_links() {
         assert!(graph.is_whole_without_any_two());
     }
     let graph = Graph::of(&nodes);
-    // The one that all knew at first is one of many.
+    // The node that all others knew at first is now one of many.
     eprintln!(
         "half a minute later {:.1} links each, the first has {}",
         graph.degree(),
@@ -175,7 +176,7 @@ fn a_node_that_leaves_is_replaced_and_finds_its_place_when_it_returns() {
     let before = Graph::of(&nodes).0[7].clone();
     nodes.crash(7);
     nodes.run_ms(60_000);
-    // Without it, and whichever other one.
+    // The network stays connected without node 7 and any one other node.
     let graph = Graph::of(&nodes);
     let others: Vec<usize> = (0..16).filter(|i| *i != 7).collect();
     assert!(others.iter().all(|i| graph.0[*i].len() >= 3));
@@ -220,7 +221,8 @@ fn the_near_are_found_and_regions_stay_connected() {
             .iter()
             .filter(|it| it.why.starts_with("keeps the network whole"));
         assert!(others.count() >= 2);
-        // All that it keeps for their nearness are; they may be neighbours in the ring at once.
+        // All links that the node keeps because of nearness lead to near nodes. These may be its neighbors in the ring
+        // too.
         assert!(
             nearest.iter().all(|it| near(i, number(&it.peer))),
             "node {i}"
@@ -240,7 +242,7 @@ fn a_network_that_is_calm_changes_little() {
     nodes.run_ms(300_000);
     changes(&mut nodes);
     nodes.run_ms(3_600_000);
-    // A change is seen by both ends. Each node may try four others in an hour.
+    // Both ends see a change. Each node may try four other nodes in an hour.
     let changes = changes(&mut nodes) as f64 / 2.0 / 16.0;
     eprintln!("{changes:.1} links came or went per node in an hour");
     assert!(changes <= 10.0, "{changes}");
@@ -251,7 +253,7 @@ fn a_network_that_is_calm_changes_little() {
 fn a_link_that_traffic_uses_is_not_ended_under_it() {
     let mut nodes = joining(6, 12, 1, |_, _| "delay=10ms");
     nodes.run_ms(3_000);
-    // By way of the one that both knew, or over whatever comes.
+    // The call goes through the node that both ends know, or over whatever link comes up.
     let mut call = Streams::calls(&mut nodes, 1, 5, 9, voice());
     call.run(&mut nodes, Duration::from_secs(90));
     call.finish(&mut nodes);
@@ -288,7 +290,7 @@ fn links_that_were_configured_stay_and_nodes_that_do_not_offer_are_left_alone() 
 
 #[test]
 fn a_first_neighbour_that_finds_no_links_by_itself_is_not_cut_off() {
-    // All know 0, and four of them the last one, which offers nothing and has no other neighbours.
+    // All nodes know node 0. Four of them also know the last node, which offers nothing and has no other neighbors.
     let edges = (1..8).map(|i| (i, 0)).chain((1..5).map(|i| (i, 8)));
     let plan = Plan {
         edges: edges.collect(),

@@ -1,4 +1,5 @@
-//! Nodes that find their links, in trouble: outages, parts, crashes, offers that are worth nothing, traffic that hardly is.
+//! Nodes that find their links in difficult conditions: outages, partitions, crashes, worthless offers, and very little
+//! traffic.
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(
     clippy::disallowed_macros,
@@ -21,7 +22,7 @@ fn set_outages(nodes: &mut Nodes, between: impl Fn(usize, usize) -> bool, outage
     }
 }
 
-/// Those that are left reach each other, without any two of them.
+/// Returns whether the remaining nodes reach each other, whichever two of them are missing.
 fn is_whole_without(graph: &Graph, gone: &[usize]) -> bool {
     let count = graph.0.len();
     let left: Vec<usize> = (0..count).filter(|i| !gone.contains(i)).collect();
@@ -34,7 +35,7 @@ fn is_whole_without(graph: &Graph, gone: &[usize]) -> bool {
     })
 }
 
-/// Runs until it is so; after how many seconds.
+/// Runs until `is_so` is true. Returns the number of seconds that this took.
 fn when(nodes: &mut Nodes, most_s: u64, is_so: impl Fn(&Graph) -> bool) -> u64 {
     let found = (1..=most_s).find(|_| {
         nodes.run_ms(1_000);
@@ -50,7 +51,7 @@ fn a_node_that_was_cut_off_for_long_comes_back_though_its_first_neighbour_is_gon
     nodes.run_ms(10_000);
     nodes.crash(0);
     nodes.run_ms(40_000);
-    // Longer than records live.
+    // The second outage is longer than records live.
     for outage_s in [60, 1_000] {
         set_outages(&mut nodes, |a, b| a == 5 || b == 5, true);
         nodes.run_ms(outage_s * 1_000);
@@ -88,7 +89,8 @@ fn a_third_that_dies_at_once_parts_nobody_and_is_replaced() {
     }
     gone.iter().for_each(|i| nodes.crash(*i));
     assert_eq!(Graph::of(&nodes).reached(&gone), 40);
-    // Silence is noticed, nobody waits for a restart any more, and who is chosen then is linked.
+    // This takes three steps: the silence is noticed, no node waits for a restart any longer, and the nodes chosen then
+    // are linked.
     let s = when(&mut nodes, 40, |graph| is_whole_without(graph, &gone));
     eprintln!("a third died: the others are whole again after {s} s");
     nodes.run_ms(20_000);
@@ -101,7 +103,7 @@ fn a_third_that_dies_at_once_parts_nobody_and_is_replaced() {
 #[test]
 fn an_offer_that_never_answers_is_passed_over_and_its_one_link_stays() {
     let mut nodes = joining(14, 16, 1, |_, _| "delay=10ms");
-    // Who is behind it is reached by way of the one that it knows.
+    // The nodes behind it are reachable through the node that it knows.
     set_outages(&mut nodes, |a, b| a == 7 && b != 0, true);
     set_outages(&mut nodes, |a, b| b == 7 && a != 0, true);
     let s = when(&mut nodes, 40, |graph| {
@@ -175,7 +177,7 @@ fn a_first_neighbour_that_is_gone_is_not_told_of_at_each_look() {
 
 #[test]
 fn a_first_neighbour_that_has_moved_is_dialled_where_it_says_that_it_is() {
-    // All are in each other's ring, or cross it.
+    // All nodes are in each other's ring, or are linked across it.
     let edges = (0..4).flat_map(|a| (0..a).map(move |b| (a, b)));
     let plan = Plan {
         edges: edges.collect(),
@@ -200,7 +202,7 @@ fn a_first_neighbour_that_has_moved_is_dialled_where_it_says_that_it_is() {
     nodes.restart(3);
     nodes.set_outage(0, 3, true);
     nodes.run_ms(20_000);
-    // It was not heard: whoever dials does so by what others say.
+    // Node 3 did not hear node 0: a node that dials node 0 uses the address from other nodes.
     let (new, sent) = (nodes.at(0).remote(), nodes.tap.borrow());
     let dials = sent.iter().filter(|(to, datagram)| {
         to.remote() == new && wire::link::Kind::of(datagram) == Ok(wire::link::Kind::HandshakeInit)
@@ -208,7 +210,7 @@ fn a_first_neighbour_that_has_moved_is_dialled_where_it_says_that_it_is() {
     assert!(dials.count() > 0);
 }
 
-/// Until each of few nodes has a link to each other one.
+/// Runs until each of a few nodes has a link to each other node.
 fn whole_after_all(nodes: &mut Nodes) {
     when(nodes, 30, |graph| {
         graph.0.iter().all(|of| of.len() + 1 == graph.0.len())
@@ -217,7 +219,7 @@ fn whole_after_all(nodes: &mut Nodes) {
 
 #[test]
 fn a_running_node_is_told_by_whom_it_enters() {
-    // With so many that know it, it has no room, and is nobody's choice for its nearness.
+    // So many nodes know node 0 that it has no room for more links. No node chooses it for its nearness.
     let mut nodes = joining(19, 30, 1, |_, _| "delay=10ms");
     nodes.run_ms(30_000);
     let i = (1..30)

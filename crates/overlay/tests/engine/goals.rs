@@ -1,6 +1,6 @@
-//! What the real-time lane must reach, in virtual time: the residual loss of one strike on one
-//! link, and that of the default over a chain. `--nocapture` shows the values; the tests named
-//! `_full` run the numbers of packets that count (`--release -- --ignored --nocapture`).
+//! The goals of the real-time lane, in virtual time: the residual loss of one strike on one link, and the residual loss
+//! of the default over a chain. `--nocapture` shows the values. The tests named `_full` use the full numbers of packets
+//! (`--release -- --ignored --nocapture`).
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -15,9 +15,9 @@ use overlay::Settings;
 use overlay::realtime;
 
 const HOP: Duration = Duration::from_millis(10);
-/// Between two packets of ten calls.
+/// Interval between two packets of ten calls.
 const SPACING: Duration = Duration::from_millis(2);
-/// Of the bootstrap: a second of ten calls, longer than any burst of losses or recovery.
+/// Block size of the bootstrap: one second of ten calls, longer than any burst of losses or recovery.
 const BLOCK: usize = 500;
 
 /// A cell of [Amir06 Fig. 4]: `packets` of ten calls over one link.
@@ -27,7 +27,7 @@ fn one_strike(loss: u32, burst: u32, packets: u64) {
         strikes: 1,
         redundant_last: false,
         tail_probes: 0,
-        // Requests alone are what arithmetic speaks of.
+        // The formula covers requests only, so nothing else may repair.
         aims: realtime::Settings::paper().aims,
         ..realtime::Settings::modern()
     };
@@ -58,8 +58,8 @@ fn one_strike(loss: u32, burst: u32, packets: u64) {
     assert!(residual < 2.4 * p * p);
     assert_eq!(calls.duplicates, 0);
 
-    // Recovered packets come 3T + Δ after they were sent, Δ being the time to the next packet
-    // that arrives. [Amir06 Fig. 6]
+    // Recovered packets arrive 3T + Δ after they were sent, where Δ is the time to the next packet that arrives.
+    // [Amir06 Fig. 6]
     let recovered: Vec<Duration> = calls
         .fates()
         .into_iter()
@@ -69,7 +69,8 @@ fn one_strike(loss: u32, burst: u32, packets: u64) {
     let three = HOP * 3;
     let least = recovered.iter().min().unwrap();
     let mean = recovered.iter().map(|d| d.as_secs_f64()).sum::<f64>() / recovered.len() as f64;
-    // A gap of n packets is seen n spacings later: the mean of the first of them is 1/(1-b).
+    // A gap of n packets is seen n spacings after its first packet. The mean for the first packet of a gap is 1/(1-b)
+    // spacings.
     let b = f64::from(burst.max(loss)) / 100.0;
     let delta = SPACING.as_secs_f64() / (1.0 - b);
     println!(
@@ -103,7 +104,7 @@ fn one_strike_leaves_what_arithmetic_says_full() {
     six_cells(500_000);
 }
 
-/// Bytes on all wires per payload byte.
+/// Returns the number of bytes on all wires per payload byte.
 fn bytes_per_byte(nodes: &Nodes, packets: u64) -> f64 {
     let sent: u64 = (0..6)
         .flat_map(|i| nodes.party(i).sent.values())
@@ -112,14 +113,14 @@ fn bytes_per_byte(nodes: &Nodes, packets: u64) -> f64 {
     sent as f64 / (packets as f64 * crate::world::PAYLOAD as f64)
 }
 
-/// Ten calls over five links, losses on the third, both ways. Returns bytes on the wires per byte
-/// of payload.
+/// Runs ten calls over five links, the third of which loses packets in both directions. Returns the bytes on the wires
+/// per byte of payload.
 fn five_links(delay: &str, loss: u32, burst: u32, packets: u64, bound: f64) -> f64 {
     let limit = Duration::from_millis(100);
     let path = format!("delay={delay}");
     let mut nodes = Nodes::new(u64::from(loss), 6, &chain(6), &path);
     nodes.link(2, 3, &format!("{path} loss={loss}% burst={burst}%"));
-    // The estimate of the loss follows.
+    // The estimate of the packet loss needs time to follow.
     nodes.run_ms(10_000);
     let mut calls = Streams::calls(&mut nodes, 10, 0, 5, voice());
     calls.run(&mut nodes, SPACING * packets);
@@ -156,8 +157,8 @@ fn default_over_five_links(packets: u64) {
     }
 }
 
-/// The demo, on hosts that add half a millisecond or two on each link: the second request has no
-/// time to wait for the answer to the first to be overdue.
+/// The demo, on hosts that add half a millisecond to two milliseconds on each link. The second request cannot wait
+/// until the answer to the first one is overdue.
 #[test]
 fn hosts_that_add_to_the_delay_leave_room_for_a_second_strike() {
     for delay in ["10500us", "11ms", "11500us", "12ms"] {

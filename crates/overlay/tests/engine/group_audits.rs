@@ -1,4 +1,4 @@
-//! Whether trees bring what is sent to groups: relays that swallow packets to groups, and what is done about it.
+//! Audits of group trees: relays that swallow packets to groups, and the reaction of the source.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::ends::{Tapped, as_it_is, sealed};
@@ -10,7 +10,7 @@ use overlay::event::Drop;
 use overlay::snapshot::GroupStatus;
 use wire::data::Header;
 
-/// The way there has a relay that is driven by hand, and a link beside it that is longer. Node 1 is in the group.
+/// Creates a path with a relay that the test drives by hand, and a longer link beside it. Node 1 is in the group.
 fn tapped() -> Tapped {
     let plan = Plan {
         edges: vec![(0, 1)],
@@ -27,7 +27,7 @@ fn is_to_group(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok_and(|header| header.destination().is_multicast())
 }
 
-/// Node 0 sends to the group every 10 ms. The numbers that node 1's client got, as they came.
+/// Node 0 sends to the group every 10 ms. Returns the numbers that the client of node 1 received, in order of arrival.
 fn talk(
     tapped: &mut Tapped,
     (numbers, bytes): (core::ops::Range<u64>, usize),
@@ -59,7 +59,8 @@ fn status(nodes: &Nodes, at: usize) -> GroupStatus {
 
 #[test]
 fn a_relay_that_swallows_a_group_alone_is_gone_around_until_it_does_so_no_more() {
-    // What it swallows, and in how many packets, of 100 per second, it has to be out of use: 2, 10 and 120 s.
+    // The share that the relay swallows, and the number of packets, at 100 per second, after which the relay must be
+    // out of use: 2, 10 and 120 s.
     for (share, bar, count) in [
         (1.0, 200, 1_200),
         (0.5, 1_000, 2_000),
@@ -92,7 +93,7 @@ fn a_relay_that_swallows_a_group_alone_is_gone_around_until_it_does_so_no_more()
             0,
             "what goes to one node is passed on"
         );
-        // It carries the group again.
+        // The relay carries the group again.
         let got = talk(&mut tapped, (count..count + 2_000, 160), &mut as_it_is);
         assert_eq!(got.len(), 2_000);
         assert!(status(&tapped.nodes, 0).starved.is_empty(), "{share}");
@@ -181,12 +182,12 @@ fn packets_as_long_as_one_may_be_and_longer_ones_go_alone_too() {
         let each = bytes.div_ceil(overlay::node::MAX_PAYLOAD) as u64;
         assert_eq!(on_tree, 600 * each, "copies for one cost others nothing");
         let last = (0..600).rev().find(|number| !got.contains(number));
-        // A member that has just come is not judged for a second.
+        // A member that has just joined is not judged for a second.
         assert!(last.unwrap() < 300, "{bytes}: {last:?}");
     }
 }
 
-/// A source, a relay, and two members behind it.
+/// Creates a source, a relay, and two members behind it.
 fn chained() -> Nodes {
     let plan = Plan {
         edges: chain(4),
@@ -215,7 +216,7 @@ fn members_behind_relays_are_asked_twice_a_second_and_others_are_not() {
     cast.finish(&mut nodes);
     let after = [1, 2, 3].map(|to| sealed(&nodes, to));
     let asked = [0, 1, 2].map(|i| after[i] - before[i]);
-    // And the key.
+    // Node 1 is not asked. The one packet to it is the key.
     assert_eq!(asked[0], 1, "{asked:?}");
     assert!(
         asked[1..].iter().all(|asked| (35..=43).contains(asked)),

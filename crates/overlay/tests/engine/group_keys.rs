@@ -1,4 +1,4 @@
-//! Sealed groups, beside relays and members that read, change, repeat and invent.
+//! Sealed groups, with relays and members that read, change, repeat and invent packets.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::ends::{Tapped, as_it_is, changed_first, is_marked, sealed, with_one_behind};
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use wire::data::{FlowSeq, Header};
 use wire::transport::GROUP_KEY_BYTES_MAX;
 
-/// What packets to the group name their key by, if they are sealed.
+/// Returns the bytes that name the key in a packet to the group, if the packet is sealed.
 fn key_of(packet: &[u8]) -> Option<[u8; 3]> {
     let header = Header::parse(packet).ok()?;
     let is_sealed = header.destination() == GROUP && header.has_transport();
@@ -27,13 +27,13 @@ fn is_to_group(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok_and(|header| header.destination() == GROUP)
 }
 
-/// A key on its way to a receiver: nothing else between two nodes has this length.
+/// Returns whether the packet is a key for a receiver. No other packet between two nodes has this length.
 fn is_key(packet: &[u8]) -> bool {
     let len = wire::HEADER_BYTES + wire::link::SEAL_BYTES + GROUP_KEY_BYTES_MAX;
     Header::parse(packet).is_ok_and(|header| header.destination().is_node()) && packet.len() == len
 }
 
-/// Node 0 sends packets to the group at a pace. The numbers that node `at` got, in the order of their coming.
+/// Node 0 sends packets to the group at a fixed pace. Returns the numbers that node `at` received, in order of arrival.
 fn talk(
     tapped: &mut Tapped,
     (numbers, at): (core::ops::Range<u64>, usize),
@@ -81,7 +81,7 @@ fn a_relay_reads_nothing_of_what_goes_to_a_group() {
         as_it_is(packet)
     };
     tapped.nodes.set_sender(0, SOURCE, voice());
-    // The number is also what the payload is filled with; long ones go in fragments.
+    // The payload is filled with the number. Long payloads are sent in fragments.
     for bytes in [160, 1_392, 9_000] {
         let now = tapped.nodes.world.now();
         let to = (GROUP, PORT);
@@ -119,9 +119,9 @@ fn what_a_relay_invents_changes_and_repeats_costs_the_group_nothing() {
             bad
         };
         let mut all = Vec::new();
-        // The numbers to come, and some far ahead, with the seal of this one.
+        // The next numbers, and some numbers far ahead, with the seal of this packet.
         all.extend([1, 2, 40, 5_000, 1 << 20].map(numbered));
-        // The same in the open.
+        // The same numbers in unsealed packets.
         for ahead in [0, 1, 2, 70_000] {
             let mut bad = numbered(ahead);
             let mut repr = Header::trusted(&bad[..]).repr();
@@ -129,7 +129,7 @@ fn what_a_relay_invents_changes_and_repeats_costs_the_group_nothing() {
             repr.emit(&mut bad).unwrap();
             all.push(bad);
         }
-        // Content, counter, key and tag.
+        // A changed byte of the content, the counter, the key or the tag.
         for at in [
             40,
             wire::HEADER_BYTES + 7,
@@ -158,13 +158,13 @@ fn a_changed_copy_that_comes_first_costs_no_member_the_packet() {
         tapped.nodes.join(member, GROUP);
     }
     tapped.run(500, &mut as_it_is);
-    // Node 1 receives the group and passes it on; node 2 has all from it.
+    // Node 1 receives the group and forwards it. Node 2 gets all packets from node 1.
     for (numbers, at) in [(0..100, 1), (100..200, 2)] {
         let got = talk(&mut tapped, (numbers.clone(), at), &mut changed_first);
         assert_eq!(got, numbers.collect::<Vec<_>>(), "node {at}");
     }
     assert!(tapped.drops(Drop::EndForged) >= 400);
-    // One that only passes it on.
+    // Now node 1 only forwards the group.
     tapped.nodes.leave(1, GROUP);
     tapped.run(500, &mut as_it_is);
     let got = talk(&mut tapped, (200..300, 2), &mut changed_first);
@@ -183,7 +183,8 @@ fn packets_wait_for_a_key_that_was_lost_and_all_come() {
         as_it_is(packet)
     };
     let got = talk(&mut tapped, (0..100, 1), &mut passes);
-    // What was sent in the deadline before the answer came is there; the key is asked for each 250 ms.
+    // The packets sent in the last deadline before the answer arrived are still available. The key is requested every
+    // 250 ms.
     assert_eq!(lost, 2);
     assert_eq!(got.last(), Some(&99));
     let first = got.first().unwrap();
@@ -217,7 +218,8 @@ fn who_joins_in_the_middle_gets_all_from_then_on() {
     assert_eq!(nodes.count().drops(Drop::EndForged), 0);
 }
 
-/// The keys under which a relay has seen packets to the group, while node 0 sends for so long.
+/// Returns the keys under which a relay saw packets to the group while node 0 sent `count` packets, and the numbers
+/// that arrived.
 fn keys_seen(tapped: &mut Tapped, count: u64) -> (Vec<[u8; 3]>, Vec<u64>) {
     let mut keys = Vec::new();
     let mut passes = |packet: &[u8]| {
@@ -232,7 +234,7 @@ fn keys_seen(tapped: &mut Tapped, count: u64) -> (Vec<[u8; 3]>, Vec<u64>) {
     (keys, got)
 }
 
-/// Node 2 beside node 0, with node 1 behind the relay.
+/// Creates node 2 beside node 0, and node 1 behind the relay.
 fn with_another(plan: Plan) -> Tapped {
     let plan = Plan {
         edges: vec![(0, 2)],

@@ -1,5 +1,5 @@
-//! Multicast and anycast in worlds of nodes: each member gets each packet at most once, whatever
-//! happens, and exactly once when nothing does. `--nocapture` shows what was measured.
+//! Multicast and anycast in worlds of nodes. Each member gets each packet at most once, whatever happens, and exactly
+//! once if nothing goes wrong. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -29,7 +29,8 @@ fn settled(seed: u64, count: usize, edges: &[(usize, usize)], path: &str) -> Nod
     nodes
 }
 
-/// Node 0 sends a packet, and with it the key of the group: forwarded packets are counted afterwards.
+/// Node 0 sends a packet, and with it the key of the group. Packets that are forwarded later can then be counted
+/// without the key.
 fn tell_keys(nodes: &mut Nodes) {
     let now = nodes.world.now();
     nodes.set_sender(0, SOURCE, voice());
@@ -64,7 +65,7 @@ fn members_get_each_packet_once_and_others_none() {
             let (got, _) = cast.got(i, Time::ZERO, Time::FAR);
             assert_eq!(got, if is_member { 200 } else { 0 }, "{link:?} {i}");
         }
-        // A packet takes each link of the tree once, and no other link: five of them for 200.
+        // Each of the 200 packets is forwarded once over five links of the tree, and over no other link.
         let forwarded = nodes.count().forwarded - before;
         assert_eq!(forwarded, 200 * 5, "{link:?}");
         nodes.world.close().unwrap();
@@ -73,7 +74,7 @@ fn members_get_each_packet_once_and_others_none() {
 
 #[test]
 fn the_branch_to_the_farthest_member_is_served_first() {
-    // Links in order of address would have 1, which is near, before 2 with 4 behind it.
+    // If the links were in order of address, node 1, which is near, would be before node 2 with node 4 behind it.
     let edges = [(0, 1), (0, 2), (0, 3), (2, 4)];
     let mut nodes = settled(4, 5, &edges, "delay=10ms");
     for member in [1, 3, 4] {
@@ -147,7 +148,7 @@ fn losses_on_a_middle_link_are_repaired_for_all_behind_it() {
 
 #[test]
 fn a_dead_node_of_the_tree_is_routed_around() {
-    // From 0 to 3 by way of 1; by way of 2 it is farther.
+    // The path from 0 to 3 leads through 1. The path through 2 is longer.
     let diamond = [(0, 1), (1, 3), (0, 2), (2, 3), (3, 4)];
     let mut worst = Duration::ZERO;
     for seed in 0..8 {
@@ -182,7 +183,7 @@ fn a_tree_that_moves_does_not_lose_what_is_under_way() {
     nodes.arrivals();
     let mut cast = Cast::new(0, 2, voice());
     cast.run_ms(&mut nodes, 2_000);
-    // The way by 1 becomes the longer one, but loses nothing.
+    // The path through 1 becomes the longer one, but loses nothing.
     nodes.link(0, 1, "delay=30ms");
     cast.run_ms(&mut nodes, 40_000);
     cast.finish(&mut nodes);
@@ -265,7 +266,7 @@ fn a_sender_that_is_a_member_does_not_hear_itself() {
     let mut cast = Cast::new(0, 5, voice());
     cast.run_ms(&mut nodes, 100);
     cast.finish(&mut nodes);
-    // The other client of the same node hears it, and the other node.
+    // The other client of the same node receives the packets, and so does the other node.
     assert_eq!((cast.doubles(), cast.came.len()), (0, 40));
 }
 
@@ -341,7 +342,7 @@ fn joins_are_bounded_and_refused_in_words() {
         let group = NodeAddr(0xef02_0000 + i);
         nodes.request(0, MEMBER, Request::Join { group, port });
     }
-    // One client cannot have them all: what is kept is there for another one.
+    // One client cannot use up all joins: a part is reserved for other clients.
     let kept = 1_953 / 8;
     let other = ClientId(77);
     for i in 0..kept + 5 {
@@ -397,7 +398,7 @@ fn the_source_s_node_knows_what_each_receiver_lost() {
         assert!((low..=high).contains(&one.lost_before_pct), "{one:?}");
         assert!(one.lost_after_pct < 0.2, "{one:?}");
     }
-    // In the middle only what is below is known.
+    // A node in the middle of the tree knows only the members below it.
     let [group] = status(4).try_into().unwrap();
     assert_eq!(group.sources[0].receivers, 1);
     assert_eq!(group.sources[0].upstream, Some(addr(1).to_string()));
@@ -431,7 +432,7 @@ fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
     let late = judge(&nodes, setting(GROUP, 12_000, 15));
     assert_eq!((late.admitted, late.refusals.len()), (false, 1));
     assert!(late.refusals[0].contains("20."), "{late:?}");
-    // What is promised to one group is not there for another.
+    // The rate that is promised to one group is not available to another one.
     let promised = setting(other, 12_000, 0);
     let prefix = 32;
     nodes.operate(
@@ -451,7 +452,7 @@ fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
         ]
     );
     assert!(judge(&nodes, setting(GROUP, 8_000, 0)).admitted);
-    // Others know the setting, and the source keeps to it: 1.6 Mbit/s are sent, 0.4 promised.
+    // The other nodes learn the setting, and the source obeys it: 1.6 Mbit/s are sent, 0.4 are promised.
     let low = setting(GROUP, 400, 150);
     nodes.operate(
         0,
@@ -504,12 +505,12 @@ fn nobody_joins_in_another_s_name() {
     script.say_control(WEST, &records(&[(part, &body)]));
     script.run_ms(100);
     assert_eq!(members(&script), [addr(WEST)]);
-    // West says that East joins, and that nobody is in the group; in the name of the node itself, too.
+    // West says that East joins, that the node itself joins, and that East is in no group.
     for (origin, groups) in [(EAST, &[GROUP][..]), (0, &[GROUP]), (EAST, &[])] {
         let body = script.rogue(WEST).groups(addr(origin), 9, groups);
         script.say_control(WEST, &records(&[(part, &body)]));
     }
-    // Its own record with another's kind, and with a byte changed.
+    // West's own record with the kind of another part, and with one byte changed.
     let body = script.rogue(WEST).groups(addr(WEST), 2, &[]);
     let other = wire::record::RecordKind::groups(3).unwrap();
     script.say_control(WEST, &records(&[(other, &body)]));
@@ -520,11 +521,12 @@ fn nobody_joins_in_another_s_name() {
     script.say_control(WEST, &records(&[(part, &changed)]));
     script.run_ms(100);
     assert_eq!(members(&script), [addr(WEST)]);
-    // The one in the node's own name names a newer certificate than the node has, and waits for it.
+    // The record in the node's own name refers to a newer certificate than the node has. It waits for that certificate,
+    // so it is not counted.
     assert_eq!(script.nodes.count().records_refused, 4);
 }
 
-/// A world in which everything happens: then it heals, and must deliver.
+/// Runs a world with every kind of trouble. After the world has healed, it must deliver.
 fn storm(seed: u64) {
     let mut rng = Rng::new(seed);
     let count = 5 + rng.below(5) as usize;
@@ -606,7 +608,7 @@ fn reports_that_a_client_makes_are_not_believed() {
     assert_eq!(nodes.count().drops(Drop::Malformed), 1);
 }
 
-/// The permit of a group, as node 1 of a chain says it.
+/// Sets the permit of the group at node `at`.
 fn permit(nodes: &mut Nodes, at: usize, send: Option<&[&str]>, receive: Option<&[&str]>) {
     let words = |words: Option<&[&str]>| {
         words.map(|words| words.iter().map(|word| (*word).to_owned()).collect())
@@ -636,7 +638,7 @@ fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
     }
     nodes.run_ms(3_000);
     assert_eq!(nodes.count().drops(Drop::NotPermitted), 400);
-    // Nothing left the node, and its client was told, once in a second.
+    // Nothing left the node. Its client was told once per second.
     assert_eq!(nodes.count().forwarded, before);
     let told = nodes.world.take_replies();
     let refused = Reply::Refused(RequestError::MayNotSend { group: GROUP });
@@ -644,7 +646,7 @@ fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
         .iter()
         .filter(|a| format!("{:?}", a.reply) == format!("{refused:?}"));
     assert_eq!(refusals.count(), 2);
-    // The permit is taken back.
+    // The permit is withdrawn.
     permit(&mut nodes, 1, None, None);
     nodes.run_ms(500);
     let mut cast = Cast::new(0, 5, voice());
@@ -659,7 +661,7 @@ fn a_node_that_does_not_obey_gets_no_farther_than_its_neighbour() {
     nodes.join(3, GROUP);
     nodes.run_ms(500);
     tell_keys(&mut nodes);
-    // Node 0 hears of the permit 10 ms after node 1, and sends until then as one that does not obey.
+    // Node 0 learns of the permit 10 ms after node 1. Until then it sends like a node that does not obey.
     permit(&mut nodes, 1, Some(&["nobody"]), None);
     let before = nodes.count().forwarded;
     let mut cast = Cast::new(0, 1, voice());
@@ -688,13 +690,13 @@ fn who_may_not_receive_is_in_no_tree_and_is_refused_when_he_joins() {
     cast.finish(&mut nodes);
     let got = [3, 5, 6].map(|member| cast.got(member, Time::ZERO, Time::FAR).0);
     assert_eq!(got, [200, 200, 0]);
-    // Behind the source's own link to 1: 1-2, 2-3, 2-5, and none towards 6.
+    // The packets are forwarded after the source's own link to 1: over 1-2, 2-3 and 2-5, and not towards 6.
     assert_eq!(nodes.count().forwarded - forwarded, 200 * 3);
     let now = nodes.world.now();
     let told = nodes.running(0).unwrap().group_statuses(now, Some(GROUP));
     assert_eq!(told[0].kept_out, [addr(6).to_string()]);
     assert_eq!(told[0].permits[0].said_by, addr(2).to_string());
-    // A join is refused with a clear word.
+    // A join is refused with a clear reason.
     nodes.join(4, GROUP);
     nodes.run_ms(100);
     let refused = nodes.world.take_replies();

@@ -1,4 +1,4 @@
-//! Recovery on the hop against recovery from end to end, with streams of messages. [Amir03 §V]
+//! Recovery on each hop compared with recovery from end to end, with streams of messages. [Amir03 §V]
 #![allow(clippy::unwrap_used)]
 
 use crate::world::sessions::Sessions;
@@ -11,8 +11,8 @@ use wire::data::{Class, LinkProtocol};
 /// Bytes of a message.
 const MESSAGE: usize = 1_000;
 
-/// Delays of messages from their writing to their delivery in order, over five hops of 10 ms of
-/// which the middle one loses.
+/// Returns the delays of messages from writing to delivery in order. The messages cross five hops of 10 ms, of which
+/// the middle one loses packets.
 fn delays(seed: u64, kbit: u64, loss_pct: u64, link: LinkProtocol, count: u64) -> Vec<Duration> {
     let mut nodes = Nodes::new(seed, 6, &chain(6), "delay=10ms");
     let lossy = model(&format!("delay=10ms loss={loss_pct}%"));

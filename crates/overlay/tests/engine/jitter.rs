@@ -1,5 +1,5 @@
-//! What a call gets over a link whose delay varies, and which loses: the packets that are not there
-//! within 150 ms, and what the nodes make of the link meanwhile.
+//! The result of a call over a link that loses packets and whose delay varies: the packets that do not arrive within
+//! 150 ms, and how the nodes judge the link meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_millis(150);
 const SECONDS: u64 = 100;
 const SEEDS: u64 = 5;
 
-/// How a call fared over `path`: the share that was missed, and the link as its sender saw it last.
+/// The result of a call over `path`: the share of missed packets, and the last state of the link as its sender saw it.
 struct Fared {
     missed: f64,
     braked: u64,
@@ -52,13 +52,13 @@ fn call(seed: u64, path: &str, interval: Duration, seconds: u64) -> Fared {
     fared
 }
 
-/// The share missed over all seeds.
+/// Returns the share of missed packets over all seeds.
 fn voice_over(path: &str) -> f64 {
     let fared: Vec<Fared> = (1..=SEEDS)
         .map(|seed| call(seed, path, Duration::from_millis(20), SECONDS))
         .collect();
     for fared in &fared {
-        // Now and then three round trips in a row are long by chance: a second of the call at the most.
+        // Sometimes three round trips in a row are long by chance. This costs at most one second of the call.
         assert!(fared.braked <= 50, "{path}: {} braked", fared.braked);
         assert_eq!(fared.link.trouble, Some("loss"), "{path}");
         let read = fared.back.loss_in_pct;

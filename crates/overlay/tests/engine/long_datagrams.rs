@@ -44,7 +44,7 @@ fn datagrams_of_any_length_arrive_whole() {
 fn too_long_is_refused() {
     let mut nodes = Nodes::new(1, 2, &chain(2), "delay=5ms");
     nodes.run_ms(1_000);
-    // No buffer is longer, so the length is that of several segments.
+    // No buffer is as long as this, so the length is given as that of several segments.
     let mut payload = nodes.world.pool().large().unwrap();
     payload.fill(LONGEST + 1, LONGEST + 1);
     let port = PORT;
@@ -105,7 +105,7 @@ fn order_is_kept_and_what_is_lost_is_given_up_and_counted() {
     let numbers: Vec<u64> = arrivals.iter().map(|(n, _)| *n).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");
     assert!(numbers.len() > 330, "{}", numbers.len());
-    // Links take from the time left what they usually need, and some packets need more.
+    // Links subtract the time that they usually need from the remaining time, but some packets need more.
     let slowest = arrivals.iter().map(|(_, delay)| *delay).max().unwrap();
     assert!(slowest <= Duration::from_millis(107), "{slowest}");
     let late = nodes.count().drops(Drop::FragmentLate);

@@ -1,4 +1,5 @@
-//! A relay's link becomes much longer from one moment to the next: its packets arrive, and all of them too late.
+//! The delay of a relay's link becomes much longer from one moment to the next. The packets of the link arrive, but all
+//! of them too late.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,11 +11,11 @@ use overlay::Settings;
 use overlay::request::Options;
 
 const LIMIT: Duration = Duration::from_millis(150);
-/// What it may take until packets are in time again: what the path is longer by, until the first answer that is late, and
-/// some packets.
+/// Maximum time until packets are in time again: the additional delay of the path, the time until the first late
+/// answer, and a few packets.
 const GAP_MOST: Duration = Duration::from_millis(500);
 
-/// From 0 to 2 by way of 1; the direct link is longer, and in time.
+/// Creates a network in which the path from 0 to 2 leads through 1. The direct link is longer, but still in time.
 fn settled(seed: u64) -> Nodes {
     let edges = [(0, 1), (1, 2), (0, 2)];
     let mut nodes = Nodes::with(seed, 3, &edges, "delay=4ms", Settings::modern());
@@ -83,7 +84,7 @@ fn a_group_leaves_a_branch_that_is_suddenly_longer_before_routes_follow() {
 
 #[test]
 fn copies_for_which_there_is_no_room_are_kept_back() {
-    // Three calls of 92 kbit/s that would all be sent twice.
+    // There are three calls of 92 kbit/s, and all of their packets would be sent twice.
     let path = "delay=4ms jitter=57ms reorder loss=1.6%";
     for seed in 1..=4 {
         let mut nodes = Nodes::with(seed, 2, &[(0, 1)], path, Settings::modern());
@@ -99,7 +100,7 @@ fn copies_for_which_there_is_no_room_are_kept_back() {
         calls.run(&mut nodes, Duration::from_secs(50));
         calls.finish(&mut nodes);
         let missed = calls.missed(LIMIT) as f64 / calls.sent() as f64;
-        // 1.6 % is what plain UDP loses, and a second passes until the queue is known.
+        // Plain UDP loses 1.6 %, and one second passes until the queue is known.
         assert!(missed <= 0.03, "{seed}: {missed}");
         nodes.world.close().unwrap();
     }

@@ -1,5 +1,5 @@
-//! The engine against whole worlds of nodes, packet scripts and bad input. One program for all of them: the engine
-//! is generic over what it writes into, so each program that drives it compiles it anew.
+//! The engine against whole worlds of nodes, packet scripts and bad input. All tests are one program: the engine is
+//! generic over the type that it writes into, so each program that drives it compiles it again.
 
 mod world;
 

@@ -1,5 +1,5 @@
-//! Many groups at once, joined and left all the time: what each member gets from its first packet on, and when
-//! that comes. `--nocapture` shows what was measured.
+//! Many groups at once, which members join and leave all the time. The tests check what each member gets from its first
+//! packet on, and when that packet arrives. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 const LEAVES: usize = 10;
-/// The source, two relays, the leaves behind both.
+/// The source, two relays, and the leaves behind both relays.
 const FIRST_LEAF: usize = 3;
 const BYTES: usize = 1_316;
 const SOURCE: ClientId = ClientId(50);
@@ -83,7 +83,7 @@ impl Course {
     }
 }
 
-/// So many groups of 250 kbit/s for so long, 20 joins in a second, stays of one to four seconds.
+/// Runs `groups` groups of 250 kbit/s each for `seconds`, with 20 joins per second and stays of one to four seconds.
 fn run(groups: usize, seconds: u64, path: &str) -> Course {
     let relays = [(0, 1), (0, 2)];
     let leaves = (FIRST_LEAF..FIRST_LEAF + LEAVES).flat_map(|leaf| [(1, leaf), (2, leaf)]);
@@ -109,7 +109,8 @@ fn run(groups: usize, seconds: u64, path: &str) -> Course {
     let mut rng = Rng::new(7);
     let mut course = Course::default();
     let mut leaving: BTreeMap<(Time, usize, usize), ()> = BTreeMap::new();
-    // Who joins within the first 16 packets of a flow waits for those before, which are not sent to him.
+    // A member that joins within the first 16 packets of a flow waits for the earlier packets, which are not sent to
+    // it. Therefore joins begin later.
     let mut next_join = start + Duration::from_millis(1_500);
     let end = start + Duration::from_secs(seconds);
     while nodes.world.now() < end {
@@ -117,7 +118,7 @@ fn run(groups: usize, seconds: u64, path: &str) -> Course {
         let step = now + Duration::from_millis(1);
         for (g, sent) in sent.iter_mut().enumerate() {
             loop {
-                // Not all at one moment.
+                // The groups do not all send at the same moment.
                 let at = start + Duration::from_micros(211 * g as u64) + every * *sent;
                 if at >= step {
                     break;
@@ -178,7 +179,7 @@ fn run(groups: usize, seconds: u64, path: &str) -> Course {
 fn check(course: &Course, stays: usize) {
     assert!(course.waits.len() >= stays, "{}", course.waits.len());
     assert_eq!((course.lost, course.silent), (0, 0));
-    // The way of two hops, once for the join and once for the packet.
+    // The delay of the path of two hops. The join needs it once, and the packet needs it once.
     let way = Duration::from_millis(2 * HOP_MS);
     let latest = *course.waits.last().unwrap();
     assert!(latest <= Duration::from_millis(100) + way * 2, "{latest}");

@@ -1,5 +1,5 @@
-//! What bulk transfers have carried over a link, and how many physical links it crosses, is told to the
-//! whole network.
+//! The whole network learns what bulk transfers have carried over a link, and how many physical links this link
+//! crosses.
 
 use crate::uplinks::call;
 use crate::world::streams::Streams;
@@ -11,7 +11,7 @@ use overlay::snapshot::KnownLink;
 use std::num::NonZeroU8;
 use wire::link_state::{Bulk, Rates, Sending};
 
-/// What the last node of three knows of the first link.
+/// Returns what the last node of three knows of the first link.
 fn known(nodes: &Nodes) -> KnownLink {
     let node = nodes.party(2).as_node().expect("it runs");
     let network = node.network_snapshot(nodes.world.now());
@@ -34,7 +34,7 @@ fn how_a_lossy_link_is_protected_is_told_and_by_the_papers_nodes_nothing() {
         let known = known(&nodes);
         let run = known.run_256ths.map(|run| f64::from(run) / 256.0);
         assert_eq!(run.is_some(), told);
-        // Two, or a step beside it.
+        // The measured length of a run of losses is two, or one step away from it.
         assert!(run.is_none_or(|run| run > 1.5 && run < 3.0), "{run:?}");
         assert_eq!(known.repair_16ths, if told { 16 } else { 0 });
         nodes.world.close().unwrap();

@@ -1,5 +1,5 @@
-//! Sessions from end to end between all pairs of nodes: what they cost, and that nodes which come and go take no
-//! session from others.
+//! Sessions from end to end between all pairs of nodes. The tests check their cost, and that nodes that come and go end
+//! no session of other nodes.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Links of each node to those after it in a ring: the next one, and some that are further away.
 const STEPS: [usize; 3] = [1, 7, 31];
-/// Nodes have sessions with all others after so many rounds, each of one packet to each other node.
+/// Number of rounds after which all nodes have sessions with each other. In a round, each node sends one packet to each
+/// other node.
 const FIRST: u64 = 3;
 
 /// A network in which every node sends to every other one.
@@ -27,7 +28,7 @@ struct Mesh {
 }
 
 impl Mesh {
-    /// `count` nodes with links and routes, and no session between ends yet.
+    /// Creates `count` nodes with links and routes, but without sessions between ends.
     fn new(seed: u64, count: usize) -> Mesh {
         let settings = Settings {
             prepared_ends: 0,
@@ -49,7 +50,7 @@ impl Mesh {
         mesh
     }
 
-    /// The clients of node `i`.
+    /// Attaches the clients of node `i`.
     fn attach(&mut self, i: usize) {
         let patient = Options {
             deadline: None,
@@ -76,7 +77,7 @@ impl Mesh {
         self.nodes.events();
     }
 
-    /// How old the sessions of `among` with each other are, by pair.
+    /// Returns the age of the sessions between the nodes of `among`, by pair.
     fn ages(&self, among: &[usize]) -> Map<(usize, usize), f64> {
         let mut ages = Map::default();
         for &here in among {
@@ -90,8 +91,8 @@ impl Mesh {
         ages
     }
 
-    /// Every `stride`-th node is started again `times` times, while the others go on sending to each other. No session
-    /// between those others may end or be made anew.
+    /// Restarts every `stride`-th node `times` times, while the other nodes go on sending to each other. No session
+    /// between those other nodes may end or be replaced.
     fn others_keep_their_sessions(&mut self, stride: usize, times: u64) {
         let (leaving, staying): (Vec<usize>, Vec<usize>) =
             (0..self.count).partition(|i| i % stride == 0);
@@ -99,11 +100,11 @@ impl Mesh {
         assert_eq!(before.len(), staying.len() * (staying.len() - 1));
         let start = self.nodes.world.now();
         for time in 0..times {
-            // In turns, so that the network stays whole.
+            // The nodes restart in turns, so that the network stays connected.
             for &i in leaving.iter().skip(time as usize % 2).step_by(2) {
                 self.nodes.restart(i);
             }
-            // Packets on their way through those nodes are lost.
+            // Packets on their way through the restarted nodes are lost.
             self.round(&staying);
             self.nodes.run_ms(8_500);
         }

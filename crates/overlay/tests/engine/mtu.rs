@@ -1,5 +1,5 @@
-//! Paths that carry less than others, in the simulator: found by probes, told to all, and whatever is
-//! sent is cut to what fits.
+//! Paths whose maximum packet size is smaller than that of others, in the simulator. Probes find the size, all nodes
+//! learn it, and everything that is sent is cut to fit.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::sessions::Sessions;
@@ -25,7 +25,7 @@ fn class(link: LinkProtocol) -> Option<Options> {
     })
 }
 
-/// A chain of three whose second hop carries no datagram above `mtu`, as long after its start.
+/// Creates a chain of three nodes whose second hop carries no datagram above `mtu`, and runs it for `ms`.
 fn small(seed: u64, path: &str, mtu: u16, ms: u64) -> Nodes {
     let mut nodes = Nodes::new(seed, 3, &chain(3), path);
     nodes.link(1, 2, &format!("{path} mtu={mtu}"));
@@ -37,7 +37,7 @@ fn usable(nodes: &Nodes, from: usize, to: usize) -> u16 {
     nodes.link_status(from, to).mtu_bytes
 }
 
-/// Sends datagrams of these lengths from the first node to the last, and gives those that arrive.
+/// Sends datagrams of these lengths from the first node to the last one. Returns the lengths of those that arrive.
 fn exchange(nodes: &mut Nodes, options: Options, lengths: &[usize]) -> Vec<usize> {
     let last = nodes.hosts.len() - 1;
     nodes.bind(last, options);
@@ -68,7 +68,7 @@ fn datagrams_are_cut_to_what_the_path_carries_within_seconds_of_the_start() {
         (DEFAULT, DEFAULT)
     );
     for (from, to) in [(1, 2), (2, 1)] {
-        // Probes that do not arrive are no losses, but for the first.
+        // Probes that do not arrive do not count as losses, except the first one.
         let lost = nodes.link_status(from, to).loss_out_pct;
         assert!(lost <= 1.0, "{lost} %");
         let found = usable(&nodes, from, to);
@@ -83,10 +83,10 @@ fn datagrams_are_cut_to_what_the_path_carries_within_seconds_of_the_start() {
     }
     let stamped = voice().routed_by(RouteBy::Stamp(Scheme::Disjoint));
     assert_eq!(exchange(&mut nodes, stamped, &LENGTHS), LENGTHS);
-    // Where the way does not lead over the small link, packets are as long as ever.
+    // Packets that do not cross the small link are as long as before.
     nodes.bind(1, voice());
     nodes.set_sender(0, SENDER, voice());
-    // Until then the node asks whether the packets of before have arrived.
+    // Until then, the node asks whether the earlier packets have arrived.
     nodes.run_ms(10_000);
     let there = nodes.at(1);
     let before = nodes.party(0).sent(there, Kind::Data);
@@ -116,7 +116,7 @@ fn losses_are_not_taken_for_length() {
     }
 }
 
-/// Bytes of a stream over the small chain, and how long they take.
+/// Sends a stream of `bytes` over the small chain. Returns how many seconds this takes.
 fn stream(nodes: &mut Nodes, link: LinkProtocol, bytes: u64, ms: u64, shrinks: Option<u64>) -> f64 {
     let mut sessions = Sessions::default();
     sessions.listen(nodes, 2, class(link));
@@ -171,11 +171,11 @@ fn a_stream_goes_on_when_its_path_shrinks() {
     for link in LinkProtocol::ALL {
         let mut nodes = small(1, "delay=5ms rate=20mbit", 1_472, 6_000);
         let took = stream(&mut nodes, link, 5_000_000, 30_000, Some(1_000));
-        // Two seconds of bytes; ten until the check of the link, and some for the search.
+        // Sending the bytes takes two seconds. The link is checked after ten seconds, and the search takes some time.
         assert!(took < 20.0, "{link:?}: {took}");
         let found = usable(&nodes, 1, 2);
         assert!((1_234..=1_250).contains(&found), "{found}");
-        // It grows again.
+        // The path grows again.
         nodes.link(1, 2, "delay=5ms");
         nodes.run_ms(100_000);
         assert_eq!(usable(&nodes, 1, 2), DEFAULT);
@@ -202,7 +202,7 @@ fn without_trouble_a_link_is_probed_once_and_its_packets_are_as_long_as_ever() {
     };
     assert_eq!(lengths(&nodes), [usize::from(DEFAULT)]);
     exchange(&mut nodes, voice(), &[1_392, 2_764]);
-    // Three packets, and a check beside the first.
+    // Three packets, and one check in addition to the first packet.
     assert_eq!(lengths(&nodes), [usize::from(DEFAULT); 4]);
     nodes.run_ms(Duration::from_secs(30).as_millis());
     assert_eq!(

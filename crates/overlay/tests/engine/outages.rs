@@ -1,5 +1,5 @@
-//! Links that go down and come back, and hosts that stall: what a call loses when there is no other way,
-//! and how soon it is on another one.
+//! Links that go down and come back, and hosts that stall. The tests check what a call loses when there is no other
+//! path, and how soon it uses another path if there is one.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -25,7 +25,7 @@ fn call(from: usize, to: usize) -> Stream {
     }
 }
 
-/// When the calls of an hour of troubles were missing: from when on, and for how long.
+/// Returns the silences of the calls in an hour of troubles: when each silence began, and how long it lasted.
 fn silences(streams: &Streams) -> Vec<(Time, Duration)> {
     let mut silences = Vec::new();
     let mut since: Option<Time> = None;
@@ -45,7 +45,7 @@ fn silences(streams: &Streams) -> Vec<(Time, Duration)> {
 
 #[test]
 fn the_only_way_is_never_shut() {
-    // The hold-down of earlier days doubled with each outage: a minute and more of silence.
+    // An earlier version of the hold-down doubled with each outage, which led to a silence of a minute and more.
     for (outage_ms, every_s) in [(300, 5), (500, 10), (1_000, 30), (2_000, 20), (10_000, 60)] {
         for hops in [1, 3] {
             let mut nodes = Nodes::with(
@@ -68,7 +68,7 @@ fn the_only_way_is_never_shut() {
             let outage = MS * outage_ms;
             let longest = streams.longest_gap(0);
             assert!(longest <= outage + MS * 400, "{outage}, {hops}: {longest}");
-            // What nobody can help: what is sent in an outage, but for its last moments.
+            // Unavoidable losses are the packets sent in an outage, except in its last moments.
             let unavoidable = 8 * outage_ms / 20;
             let beside = streams.missed(LIMIT).saturating_sub(unavoidable) as f64;
             let beside = beside / streams.sent() as f64;
@@ -80,7 +80,7 @@ fn the_only_way_is_never_shut() {
 
 #[test]
 fn another_way_is_taken_within_half_a_second_and_the_first_one_not_again_for_long() {
-    // 0 - 1 - 3 is shorter than 0 - 2 - 3, and its first link goes down for a second every 15 s.
+    // The path 0 - 1 - 3 is shorter than 0 - 2 - 3, and its first link goes down for a second every 15 s.
     let edges = [(0, 1), (1, 3), (0, 2), (2, 3)];
     for seed in 0..5 {
         let mut nodes = Nodes::with(seed, 4, &edges, "delay=20ms loss=1%", Settings::modern());
@@ -101,7 +101,7 @@ fn another_way_is_taken_within_half_a_second_and_the_first_one_not_again_for_lon
             "{}",
             streams.longest_gap(0)
         );
-        // Twenty outages, and three or four of them are noticed by the call.
+        // There are twenty outages. The call notices three or four of them.
         let noticed = silences(&streams)
             .iter()
             .filter(|(_, lasted)| *lasted >= MS * 200)
@@ -137,7 +137,7 @@ fn while_a_link_is_in_doubt_copies_go_another_way() {
         }
     }
     let [with, without] = gaps;
-    // 150 ms, two packets that were on their way, and the longer path.
+    // The sum of 150 ms, two packets that were on their way, and the longer path.
     assert!(with.iter().all(|gap| *gap <= MS * 230), "{with:?}");
     assert!(without.iter().all(|gap| *gap >= MS * 350), "{without:?}");
 }
@@ -268,8 +268,8 @@ fn a_node_that_is_gone_is_not_counted_as_reachable_and_given_up_after_five_minut
 
 #[test]
 fn a_node_that_stands_still_is_left_by_everybody_at_once() {
-    // The way from 0 to 1 is by 2, which five others have a short link to: each of them looked like
-    // the next best way to 2 until it had found out for itself.
+    // The path from 0 to 1 leads through 2. Five other nodes have a short link to 2, so each of them looks like the
+    // next best path to 2 until that node has noticed the stall itself.
     const DIRECT: &str = "delay=60ms loss=1%";
     let others = 3..8;
     let near = others.clone().flat_map(|x| [(0, x), (x, 2)]);

@@ -1,5 +1,5 @@
-//! Video that is handed over as it was sent: how evenly, and how late, beside delivery in order. `--nocapture`
-//! shows what was measured.
+//! Video that is delivered at the pace at which it was sent: how even and how late the delivery is, compared with
+//! delivery in order. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -14,21 +14,21 @@ use overlay::request::Delivery;
 use overlay::sockets::default_options;
 use wire::groups::Setting;
 
-/// What a member's socket sees of a flow, once it is in its stride.
+/// What a member's socket receives of a flow, without the first seconds.
 struct Seen {
     p50_ms: f64,
     p99_ms: f64,
-    /// The most packets in 10 ms.
+    /// Largest number of packets within 10 ms.
     most: usize,
     lost: u64,
 }
 
-/// 1000 packets/s over three hops that lose 2 % each.
+/// Sends 1000 packets/s over three hops that lose 2 % each.
 fn seen(rtt_ms: u64, delivery: Delivery) -> Seen {
     seen_within(rtt_ms, (rtt_ms * 5 / 2 + 100) as u16, delivery)
 }
 
-/// The same with another deadline.
+/// Same as [`seen`], with another deadline.
 fn seen_within(rtt_ms: u64, deadline_ms: u16, delivery: Delivery) -> Seen {
     let hop = format!("delay={}us loss=2%", rtt_ms * 1_000 / 6);
     let mut nodes = Nodes::new(3, 4, &[(0, 1), (1, 2), (2, 3)], &hop);
@@ -86,7 +86,7 @@ fn what_is_repaired_leaves_in_no_burst() {
         for seen in [&in_order, &as_sent, &timed] {
             assert_eq!(seen.lost, 0);
         }
-        // At this pace 10 packets are sent in 10 ms, and looked at every half a millisecond.
+        // At this pace 10 packets are sent in 10 ms. The delivery is checked every half millisecond.
         assert!(
             as_sent.most <= 12 && timed.most <= 11,
             "{} {}",
@@ -102,7 +102,8 @@ fn what_is_repaired_leaves_in_no_burst() {
     }
 }
 
-/// A header tells no more than 6.55 s, whatever was set: packets are as old as it says all the same.
+/// A header can express at most 6.55 s, whatever deadline was set. The age of a packet is still computed correctly from
+/// it.
 #[test]
 fn a_release_time_holds_where_the_deadline_is_longer_than_a_header_tells() {
     let after = Duration::from_millis(300);

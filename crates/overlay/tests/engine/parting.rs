@@ -1,11 +1,11 @@
-//! A neighbour that the configuration has no more.
+//! A neighbor that is no longer in the configuration.
 
 use crate::world::{Nodes, Plan, addr};
 use base::NodeAddr;
 use overlay::node::Neighbor;
 use overlay::request::Operation;
 
-/// Two nodes that are neighbours, and accept nobody else but `accept`.
+/// Creates two nodes that are neighbors, and accept no other node than those in `accept`.
 fn two(mutual: bool, accept: Option<Vec<NodeAddr>>) -> Nodes {
     let plan = Plan {
         edges: vec![(0, 1)],

@@ -1,4 +1,5 @@
-//! Nodes whose keys come from ML-KEM too, beside nodes that have none, and beside somebody who wants them to have none.
+//! Nodes whose keys also come from ML-KEM, beside nodes without it, and beside an attacker who wants the nodes to use
+//! none.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,7 +22,7 @@ use wire::transport;
 
 const WISHES: [PostQuantum; 3] = [PostQuantum::Off, PostQuantum::Prefer, PostQuantum::Require];
 
-/// A chain of nodes with these wishes.
+/// Creates a chain of nodes with these settings for post-quantum keys.
 fn of(wishes: &[PostQuantum]) -> Nodes {
     let plan = Plan {
         edges: chain(wishes.len()),
@@ -128,11 +129,12 @@ fn nothing_is_sent_to_an_end_that_has_it_not_and_the_others_are_reached() {
     let network = node.network_snapshot(nodes.world.now());
     let why_not = network.nodes.into_iter().filter_map(|node| node.refused);
     assert_eq!(why_not.count(), 1, "`sinew why` says so");
-    // The one between them speaks with both.
+    // The node between them has sessions with both.
     assert!(end(&nodes, 1, 0).post_quantum && !end(&nodes, 1, 2).post_quantum);
 }
 
-/// Who has it not sends nothing to who requires it, instead of what could never be opened there.
+/// A node without post-quantum keys sends nothing to a node that requires them. That node could never open such
+/// packets.
 #[test]
 fn an_end_without_it_knows_why_nothing_goes_to_one_that_requires_it() {
     let mut nodes = of(&[PostQuantum::Off, PostQuantum::Prefer, PostQuantum::Require]);
@@ -159,7 +161,7 @@ fn an_end_without_it_knows_why_nothing_goes_to_one_that_requires_it() {
     }
 }
 
-/// Handshakes with such an end are not begun anew for each packet.
+/// A sender does not begin a new handshake with such an end for each packet.
 #[test]
 fn an_end_that_has_it_not_is_asked_seldom() {
     let mut nodes = of(&[PostQuantum::Require, PostQuantum::Prefer, PostQuantum::Off]);
@@ -176,7 +178,7 @@ fn an_end_that_has_it_not_is_asked_seldom() {
     assert!(totals.drops(Drop::EndHandshake) <= 2, "one in 30 s");
 }
 
-/// Links and ends have changed their keys twice by the end, and no packet was lost by that.
+/// By the end, links and ends have changed their keys twice, and no packet was lost because of this.
 #[test]
 fn calls_run_through_changes_of_keys() {
     let mut nodes = of(&[PostQuantum::Require; 3]);
@@ -209,7 +211,7 @@ fn preferring() -> Settings {
     }
 }
 
-/// What two ends say to each other in this packet.
+/// Returns the kind of the message between two ends in this packet.
 fn said_between_ends(packet: &[u8]) -> Option<Kind> {
     let header = Header::parse(packet).unwrap();
     match transport::Kind::of(header.payload()) {
@@ -218,7 +220,7 @@ fn said_between_ends(packet: &[u8]) -> Option<Kind> {
     }
 }
 
-/// A relay can keep two ends from having a session. It gets nothing under weaker keys for that.
+/// A relay can prevent two ends from having a session. But it does not make them send anything under weaker keys.
 #[test]
 fn a_relay_that_swallows_or_changes_handshakes_gets_nothing_under_weaker_keys() {
     let settings = Settings {
@@ -234,14 +236,14 @@ fn a_relay_that_swallows_or_changes_handshakes_gets_nothing_under_weaker_keys() 
         let (mut meddled, mut sealed) = (0, 0);
         let mut meddles = |packet: &[u8]| {
             let said = said_between_ends(packet);
-            // A responder that has its session confirms it under that, which is hybrid.
+            // A responder that has its session confirms it in a packet under that session, which is hybrid.
             sealed += u32::from(said == Some(Kind::Data));
             if said != Some(kind) {
                 return as_it_is(packet);
             }
             meddled += 1;
             let mut changed = packet.to_vec();
-            // The highest version that its sender speaks.
+            // The highest version that the sender speaks.
             let payload = Header::parse(packet).unwrap().payload().len();
             let highest = &mut changed[packet.len() - payload..][5];
             *highest = 1;
@@ -264,7 +266,8 @@ fn a_relay_that_swallows_or_changes_handshakes_gets_nothing_under_weaker_keys() 
     }
 }
 
-/// Each of a hundred handshakes per second offers a key. How many are answered is bounded as handshakes are.
+/// The member makes a hundred handshakes per second, and each of them offers a key. The limit of handshakes also limits
+/// how many keys are answered.
 #[test]
 fn a_member_that_offers_keys_without_end_has_no_more_answered_than_handshakes_are() {
     let mut siege = Siege::planned(5, preferring(), |nodes| {
@@ -277,8 +280,8 @@ fn a_member_that_offers_keys_without_end_has_no_more_answered_than_handshakes_ar
     assert!(siege.rogue().has_session(target));
     let member = siege.nodes.world.addr(siege.attacker);
     let answers = siege.nodes.party(TARGET).sent(member, Kind::KemCiphertext);
-    // Per answer three pieces; by the limits of `secure` 64 at once and 20 per second without a cookie, and
-    // 64 and 50 with one.
+    // An answer has three pieces. The limits of `secure` are 64 at once and 20 per second without a cookie, and 64 and
+    // 50 with a cookie.
     let handshakes = answers.datagrams / 3;
     assert!(handshakes > 500, "they are answered: {handshakes}");
     assert!(handshakes <= 128 + 70 * 30, "{handshakes}");
@@ -289,7 +292,7 @@ fn a_member_that_offers_keys_without_end_has_no_more_answered_than_handshakes_ar
     assert_eq!(nodes.count().drops(Drop::EndForged), 0);
 }
 
-/// Two nodes with two uplinks each.
+/// Creates two nodes with two uplinks each.
 fn two_uplinks(uplinks: Uplinks, is_mutual: bool) -> Nodes {
     let settings = Settings {
         uplinks,
@@ -299,7 +302,7 @@ fn two_uplinks(uplinks: Uplinks, is_mutual: bool) -> Nodes {
     planned(1, settings, paths, |plan| plan.mutual = is_mutual)
 }
 
-/// The handshakes by a path: what ended them, and how many pieces of keys were offered.
+/// Counts the handshakes on a path: the messages that finished them, and the pieces of keys that were offered.
 fn handshakes(nodes: &Nodes, path: u8) -> (u64, u64) {
     let said = |kind| {
         let ends = [(0, 1), (1, 0)].into_iter();
@@ -312,7 +315,7 @@ fn handshakes(nodes: &Nodes, path: u8) -> (u64, u64) {
     (said(Kind::HandshakeFinish), said(Kind::KemKey))
 }
 
-/// Both ends use this path, and a hybrid session on it.
+/// Asserts that both ends use this path, with a hybrid session on it.
 fn assert_used(nodes: &Nodes, path: u8) {
     for at in [0, 1] {
         assert_eq!(used(nodes, at).number, path);
@@ -353,7 +356,7 @@ fn both_paths_change_from_hybrid_keys_to_hybrid_keys_and_lose_nothing_by_it() {
         assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
         for path in [0, 1] {
             let (finishes, keys) = handshakes(&nodes, path);
-            // The first one, and one in ten minutes.
+            // The first handshake, and one in each ten minutes.
             assert!((3..=5).contains(&finishes), "path {path}: {finishes}");
             assert_eq!(keys, 3 * finishes, "path {path}");
         }

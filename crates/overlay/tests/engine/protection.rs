@@ -1,5 +1,5 @@
 //! Coded repair on links that are too long for requests, in whole networks: what it saves, where it stops, and with
-//! whom it is not spoken. `--nocapture` shows what was measured.
+//! which neighbors it is not used. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -43,15 +43,16 @@ fn network(seed: u64, edges: Vec<(usize, usize)>, path: &str, settings: Settings
     nodes
 }
 
-/// Lets `calls` calls of 20 s pass from the first node to another; how many packets were not there by the deadline, of
-/// how many.
+/// Runs `calls` calls of 20 s from the first node to another one. Returns how many packets did not arrive by the
+/// deadline, and how many were sent.
 fn calls(nodes: &mut Nodes, to: usize, calls: u64, deadline_ms: u64) -> (usize, usize) {
     let [(odd, of_odd), (even, of_even)] =
         calls_wanting(nodes, (to, calls), deadline_ms, |_| Aim::NONE);
     (odd + even, of_odd + of_even)
 }
 
-/// The same of calls with odd numbers and of the others, where each call wants something of repair.
+/// Same as [`calls`], separately for the calls with odd numbers and those with even numbers. `wish` gives what each
+/// call wants of repair.
 fn calls_wanting(
     nodes: &mut Nodes,
     (to, calls): (usize, u64),
@@ -126,7 +127,7 @@ fn a_short_link_has_no_repair_and_a_clean_one_neither() {
 
 #[test]
 fn a_full_queue_gets_no_repair() {
-    // A call takes 94 kbit/s with what UDP and IP add.
+    // A call takes 94 kbit/s, including the headers of UDP and IP.
     let mut nodes = network(
         3,
         vec![(0, 1)],
@@ -145,7 +146,7 @@ fn a_full_queue_gets_no_repair() {
 
 #[test]
 fn a_neighbour_that_takes_no_repair_gets_requests() {
-    // The paper's nodes say so as those of an older version do: the bit of their hellos is not set.
+    // Nodes that use only requests do not set the bit in their hellos, like nodes of an older version.
     let path = "delay=50ms loss=5%";
     let mut nodes = network(4, vec![(0, 1)], path, settings(Protect::Requests));
     nodes.set_settings(settings(Protect::Auto));
@@ -189,10 +190,10 @@ fn each_hop_repairs_and_each_edge_of_a_groups_tree() {
     assert!(missed[1] * 20 < missed[0], "{missed:?}");
 }
 
-/// What became of calls of 20 s over a way of links that are too long for requests.
+/// The result of calls of 20 s over a path of links that are too long for requests.
 struct Way {
     nodes: Nodes,
-    /// Of calls with odd numbers and of the others: how many packets were missed, of how many.
+    /// Missed packets and sent packets, for the calls with odd numbers and for those with even numbers.
     missed: [(usize, usize); 2],
 }
 
@@ -216,7 +217,7 @@ impl Way {
         Way { nodes, missed }
     }
 
-    /// The lane from a node to the next, and its repair packets.
+    /// Returns the state of the lane from a node to the next one, and the number of its repair packets.
     fn lane(&self, from: usize) -> (ProtectionStatus, u64) {
         let link = self.nodes.link_status(from, from + 1);
         (link.realtime.protection, link.counts.repair_out)
@@ -244,20 +245,20 @@ fn a_relay_repairs_a_flow_as_its_sender_wants() {
         assert_eq!(strict.target_pct, 0.001);
         assert!(strict.target_of.is_some(), "{strict:?}");
         assert!(more * 10 > repairs * 12, "{more}, {repairs}");
-        // It is one of twenty, and has no more to spend than they have.
+        // The strict flow is one of twenty, and may spend no more on repair than the other flows.
         assert!(strict.repair_pct <= 50.0 && strict.most_pct == 50.0);
     }
-    // Who is content with what is lost is not repaired, and neither is who wants none.
+    // Flows that accept the losses are not repaired, and neither are flows that want no repair.
     for aim in [want(Some(0.06), None), want(None, Some(0.0))] {
         let way = Way::of(None, 20, |_| aim);
         for from in [0, 1] {
             let (lane, repairs) = way.lane(from);
-            // The relay is told within the first second.
+            // The relay learns this within the first second.
             assert!(repairs < 200, "{repairs} {lane:?}");
         }
         way.end();
     }
-    // Of a lane with both kinds only the others are covered, at their target.
+    // On a lane with both kinds of flows, only the flows without a wish are covered, at their own target.
     let both = Way::of(None, 20, |n| match n % 2 {
         0 => want(Some(0.06), None),
         _ => Aim::NONE,
@@ -280,7 +281,7 @@ fn a_relay_repairs_a_flow_as_its_sender_wants() {
     [usual, strict, both].into_iter().for_each(Way::end);
 }
 
-/// A relay that repairs nothing itself tells the next one what senders want of it.
+/// A relay that repairs nothing itself tells the next node what senders want of it.
 #[test]
 fn what_senders_want_passes_a_relay_that_repairs_nothing() {
     for protect in [Protect::Requests, Protect::Off] {
@@ -301,7 +302,7 @@ fn what_senders_want_passes_a_relay_that_repairs_nothing() {
     }
 }
 
-/// A socket that wants no repair, and then nothing else than others: from then on its packets are repaired on all links.
+/// A socket first wants no repair, and then has no wish of its own. From then on its packets are repaired on all links.
 #[test]
 fn what_a_sender_wants_no_longer_is_told_too() {
     let mut nodes = network(24, chain(3), "delay=50ms loss=5%", settings(Protect::Auto));
@@ -327,7 +328,8 @@ fn what_a_sender_wants_no_longer_is_told_too() {
     nodes.world.close().unwrap();
 }
 
-/// A node that neither sends to a group nor is in it says how its packets are repaired: the source's node and the next one do so.
+/// A node that neither sends to a group nor is a member says how the packets of the group are repaired. The source's
+/// node and the next one obey.
 #[test]
 fn a_group_is_repaired_as_its_setting_says() {
     let lanes_of = |aim| {
@@ -390,17 +392,17 @@ fn what_a_repair_packet_told_says_that_it_was_recovered() {
         streams.finish(&mut nodes);
         let lane = nodes.link_status(1, 0).realtime;
         println!("{protect:?}: {} marked, {lane:?}", streams.recovered);
-        // Hardly any of them came late.
+        // Hardly any of the decoded packets were late.
         let late = lane.decoded - streams.recovered;
         assert!(late < 5 && lane.recovered == 0, "{lane:?}");
         marked.push(streams.recovered);
         nodes.world.close().unwrap();
     }
-    // Of 5 000 packets 250 are lost, and requests come too late.
+    // Of 5 000 packets 250 are lost, and requests are too late.
     assert!(marked[0] == 0 && marked[1] > 150, "{marked:?}");
 }
 
-/// What the link carries beside the calls, and what it carried before them, is not what repair adds to.
+/// The cost of repair does not count what the link carries beside the calls, nor what it carried before them.
 #[test]
 fn what_repair_costs_is_told_of_the_packets_that_it_repairs() {
     let path = "delay=50ms loss=5%";
@@ -429,7 +431,7 @@ fn what_repair_costs_is_told_of_the_packets_that_it_repairs() {
     let plan = told.realtime.protection;
     println!("{plan:?}");
     assert!(told.counts.realtime_out_bytes * 4 < told.counts.data_out_bytes);
-    // A repair packet is up to 24 bytes longer than those of 183 bytes that it repairs.
+    // A repair packet is up to 24 bytes longer than the packets of 183 bytes that it repairs.
     let least = plan.repair_pct * 0.95;
     assert!(plan.repair_pct > 0.0);
     assert!((least..least * 1.25).contains(&plan.cost_pct), "{plan:?}");
@@ -439,7 +441,7 @@ fn what_repair_costs_is_told_of_the_packets_that_it_repairs() {
 #[test]
 fn what_links_tell_as_measured_is_what_was_missed() {
     for loss in ["loss=5%", "loss=5% burst=50%"] {
-        // Too little repair, and always the same.
+        // This is too little repair, and always the same amount.
         let mut settings = settings(Protect::Hop);
         settings.realtime.aims.most = 0.1;
         let path = format!("delay=50ms {loss}");
@@ -450,7 +452,7 @@ fn what_links_tell_as_measured_is_what_was_missed() {
         println!("{loss}: {missed} of {sent} missed, {told:?}");
         let (pct, of) = (told.measured_pct.unwrap(), told.measured_packets as usize);
         assert!(missed * 200 > sent, "nothing to measure");
-        // The first second passes without a plan, and the reports of two are not of the plan for sure.
+        // The first second passes without a plan, and the reports of two more seconds may not belong to the plan.
         assert!(of > sent * 4 / 5 && of <= sent, "{of} of {sent}");
         let counted = pct * of as f64 / 100.0;
         let seen = missed as f64 * of as f64 / sent as f64;
@@ -462,8 +464,8 @@ fn what_links_tell_as_measured_is_what_was_missed() {
     }
 }
 
-/// Two links one behind the other that both lose: a request takes 80 ms, and calls with a deadline of 150 ms have 70. The
-/// relay between them does not repair.
+/// Creates two links in a row that both lose packets. A request takes 80 ms, and calls with a deadline of 150 ms have
+/// 70. The relay between the links does not repair.
 fn two_hops(protect: Protect, path: &str) -> Nodes {
     let plan = Plan {
         edges: vec![(0, 1), (1, 2)],
@@ -487,7 +489,7 @@ fn two_ends_repair_what_their_hops_do_not() {
         let (missed, sent) = calls(&mut requests, 2, flows, 150);
         assert!(missed * 100 > sent * 3, "{loss}: {missed} of {sent}");
         let mut nodes = two_hops(Protect::EndToEnd, &path);
-        // The first seconds are those before the other end has reported.
+        // The first seconds pass before the other end has reported.
         calls(&mut nodes, 2, flows, 150);
         let (missed, sent) = calls(&mut nodes, 2, flows, 150);
         let pct = 100.0 * missed as f64 / sent as f64;
@@ -516,7 +518,8 @@ fn two_ends_repair_what_their_hops_do_not() {
     }
 }
 
-/// Spurts of eight packets, with 300 ms between them: how many of all were not there by the deadline.
+/// Sends spurts of eight packets, with 300 ms between them. Returns how many of all packets did not arrive by the
+/// deadline.
 fn spurts(nodes: &mut Nodes, spurts: u64) -> usize {
     let options = Options {
         deadline: Some(Duration::from_millis(150)),
@@ -544,7 +547,8 @@ fn the_last_packets_before_a_silence_are_repaired() {
     let with = spurts(&mut nodes, 200);
     println!("missed {with}, with requests alone {without}");
     assert!(without > 50, "{without}");
-    // Of eight packets of a call a seventh or more is last.
+    // The last packets of the spurts have a seventh or more of the losses, so the bound holds only if they are
+    // repaired.
     assert!(with * 12 < without, "{with} of {without}");
     nodes.world.close().unwrap();
     requests.world.close().unwrap();
@@ -557,7 +561,7 @@ fn ends_that_lose_nothing_or_do_not_know_of_repair_send_none() {
     let repair = end(&nodes, 0, 2).repair.unwrap();
     assert_eq!((repair.sent, repair.lost_pct), (0, 0.0), "{repair:?}");
     nodes.world.close().unwrap();
-    // What is not sealed has no numbers.
+    // Packets that are not sealed have no numbers.
     let open = Settings {
         sealing: Sealing::Off,
         ..settings(Protect::EndToEnd)
@@ -570,7 +574,7 @@ fn ends_that_lose_nothing_or_do_not_know_of_repair_send_none() {
 
 #[test]
 fn protection_by_paths_uses_more_links_where_there_is_trouble() {
-    // A direct link that loses, and a way around it in time.
+    // A direct link that loses packets, and a path around it that is in time.
     let edges = vec![(0, 1), (0, 2), (2, 1)];
     let missed = |protect: Protect| {
         let plan = Plan {

@@ -1,5 +1,5 @@
-//! Reliable links between real nodes in the simulator: everything arrives once, at a fair rate, and
-//! what is lost is repaired on its hop. [Amir03 §III, §IV]
+//! Reliable links between real nodes in the simulator: everything arrives once, at a fair rate, and losses are repaired
+//! on the hop where they occur. [Amir03 §III, §IV]
 #![allow(clippy::unwrap_used)]
 
 use crate::world::{Nodes, PORT, Plan, SENDER, addr, chain, model, read};
@@ -21,8 +21,8 @@ fn reliable() -> Options {
     }
 }
 
-/// Delays from sending to delivery in order, of datagrams at a steady pace from the first to the
-/// last node of a chain.
+/// Returns the delays from sending to delivery in order, for datagrams at a steady pace from the first to the last node
+/// of a chain.
 fn in_order_delays(
     nodes: &mut Nodes,
     to: usize,
@@ -146,7 +146,7 @@ fn a_full_lane_refuses_and_control_overtakes_it() {
     }
     assert!(refused > 0 && came > 0, "{refused} {came}");
     assert_eq!(refused + came, 3_000);
-    // Hellos are not behind the packets that wait: the link stays up.
+    // Hellos do not wait behind the queued packets, so the link stays up.
     assert_eq!(nodes.link_status(0, 1).counts.downs, 0);
     assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
     nodes.world.close().unwrap();
@@ -184,7 +184,7 @@ fn a_slow_second_hop_holds_the_first_and_the_client_back() {
             _ => {}
         }
     }
-    // What was accepted has arrived, all of it, and did not wait for long anywhere.
+    // All accepted packets have arrived, and none of them waited for long anywhere.
     assert_eq!(refused + delays.len() as u64, count);
     assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
     let longest = delays.iter().max().unwrap();
@@ -228,13 +228,13 @@ fn what_waits_for_a_dead_link_takes_another() {
                 _ => {}
             }
         }
-        // Until it is known to be dead the lane fills up, and then takes no more; what it has taken
-        // comes, once.
+        // Until the link is known to be dead, the lane fills up, and then accepts no more packets. The accepted packets
+        // arrive, once.
         assert!(came.iter().all(|times| *times <= 1), "seed {seed}");
         assert_eq!(came.iter().sum::<u64>() + refused, count, "seed {seed}");
         assert!(refused < 250, "{refused}");
         assert!(longest < Duration::from_millis(1_000), "{longest}");
-        // The lanes go on afterwards, the one that was down too.
+        // The lanes work afterwards, including the one that was down.
         let delays = in_order_delays(&mut nodes, 3, 200, 500, Duration::from_millis(5));
         assert!(delays.iter().all(|ms| *ms < 60.0), "{delays:?}");
         assert!(
@@ -259,7 +259,7 @@ fn a_neighbour_that_restarts_is_sent_to_anew() {
     nodes.world.close().unwrap();
 }
 
-/// What one lane carries of a source that always has something, in bits per second.
+/// Returns what one lane carries of a source that always has data to send, in bits per second.
 fn carried(seed: u64, (family, spares): (Family, bool), path: &str, seconds: u64) -> f64 {
     let mut settings = Settings::modern();
     settings.reliable.family = family;
@@ -299,12 +299,12 @@ fn a_lossy_long_link_carries_about_what_a_tcp_would() {
     let rate = carried(7, (Family::NewReno, false), path, 65);
     let ratio = rate / padhye(0.1, 0.2, 0.01);
     assert!((0.75..1.35).contains(&ratio), "{ratio}");
-    // One that tells these losses from congestion has what there is.
+    // A lane that distinguishes these losses from congestion uses the available rate.
     let rate = carried(7, (Family::Cubic, true), path, 65);
     assert!(rate > 8e6, "{rate}");
 }
 
-/// What a lane cannot carry in time it must not carry at all: else everything behind is late as well.
+/// A lane must not carry packets that it cannot carry in time. Otherwise everything behind them would be late as well.
 #[test]
 fn an_overloaded_lane_carries_what_is_in_time() {
     let mut nodes = Nodes::new(9, 3, &chain(3), "delay=10ms rate=4mbit queue=20");
@@ -316,7 +316,7 @@ fn an_overloaded_lane_carries_what_is_in_time() {
     nodes.bind(2, options);
     nodes.set_sender(0, SENDER, options);
     let start = nodes.world.now() + Duration::from_millis(1);
-    // 1.5 times what a link carries of packets that take 1100 bytes with all headers, for 20 s.
+    // For 20 s, the source sends 1.5 times as much as a link carries. A packet takes 1100 bytes with all headers.
     let (count, bytes) = (13_600, 1_000);
     let interval = Duration::from_micros(1_467);
     let (mut in_time, mut late, mut refused) = (0, 0, 0);
@@ -347,7 +347,7 @@ fn an_overloaded_lane_carries_what_is_in_time() {
         share >= 0.6,
         "{share}: {late} late, {refused} refused, {expired} expired"
     );
-    // The queue of the link may grow when a packet has left, so some are late all the same.
+    // The queue of the link may grow after a packet has left the lane, so some packets are late anyway.
     assert!(
         expired > 0 && late <= count / 50,
         "{late} late, {expired} expired"
@@ -355,7 +355,7 @@ fn an_overloaded_lane_carries_what_is_in_time() {
     nodes.world.close().unwrap();
 }
 
-/// What the links from the first node to the second and the third carry, in Mbit/s.
+/// Returns what the links from the first node to the second and the third carry, in Mbit/s.
 fn carried_by_both(nodes: &mut Nodes) -> [f64; 2] {
     let (warm, seconds) = (8, 12);
     let mut bytes = [0; 2];
@@ -407,7 +407,7 @@ fn each_link_may_have_a_congestion_control_of_its_own() {
     assert_eq!(controls(&nodes), ["newreno", "cubic"]);
     let [first, second] = carried_by_both(&mut nodes);
     assert!(first < 3.0 && second > 7.0, "{first} {second}");
-    // A reload changes each as it says, and no other.
+    // A reload changes each link as the new configuration says, and no other link.
     for (to, reliable) in [(1, LinkSettings::default()), (2, cut)] {
         let neighbor = Neighbor {
             addr: addr(to),

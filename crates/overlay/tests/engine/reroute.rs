@@ -1,5 +1,5 @@
-//! What breaks, and how soon voice flows again: silent deaths of links, nodes that are killed and
-//! started again, links that cannot make up their mind. `--nocapture` shows the values.
+//! Failures, and how soon voice flows again after them: silent deaths of links, nodes that are killed and restarted,
+//! and links that go up and down again and again. `--nocapture` shows the values.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -13,7 +13,7 @@ use base::{Duration, Time};
 use overlay::Settings;
 use overlay::request::Operation;
 
-/// From 0 to 3 by way of 1; by way of 2 it is farther.
+/// The path from 0 to 3 leads through 1. The path through 2 is longer.
 const DIAMOND: [(usize, usize); 4] = [(0, 1), (1, 3), (0, 2), (2, 3)];
 
 fn diamond(seed: u64, settings: Settings) -> Nodes {
@@ -26,17 +26,17 @@ fn diamond(seed: u64, settings: Settings) -> Nodes {
 /// Restarts of each end of the lossy link.
 const RESTARTS: u64 = 50;
 
-/// What dies.
+/// The part that dies.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     Link(usize, usize),
     Node(usize),
 }
 
-/// The gap in a stream of 50 packets/s when something dies without a word.
+/// Returns the gap in a stream of 50 packets/s when something dies silently.
 fn gap(seed: u64, settings: &Settings, death: Death) -> Duration {
     let mut nodes = diamond(seed, settings.clone());
-    // Long enough for the paper's announcements; deaths fall into any phase of the hellos.
+    // This is long enough for the paper's announcements. The deaths fall into any phase of the hellos.
     nodes.run_ms(40_000 + 137 * seed);
     let mut call = Streams::calls(&mut nodes, 1, 0, 3, voice());
     call.run(&mut nodes, Duration::from_millis(3_000 + 29 * seed));
@@ -118,7 +118,7 @@ fn restart_in_chain(i: usize, down_ms: u64) -> Duration {
     let again = calls
         .arrival_after(0, restarted + Duration::from_millis(60))
         .unwrap();
-    // It flows again, not just one packet: nothing is lost from then on.
+    // The call flows again, not just one packet: nothing is lost from then on.
     let lost = calls.lost_between(0, again, nodes.world.now() - Duration::from_millis(1_100));
     assert_eq!(lost, 0, "after the first packet that came");
     nodes.world.close().unwrap();
@@ -174,7 +174,7 @@ fn a_restart_beside_a_lossy_link_seldom_takes_more_than_two_seconds() {
         &after[after.len() - 3..],
         after.len()
     );
-    // Three losses in a row on the lossy link, of Inits and their answers, are too many.
+    // Three losses in a row on the lossy link, of Inits and their answers, make a restart slower than 2 s.
     assert!(slow * 100 <= after.len());
 }
 
@@ -224,7 +224,8 @@ fn a_node_that_gets_another_address_is_followed() {
     calls.finish(&mut nodes);
     let lost = [0, 1].map(|i| calls.lost_between(i, Time::ZERO, Time::FAR));
     println!("a node moves: {lost:?} packets lost from it and to it");
-    // To it, what was on its way to the old address until the first packet from the new one came.
+    // Packets to the node are lost if they were on their way to its old address before the first packet from the new
+    // one arrived.
     assert!(lost[0] == 0 && lost[1] <= 3);
     assert_eq!((nodes.totals.moves, nodes.totals.downs.len()), (1, 0));
     assert_eq!(calls.duplicates, 0);
@@ -278,7 +279,7 @@ fn a_link_that_flips_moves_few_routes_full() {
     }
 }
 
-/// An hour of 20 % loss both ways, `burst` of them in a row. Returns how often a link went down.
+/// Runs an hour of 20 % loss in both directions, with bursts of `burst` percent. Returns how often a link went down.
 fn hour_of_loss(burst: u32, interval: Option<Duration>) -> usize {
     let path = format!("delay=10ms loss=20% burst={burst}%");
     let mut nodes = Nodes::new(11, 2, &chain(2), "delay=10ms");
@@ -317,7 +318,7 @@ fn a_lossy_link_does_not_flap_full() {
     }
 }
 
-/// How long a node that is cut off from all takes to know it, when one of its links carries data.
+/// Returns how long a node that is cut off from all neighbors takes to notice this, when one of its links carries data.
 fn all_links_lost(watches: bool) -> Duration {
     let edges = [(0, 1), (0, 2), (0, 3)];
     let mut nodes = Nodes::new(9, 4, &edges, "delay=10ms");

@@ -11,7 +11,7 @@ use secure::{Changes, Identity};
 use wire::certificate::GroupRange;
 use wire::groups::{Setting, TreeBuilder};
 
-/// All of class D, as the worst member sets it.
+/// All of class D, which is the range that the worst member sets.
 const CLASS_D: (NodeAddr, u8) = (NodeAddr(0xe000_0000), 4);
 
 fn settled(seed: u64) -> Nodes {
@@ -20,7 +20,7 @@ fn settled(seed: u64) -> Nodes {
     nodes
 }
 
-/// Node `i` gets a certificate for its keys that lets it set these groups.
+/// Gives node `i` a certificate for its keys that lets it set these groups.
 fn entitle(nodes: &mut Nodes, i: usize, groups: &[&str]) {
     let groups: Vec<GroupRange> = groups.iter().map(|text| text.parse().unwrap()).collect();
     let certificate = nodes.certificate(i);
@@ -65,7 +65,7 @@ fn keep_out(nodes: &mut Nodes, i: usize, send: Option<&str>) {
     nodes.run_ms(500);
 }
 
-/// The rate of the group as each node knows it.
+/// Returns the rate of the group as each node knows it.
 fn rates(nodes: &Nodes) -> Vec<Option<u32>> {
     let setting = |i| {
         nodes
@@ -83,7 +83,7 @@ fn a_setting_counts_as_long_as_its_node_s_certificate_covers_it() {
     let mut nodes = settled(1);
     set(&mut nodes, 0, (GROUP, 32), 100);
     assert_eq!(rates(&nodes), [Some(100); 4]);
-    // Later, so of a higher version; both nodes have certificates of before there were rights.
+    // This setting is made later, so it has a higher version. Both nodes have certificates from before rights existed.
     set(&mut nodes, 2, (GROUP, 32), 200);
     assert_eq!(rates(&nodes), [Some(200); 4]);
     entitle(&mut nodes, 2, &[]);
@@ -116,7 +116,7 @@ fn a_node_without_the_right_is_told_at_once_and_a_wide_range_is_more_than_its_pa
     keep_out(&mut nodes, 1, Some("nobody"));
     entitle(&mut nodes, 1, &[]);
     keep_out(&mut nodes, 1, Some("nobody"));
-    // What it has said it can take back.
+    // A node may take back what it has said.
     keep_out(&mut nodes, 1, None);
     let replies = nodes.world.take_replies();
     let refused = |(group, prefix): (NodeAddr, u8)| {

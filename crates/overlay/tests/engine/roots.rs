@@ -1,4 +1,5 @@
-//! The network gets another root key: nobody notices who was renewed in time, and whoever has stolen the old key is late.
+//! The network gets another root key. A node that is renewed in time notices nothing, and a thief of the old key comes
+//! too late.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::neighbour::{Neighbour, records};
@@ -13,7 +14,7 @@ use secure::{Authority, CertificateError, Identity, Network, Refusal};
 use wire::link::Kind;
 use wire::record::{RecordKind, join_root};
 
-/// The authority makes another root and tells node `at` of it, with the list that goes with it.
+/// The authority makes another root and tells node `at` about it, together with the revocation list that belongs to it.
 fn rotate(nodes: &mut Nodes, at: usize, until_s: u64) {
     nodes.authority.rotate(&[7; 32], until_s, UNIX_S).unwrap();
     deliver(nodes, at);
@@ -26,7 +27,7 @@ fn deliver(nodes: &mut Nodes, at: usize) {
     nodes.operate(at, Operation::Revoke(list.as_bytes().to_vec()));
 }
 
-/// A new certificate for the keys of node `i`, by the newest root.
+/// Creates a new certificate for the keys of node `i`, signed by the newest root.
 fn renewed(nodes: &mut Nodes, i: usize) -> Identity {
     let certificate = nodes.certificate(i);
     let renewed = nodes.authority.renew(&certificate, VALID).unwrap();
@@ -40,18 +41,18 @@ fn renew(nodes: &mut Nodes, i: usize) {
     nodes.operate(i, Operation::Renew(Box::new(identity)));
 }
 
-/// A thief who has copied the old root key before it was replaced.
+/// Returns a thief who has copied the old root key before it was replaced.
 fn thief(nodes: &Nodes) -> Authority {
     Authority::from_text(&nodes.authority.to_text()).unwrap()
 }
 
-/// What the network of this node says.
+/// Returns the number of the newest root that node `i` knows, and the edition of its revocation list.
 fn known(nodes: &Nodes, i: usize) -> (u8, (u8, u32)) {
     let network = nodes.running(i).unwrap().network();
     (network.root_number(), network.revocations_edition())
 }
 
-/// Node `i` starts anew by what it has stored.
+/// Restarts node `i` with the network that it has stored.
 fn start_with(nodes: &mut Nodes, i: usize, network: Network) {
     let config = nodes.config(i, network);
     let party = Party::node(Node::new(config));
@@ -88,7 +89,7 @@ fn twenty_calls_lose_nothing_by_a_rotation_and_by_the_end_of_the_old_root() {
         let snapshot = nodes.snapshot(i);
         assert_eq!((snapshot.root, snapshot.certificate_root), (1, Some(1)));
     }
-    // The end of the old root's time, and new keys for all sessions after ten minutes.
+    // The old root ends in this time. After ten minutes, all sessions get new keys.
     calls.run(&mut nodes, Duration::from_secs(30));
     calls.finish(&mut nodes);
     assert_eq!(calls.missed(Duration::MAX), 0);
@@ -131,7 +132,7 @@ fn a_root_that_ends_at_once_takes_the_thiefs_links_with_it() {
         .authority
         .rotate(&[7; 32], UNIX_S, UNIX_S)
         .unwrap();
-    // The honest nodes get theirs at once, and the network learns of the new root by them.
+    // The honest nodes get their certificates at once, and the network learns of the new root through these.
     for i in 0..3 {
         renew(&mut siege.nodes, i);
     }
@@ -151,7 +152,7 @@ fn a_rival_is_refused_and_counted_wherever_it_comes_from() {
     siege.run(Duration::from_secs(1));
     let rival = thief.rotate(&[8; 32], u64::MAX, UNIX_S).unwrap();
     let member = identity(&mut thief, &mut Rng::new(64), 9, VALID);
-    // What nobody signed is no rival, and tells of no theft.
+    // A succession or certificate with an invalid signature is no rival, and is no sign of a theft.
     let mut junk = rival.to_bytes();
     *junk.last_mut().unwrap() ^= 1;
     let mut of_junk = member.certificate().as_bytes().to_vec();
@@ -202,13 +203,13 @@ fn a_rival_that_shakes_hands_is_counted() {
     siege.end();
 }
 
-/// The same authority, whose list of revocations has this version.
+/// Returns the same authority, whose list of revocations has this version.
 fn at_version(authority: &Authority, version: u32) -> Authority {
-    // Behind version, key and next serial.
+    // The number is behind the version, the key and the next serial.
     with_number(authority, 37, version)
 }
 
-/// The same authority, whose next certificate has this serial.
+/// Returns the same authority, whose next certificate has this serial.
 fn at_serial(authority: &Authority, serial: u32) -> Authority {
     with_number(authority, 33, serial)
 }
@@ -232,7 +233,7 @@ fn whom_a_thief_has_revoked_comes_back_with_the_list_of_the_new_root() {
     nodes.operate(0, Operation::Revoke(list.as_bytes().to_vec()));
     nodes.run_ms(2_000);
     assert_eq!(nodes.link_status(0, 1).state, "no-session");
-    // Node 2 has not heard of it, being behind the victim; nor has that.
+    // Node 2 has not heard of the revocation, because it is behind the victim. The victim has not heard of it either.
     assert_eq!(known(&nodes, 2), (0, (0, 0)));
     rotate(&mut nodes, 0, UNIX_S + 1_000);
     nodes.run_ms(15_000);
@@ -248,7 +249,7 @@ fn no_list_of_the_old_root_holds_back_that_of_the_new_one() {
     let mut siege = Siege::from_inside(65);
     let mut thief = thief(&siege.nodes);
     let victim = siege.nodes.certificate(2);
-    // He has the highest version that there is, and tells of it before anybody hears of another root.
+    // The thief has the highest possible version, and floods it before any node hears of another root.
     let highest = at_version(&thief, u32::MAX).revocations(UNIX_S);
     let first = records(&[(RecordKind::REVOCATIONS, highest.as_bytes())]);
     siege.say(Kind::Control, [first.clone()]);
@@ -259,7 +260,7 @@ fn no_list_of_the_old_root_holds_back_that_of_the_new_one() {
     for i in 0..3 {
         assert_eq!(known(&siege.nodes, i), (1, (1, 1)), "node {i}");
     }
-    // From then on neither it nor another one is taken, under whichever root's name.
+    // From then on neither this list nor another one is accepted, whichever root it names.
     thief.revoke(&victim, UNIX_S).unwrap();
     let revoked = thief.revoke(&victim, UNIX_S).unwrap();
     let later = join_root(1, revoked.as_bytes());
@@ -286,7 +287,7 @@ fn a_flooded_certificate_brings_the_root_along_that_signed_it() {
     let far = authority.rotate(&[7; 32], UNIX_S + 1_000, UNIX_S).unwrap();
     let member = identity(authority, &mut rng, 9, VALID);
     let certificate = member.certificate().as_bytes();
-    // One whose signature is none teaches nothing.
+    // A certificate with an invalid signature teaches nothing.
     let mut junk = certificate.to_vec();
     *junk.last_mut().unwrap() ^= 1;
     for (body, roots) in [(&junk[..], 0), (certificate, 1)] {
@@ -305,8 +306,9 @@ fn a_flooded_certificate_brings_the_root_along_that_signed_it() {
     siege.end();
 }
 
-/// A thief of the old root floods the highest serial for node 2, and in its name that it has no links: before or after that
-/// gets a certificate of the new root.
+/// A thief of the old root floods the highest serial for node 2, and says in the name of node 2 that it has no links.
+/// The thief does so after node 2 has a certificate of the new root. If `is_early` is true, the thief also does so
+/// before.
 fn thief_in_the_name_of_two(seed: u64, is_early: bool) -> Siege {
     let mut siege = Siege::from_inside(seed);
     let mut thief = at_serial(&thief(&siege.nodes), u32::MAX - 5);
@@ -322,7 +324,7 @@ fn thief_in_the_name_of_two(seed: u64, is_early: bool) -> Siege {
     if is_early {
         siege.say(Kind::Control, [lies.clone()]);
         siege.run(Duration::from_secs(1));
-        // Nobody tells the node itself who it is.
+        // No other node can tell node 2 its own identity.
         let own = siege.nodes.certificate(2);
         for (i, held) in [(0, &forged), (1, &forged), (2, siege.nodes.identity(2))] {
             let database = siege.nodes.running(i).unwrap().database();
@@ -367,7 +369,7 @@ fn two_successions_that_are_flooded_at_once_are_both_taken() {
         let rotated = nodes.authority.rotate(&[seed; 32], UNIX_S + 1_000, UNIX_S);
         rotated.unwrap();
     }
-    // The later one goes first, and waits for the other.
+    // The later succession arrives first, and waits for the other one.
     deliver(&mut nodes, 0);
     nodes.run_ms(2_000);
     for i in 0..4 {
@@ -383,7 +385,8 @@ fn two_successions_that_are_flooded_at_once_are_both_taken() {
     assert_eq!(totals.records_refused, 0);
 }
 
-/// Node 1 has slept through a rotation, and all others have certificates of the new root.
+/// Creates a network in which node 1 has slept through a rotation, and all other nodes have certificates of the new
+/// root.
 fn asleep(seed: u64, edges: &[(usize, usize)]) -> Nodes {
     let mut nodes = Nodes::new(seed, 3, edges, "delay=10ms");
     nodes.run_ms(2_000);
@@ -394,13 +397,13 @@ fn asleep(seed: u64, edges: &[(usize, usize)]) -> Nodes {
     for i in [0, 2] {
         renew(&mut nodes, i);
     }
-    // What they hear of it they have from their handshakes alone.
+    // From here on, a node hears of the new root only in its handshakes.
     nodes.run_ms(100);
     start_with(&mut nodes, 1, old);
     nodes
 }
 
-/// The network as it was before it had another root.
+/// Returns the network as it was before it had another root.
 fn first_network(nodes: &Nodes) -> Network {
     Network::new(*nodes.authority.network().root_key()).unwrap()
 }
@@ -414,7 +417,7 @@ fn a_node_that_slept_through_it_learns_of_the_root_whoever_dials() {
         (68, [(1, 0), (1, 2)]),
     ] {
         let mut nodes = asleep(seed, &edges);
-        // Node 2 hears of it by node 1 only.
+        // Node 2 hears of the rotation only through node 1.
         nodes.run_ms(6_000);
         assert!(
             nodes.all_links_up(),
@@ -462,7 +465,7 @@ fn a_restart_knows_roots_and_list_and_tells_others() {
         .authority
         .rotate(&[7; 32], UNIX_S + 10_000, UNIX_S)
         .unwrap();
-    // Stored: the roots, and a list that the first one had signed, which is in force still.
+    // The stored state has the roots, and a list that the first root has signed. The list is still in force.
     let mut stored = nodes.authority.network();
     let mut first = first_authority(70);
     let gone = identity(&mut first, &mut Rng::new(5), 9, VALID);
@@ -483,7 +486,7 @@ fn a_restart_knows_roots_and_list_and_tells_others() {
     }
 }
 
-/// The authority of the world of this seed, as it was with its first root.
+/// Returns the authority of the world of this seed, as it was with its first root.
 fn first_authority(seed: u64) -> Authority {
     let mut rng = Rng::new(seed);
     crate::world::authority(&mut rng)
@@ -507,7 +510,7 @@ fn the_operator_is_told_what_is_not_taken() {
     }
     nodes.run_ms(1);
     assert_eq!(done(&mut nodes), [false, false, true, true, true]);
-    // A certificate of the newest root brings it along, too.
+    // A certificate of the newest root also brings that root along.
     let mut other = Nodes::new(72, 1, &[], "clean");
     other
         .authority
@@ -566,7 +569,7 @@ fn a_session_in_the_name_of_a_renewed_node_ends_with_the_root_that_it_was_made_b
     siege.ask(Ask::Dial(target));
     siege.run(Duration::from_secs(3));
     assert_eq!(siege.nodes.link_status(TARGET, INTRUDER).state, "up");
-    // The node of that address has its certificate by now, with its own keys.
+    // The genuine node of that address has its certificate by now, with its own keys.
     let mut rng = Rng::new(79);
     let genuine = identity(&mut siege.nodes.authority, &mut rng, INTRUDER, VALID);
     let genuine = genuine.certificate().as_bytes();
@@ -577,7 +580,7 @@ fn a_session_in_the_name_of_a_renewed_node_ends_with_the_root_that_it_was_made_b
     siege.run(Duration::from_secs(1));
     let database = siege.nodes.running(0).unwrap().database();
     assert_eq!(database.certificate(addr(INTRUDER)), Some(genuine));
-    // From then on there is no other session in its name, while the old root counts yet.
+    // From then on, no other session in the name of that node is accepted, although the old root is still valid.
     let old = Refusal::Certificate(CertificateError::OldRoot);
     assert_eq!(siege.nodes.count().refusals(old), 0);
     siege.ask(Ask::Dial(target));

@@ -1,4 +1,4 @@
-//! What one node does with one packet: scripts between two neighbours that are driven by hand.
+//! The behavior of one node for one packet: scripts between two neighbours that are driven by hand.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::neighbour::control;
@@ -63,7 +63,7 @@ fn what_a_hop_recovered_is_marked_and_stays_so() {
         s.say(WEST, &sent, b"");
     }
     s.run_ms(20);
-    // Asked for meanwhile, and sent again.
+    // The node has requested this packet meanwhile, and gets it again.
     s.say(WEST, &packet(1), b"");
     s.run_ms(20);
     let packets = s.packets(EAST);
@@ -80,7 +80,7 @@ fn what_came_before_is_dropped_by_lane_and_by_flow() {
     let mut s = Script::new();
     let first = header(addr(WEST), addr(EAST), 3);
     s.say(WEST, &first, b"once");
-    // The same lane number; then the same packet over another lane number, and another link.
+    // The same lane number comes first. Then the same packet comes with another lane number, and over another link.
     s.say(WEST, &first, b"once");
     s.say(
         WEST,
@@ -98,7 +98,7 @@ fn what_came_before_is_dropped_by_lane_and_by_flow() {
     assert_eq!((flow.packets, flow.duplicates), (1, 2));
 }
 
-/// The way to the node takes 10 ms: half of the round trip. It may be shorter.
+/// The path to the node takes 10 ms, which is half of the round trip. The real delay may be shorter.
 #[test]
 fn a_packet_surely_past_its_deadline_goes_no_farther() {
     let mut s = Script::new();
@@ -120,7 +120,7 @@ fn a_packet_surely_past_its_deadline_goes_no_farther() {
     assert_eq!(s.nodes.snapshot(0).flows[0].expired, 2);
 }
 
-/// The way takes 10 ms, as far as the node knows.
+/// The path takes 10 ms, as far as the node knows.
 #[test]
 fn a_packet_that_may_be_in_time_is_delivered() {
     let mut s = Script::new();
@@ -144,8 +144,8 @@ fn a_packet_that_may_be_in_time_is_delivered() {
     assert_eq!(s.drops(Drop::Expired), 1);
 }
 
-/// Hellos that waited in full queues have measured the queues, seconds long. As soon as one comes
-/// through without waiting, packets are charged what the link takes, and losses are asked for.
+/// Hellos that waited in full queues have measured the delay of the queues, which is seconds. As soon as one hello
+/// passes without waiting, packets are charged only the delay of the link, and losses are requested.
 #[test]
 fn after_an_overload_packets_go_on_at_once() {
     let mut s = Script::new();
@@ -170,7 +170,7 @@ fn after_an_overload_packets_go_on_at_once() {
     assert_eq!(told, [(1, ms(140))]);
     let average = s.nodes.link_status(0, WEST).rtt_ms.unwrap();
     assert!(average > 1e3, "the average is slow: {average} ms");
-    // Three hellos later a lost packet is asked for as well.
+    // Three hellos later, a lost packet is requested as well.
     s.run_ms(150);
     s.say(WEST, &voice(3), b"");
     s.run_ms(30);
@@ -203,7 +203,7 @@ fn echo(kind: EchoKind, hop: u8) -> Echo {
     }
 }
 
-/// `who` asks `to` for an echo with this time to live.
+/// `who` sends an echo request with this time to live to `to`.
 fn ask_echo(s: &mut Script, who: usize, to: usize, ttl: u8, seq: u32) {
     let mut payload = [0xa5; ECHO_BYTES + 6];
     echo(EchoKind::Request, 0).emit(&mut payload).unwrap();
@@ -276,7 +276,7 @@ fn voice_and_answers_whose_time_to_live_ends_are_not_answered() {
         ..voice
     };
     s.say(WEST, &answer, &payload);
-    // For the node itself, and no request.
+    // This packet is for the node itself, and is no request.
     let odd = Repr {
         ttl: 9,
         destination: addr(0),
@@ -315,7 +315,7 @@ fn nowhere_to_go() {
         ..header(addr(WEST), addr(EAST), 1)
     };
     s.say(WEST, &packet, b"");
-    // Nobody listens there.
+    // No socket listens on this port.
     let deaf = header(addr(WEST), addr(0), 3);
     s.say(WEST, &deaf, b"");
     let fragment = Repr {
@@ -410,7 +410,7 @@ fn delivery_in_order_waits_for_what_is_missing_until_the_deadline() {
     s.run_ms(1);
     s.nodes.world.take_replies();
     let start = s.nodes.world.now();
-    // 1 comes late, 4 never.
+    // Packet 1 arrives late, and packet 4 never arrives.
     for (seq, left) in [(0, 60), (2, 60), (3, 60), (1, 60), (5, 60)] {
         let packet = Repr {
             remaining: ms(left),
@@ -433,7 +433,7 @@ fn delivery_in_order_waits_for_what_is_missing_until_the_deadline() {
             came.push((payload.bytes()[0], at, left));
         }
     }
-    // 5 arrives at 50 ms with 50 ms left, and goes a millisecond before it is late.
+    // Packet 5 arrives at 50 ms with 50 ms left, and is delivered one millisecond before it is late.
     assert_eq!(
         came,
         [
@@ -507,7 +507,7 @@ fn what_a_neighbour_asks_for_is_sent_again_and_the_end_of_the_lane_is_told() {
     assert!(probes.iter().all(|p| p.next == next), "{probes:?}");
     let nack = control(|b| assert_eq!(b.nack(1, &[1]), Ok(1)));
     s.say_control(EAST, &nack);
-    // The same strike twice is answered once.
+    // The second request of the same strike gets no answer.
     s.say_control(EAST, &nack);
     s.run_ms(30);
     let packets = s.packets(EAST);
@@ -517,7 +517,7 @@ fn what_a_neighbour_asks_for_is_sent_again_and_the_end_of_the_lane_is_told() {
         (again.lane_seq, payload.as_slice()),
         (LaneSeq::new(1), &[1u8][..])
     );
-    // 10 ms to the node, 60 in its history: sent at 10, asked for at 70.
+    // The packet took 10 ms to the node and spent 60 ms in its history: it was sent at 10 ms and requested at 70 ms.
     assert_eq!(again.remaining, ms(130));
 }
 
@@ -579,8 +579,8 @@ fn options_that_this_version_does_not_carry_are_refused() {
 #[test]
 fn a_class_that_changes_moves_the_flow() {
     let mut s = Script::new();
-    // The east is near by latency, and lossy: its own record says so of the way from there only,
-    // so the flow to a node behind both neighbours shows which table was asked.
+    // East is near by latency, but lossy. Its own record reports the loss only for the direction from East, so the flow
+    // to a node behind both neighbors shows which table was used.
     let far = crate::world::script::neighbour(&mut s.nodes, 3);
     let certificate = far.identity.certificate().as_bytes().to_vec();
     let record = far.link_state(addr(3), 1, &[(addr(WEST), 50_000), (addr(EAST), 1_000)]);

@@ -22,7 +22,7 @@ fn class(link: LinkProtocol) -> Option<Options> {
     })
 }
 
-/// A stream from the first node to `to` that is never short of something to send.
+/// Opens a stream from the first node to `to` that always has data to send.
 fn busy(nodes: &mut Nodes, to: usize, link: LinkProtocol) -> (Sessions, (usize, ClientId)) {
     busy_with(nodes, to, class(link))
 }
@@ -121,7 +121,7 @@ fn a_peer_that_is_gone_is_noticed_and_so_is_a_missing_route() {
     }
 }
 
-/// Both ways bytes flow, then the middle is gone for so long; all of them arrive, once.
+/// Lets bytes flow in both directions, and then interrupts the middle for `gone_ms`. All bytes arrive, once.
 fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(&mut Nodes, bool)) {
     let mut nodes = Nodes::new(seed, 3, &chain(3), "delay=5ms rate=20mbit");
     nodes.run_ms(2_000);
@@ -132,7 +132,7 @@ fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(
     sessions.listen(&mut nodes, 2, class(link));
     sessions.run_ms(&mut nodes, 5);
     let busy = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, class(link));
-    // Another one has nothing to say when it happens.
+    // The second stream has nothing to send when the interruption begins.
     let idle = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, class(link));
     for caller in [busy, idle] {
         sessions.end(caller).to_write = 5_000_000;
@@ -160,7 +160,7 @@ fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(
     for caller in [busy, idle] {
         assert_eq!(sessions.end(caller).read, 6_000_000);
     }
-    // The last acknowledgements are on their way.
+    // The last acknowledgements are still on their way.
     sessions.run_ms(&mut nodes, 1_000);
     assert!((0..3).all(|i| nodes.snapshot(i).streams.is_empty()));
 }
@@ -186,7 +186,7 @@ fn a_relay_that_restarts_resets_no_stream_whose_ends_live() {
     }
 }
 
-/// What is gone, and comes back.
+/// Interrupts a random part of the path for a random time.
 fn survived(seed: u64) {
     let mut rng = base::Rng::new(seed);
     let link = LinkProtocol::ALL[rng.below(3) as usize];
@@ -201,7 +201,7 @@ fn survived(seed: u64) {
         (1, _) => nodes.set_outage(1, 2, gone),
         (2, true) => nodes.crash(1),
         (2, false) => nodes.restart(1),
-        // A node behind NAT, or with another uplink: what it sends comes from elsewhere.
+        // A node behind NAT, or with another uplink: its packets come from another address.
         (_, true) => nodes.move_to_another_address(0, &[(1, "delay=5ms rate=20mbit outage")]),
         (_, false) => nodes.set_outage(0, 1, false),
     });
@@ -239,7 +239,7 @@ fn who_has_ended_in_peace_answers_after_five_minutes_too() {
     let caller = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, None);
     sessions.end(caller).to_write = 1_000;
     sessions.run_ms(&mut nodes, 100);
-    // Its last acknowledgement is lost with the path.
+    // The last acknowledgement of the stream is lost with the path.
     sessions.end(caller).finishes = true;
     sessions.run_ms(&mut nodes, 12);
     nodes.set_outage(0, 1, true);
@@ -266,10 +266,10 @@ fn a_reader_that_sleeps_for_a_minute_stops_its_own_stream_only() {
     sessions.run_ms(&mut nodes, 2_000);
     let stopped_at = sessions.called(0).read;
     let held = sessions.called(0).unread;
-    // A window grows to what its path and its reader make use of, 25 kB here.
+    // A window grows to what its path and its reader use, which is 25 kB here.
     assert!(held <= 1 << 20, "{held}");
     let before = sessions.called(1).read;
-    // Both ends of the other stream go on with little, to keep the test short.
+    // Both ends of the other stream go on with little data, to keep the test short.
     sessions.end(other).to_write = 0;
     sessions.run_ms(&mut nodes, 60_000);
     assert!(sessions.called(1).read > before || before > 1_000_000);
@@ -287,7 +287,7 @@ fn who_leaves_does_not_wait_for_ever_for_a_reader_that_sleeps() {
     let (mut sessions, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
     sessions.called(0).reads = false;
     sessions.run_ms(&mut nodes, 10_000);
-    // The client has gone; what it has written cannot be read, because there is no credit.
+    // The client has gone. The data that it has written cannot be delivered, because there is no credit.
     let leave = Request::Stream(StreamRequest::Leave);
     nodes.request(caller.0, caller.1, leave);
     sessions.run_ms(&mut nodes, 45_000);
@@ -307,7 +307,7 @@ fn what_a_closed_client_wrote_arrives_however_slow_the_reader_is() {
     let finish = Request::Stream(StreamRequest::Finish);
     nodes.request(caller.0, caller.1, finish);
     let written = sessions.close(&mut nodes, caller).written;
-    // Ten seconds of sleep, and a look.
+    // The reader sleeps for ten seconds, and then reads for a moment.
     for _ in 0..40 {
         let called = sessions.called(0);
         called.reads = called.unread > 0 && !called.reads;
@@ -329,8 +329,8 @@ fn ten_thousand_connections_leave_nothing_behind() {
     sessions.listen(&mut nodes, 1, None);
     sessions.run_ms(&mut nodes, 5);
     let mut connected = 0;
-    // Three in four say something, every other one waits for the answer, some vanish while they
-    // call; half of the ends that were called close first.
+    // Three in four callers write something, every second caller waits for the answer, and some close during the call.
+    // Half of the called ends close first.
     for round in 0..200u32 {
         let mut callers = Vec::new();
         for i in 0..50 {
@@ -355,7 +355,7 @@ fn ten_thousand_connections_leave_nothing_behind() {
     }
     assert!(connected > 7_000, "{connected}");
     sessions.run_ms(&mut nodes, 62_000);
-    // What was called too late to be closed above.
+    // These ends were called too late to be closed above.
     for (node, client, ..) in core::mem::take(&mut sessions.accepted) {
         nodes.request(node, client, Request::Close);
     }
@@ -374,7 +374,7 @@ fn what_a_client_must_not_do_ends_its_stream() {
     let mut nodes = Nodes::new(8, 2, &chain(2), "delay=1ms rate=20mbit");
     nodes.run_ms(2_000);
     let (_, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
-    // More than the credit.
+    // The client writes more than its credit.
     let payload = nodes.world.pool().copy_of(0, &[0; 60_000]).unwrap();
     for _ in 0..400 {
         let payload = nodes.world.pool().copy_burst(&payload).unwrap();
@@ -390,7 +390,7 @@ fn what_a_client_must_not_do_ends_its_stream() {
         }
     }
     resets.sort();
-    // Where the word of it was lost in the queue, the peer hears that nobody knows its stream any more.
+    // If the reset was lost in the queue, the peer hears that its stream is unknown.
     let [(false, peers), (true, ResetReason::Protocol)] = resets[..] else {
         panic!("{resets:?}");
     };
@@ -430,7 +430,7 @@ fn a_call_that_was_held_up_does_not_open_again_what_has_ended() {
     say(&mut script, 2, Flags::ACK.with(Flags::FIN), 1);
     sessions.run_ms(&mut script.nodes, 30);
     assert!(script.nodes.snapshot(0).streams.is_empty());
-    // The caller had asked twice.
+    // The caller had sent its call twice.
     say(&mut script, 3, Flags::SYN, 0);
     sessions.run_ms(&mut script.nodes, 30);
     assert_eq!(sessions.accepted.len(), 1);

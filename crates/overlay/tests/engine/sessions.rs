@@ -18,7 +18,8 @@ fn class(link: LinkProtocol) -> Option<Options> {
     })
 }
 
-/// Two ends of a stream from the first node of a chain to the last, with so many bytes each way.
+/// Runs a stream from the first node of a chain to the last one, with `bytes` in this direction and a quarter of them
+/// in the other one. Returns the rate in Mbit/s.
 fn transfer(seed: u64, count: usize, path: &str, link: LinkProtocol, bytes: u64, ms: u64) -> f64 {
     let mut nodes = Nodes::new(seed, count, &chain(count), path);
     nodes.run_ms(3_000);
@@ -44,7 +45,7 @@ fn transfer(seed: u64, count: usize, path: &str, link: LinkProtocol, bytes: u64,
     assert_eq!(sessions.called(0).read, bytes);
     assert_eq!(sessions.end(caller).read, bytes / 4);
     let took = sessions.called(0).finished.unwrap().since(began);
-    // The last word may be lost, and said again.
+    // The last message may be lost and sent again.
     sessions.run_ms(&mut nodes, 12_000);
     for i in [0, count - 1] {
         let left = nodes.snapshot(i).streams;
@@ -95,7 +96,7 @@ fn a_port_where_nobody_listens_refuses() {
     sessions.run_ms(&mut nodes, 50);
     assert!(sessions.end(caller).connected.is_some());
     assert_eq!(nodes.snapshot(1).streams.len(), 1);
-    // The listener goes: what is open stays.
+    // The listener closes. Open streams stay open.
     nodes.request(1, LISTENER, overlay::Request::Close);
     let late = sessions.connect(&mut nodes, (0, 1), Framing::Bytes, None);
     sessions.run_ms(&mut nodes, 50);

@@ -18,19 +18,19 @@ use overlay::reliable::Family;
 use overlay::request::Options;
 use overlay::stream::{DEFAULT_CLASS, Framing};
 
-/// What an application asks and is answered with, and how often.
+/// Size of the request and of the answer of an application, and the interval between requests.
 const ECHO_BYTES: usize = 64;
 const ECHO_EVERY_MS: u64 = 50;
-/// Streams come to their shares before anything is counted.
+/// Time in which the streams reach their shares before the measurement begins.
 const WARM_MS: u64 = 5_000;
-/// What always is to be written.
+/// Number of bytes to write that a stream never reaches.
 const PLENTY: u64 = u64::MAX / 4;
-/// Most that one relay may hold.
+/// Maximum number of bytes that one relay may hold.
 const HELD_MAX: usize = 32 << 20;
 
 type Key = (usize, ClientId);
 
-/// How an interactive stream and the bulk beside it fared.
+/// The results of an interactive stream and of the bulk streams beside it.
 #[derive(Debug)]
 struct Fared {
     p50: f64,
@@ -40,7 +40,7 @@ struct Fared {
     bulk: f64,
 }
 
-/// The buffer of a path of `mbit` holds 20 ms.
+/// Returns a path of `mbit` whose buffer holds 20 ms.
 fn path(mbit: u64, loss: &str) -> String {
     let queue = (mbit * 20_000 / 8 / 1_372).max(10);
     format!("delay=10ms rate={mbit}mbit queue={queue} loss={loss}")
@@ -50,7 +50,7 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// A stream from one node to another, connected, and its other end.
+/// Opens a stream from one node to another, and waits until it is connected. Returns both ends.
 fn open(
     nodes: &mut Nodes,
     sessions: &mut Sessions,
@@ -74,7 +74,8 @@ fn read(sessions: &mut Sessions, ends: &[Key]) -> u64 {
     ends.iter().map(|end| sessions.end(*end).read).sum()
 }
 
-/// Requests at a steady pace for so long, each answered at once: the round trips, in milliseconds.
+/// Sends requests at a steady pace for `ms`. The other end answers each one at once. Returns the round trips in
+/// milliseconds.
 fn echoes(
     nodes: &mut Nodes,
     sessions: &mut Sessions,
@@ -104,14 +105,14 @@ fn echoes(
     round_trips
 }
 
-/// Three nodes in a row whose links have this control.
+/// Creates three nodes in a row whose links use this congestion control.
 fn row(seed: u64, path: &str, links: Family) -> Nodes {
     let mut settings = Settings::modern();
     settings.reliable.family = links;
     Nodes::with(seed, 3, &chain(3), path, settings)
 }
 
-/// An echo over two hops beside so many bulk streams of the same direction.
+/// Runs an echo over two hops, beside `bulks` bulk streams in the same direction.
 fn echo_beside(path: &str, links: Family, bulks: usize, ms: u64) -> Fared {
     let mut nodes = row(1, path, links);
     nodes.run_ms(3_000);
@@ -145,7 +146,7 @@ fn echo_beside(path: &str, links: Family, bulks: usize, ms: u64) -> Fared {
     }
 }
 
-/// What is to hold of an echo beside bulk; the words of what does not.
+/// Checks the goals of an echo beside bulk streams. Returns the names of the goals that were missed.
 fn judged(beside: &Fared, alone: &Fared, bulk_alone: f64) -> Vec<String> {
     let mut faults = Vec::new();
     let mut hold = |what: &str, good: bool| {
@@ -159,7 +160,7 @@ fn judged(beside: &Fared, alone: &Fared, bulk_alone: f64) -> Vec<String> {
     faults
 }
 
-/// One cell of the table.
+/// Runs one cell of the table.
 fn echo_cell(links: Family, mbit: u64, loss: &str, bulks: usize, ms: u64) {
     let path = path(mbit, loss);
     let alone = echo_beside(&path, links, 0, ms);
@@ -226,8 +227,8 @@ fn cells() -> Vec<(u64, &'static str, usize)> {
     cells
 }
 
-/// What a star carried: to the fast branch and to the slow one, in Mbit/s, and the most bytes that
-/// the relay held.
+/// The result of a star: the rates to the fast branch and to the slow one, in Mbit/s, and the largest number of bytes
+/// that the relay held.
 #[derive(Debug)]
 struct Star {
     fast: f64,
@@ -235,7 +236,7 @@ struct Star {
     held: usize,
 }
 
-/// One stream to the fast branch and so many to the slow one, behind one relay.
+/// Runs one stream to the fast branch and `slow_streams` streams to the slow one, behind one relay.
 fn star(slow_streams: usize, ms: u64) -> Star {
     let edges = [(0, 1), (1, 2), (1, 3)];
     let mut nodes = Nodes::new(1, 4, &edges, "delay=10ms");

@@ -1,4 +1,4 @@
-//! Bulk data over the paths of a link: each carries what it can, and calls keep to theirs.
+//! Bulk data over the paths of a link: each path carries what it can, and calls stay on their own path.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -12,7 +12,7 @@ use overlay::settings::Uplinks;
 use overlay::snapshot::PathStatus;
 use wire::data::LinkProtocol;
 
-/// The bytes that node `i` has sent by each of its paths to the other one, by their numbers.
+/// Returns the bytes that node `i` has sent on each of its paths to the other node, by the number of the path.
 fn sent_by(nodes: &Nodes, i: usize) -> [u64; 2] {
     let paths = nodes.link_status(i, 1 - i).paths;
     [0, 1].map(|number| {
@@ -21,7 +21,7 @@ fn sent_by(nodes: &Nodes, i: usize) -> [u64; 2] {
     })
 }
 
-/// What a stream from 0 to 1 gets of two paths, as a share of both rates, and the shares of each path.
+/// Returns what a stream from 0 to 1 gets of two paths, as a share of both rates, and the shares of each path.
 fn spread(seed: u64, settings: Settings, paths: [&str; 2], mbps: [f64; 2]) -> (f64, [f64; 2]) {
     let mut nodes = planned(seed, settings, paths, |_| {});
     let (mut sessions, _) = busy(&mut nodes, LinkProtocol::Reliable);
@@ -65,7 +65,7 @@ fn who_pays_for_an_uplink_by_the_byte_keeps_bulk_from_it() {
     assert!(second < 0.05, "hellos, and acknowledgements: {second:.3}");
 }
 
-/// One of two paths that a stream takes dies without a word: what was under way on it goes by the other.
+/// One of two paths of a stream dies silently. The data that was on its way there takes the other path.
 #[test]
 fn a_stream_over_two_paths_goes_on_when_either_dies() {
     for (seed, dies) in [(25, 0), (26, 1)] {
@@ -85,14 +85,14 @@ fn a_stream_over_two_paths_goes_on_when_either_dies() {
             }
             longest = longest.max(silent);
         }
-        // The doubt comes after 150 ms, and what was lost crosses the other path then.
+        // The doubt arises after 150 ms. Then the lost data crosses the other path.
         assert!(longest <= MS * 600, "{longest}");
         let read = sessions.called(0).read;
         sessions.run_ms(&mut nodes, 5_000);
         let left = [10.0, 20.0][usize::from(dies)];
         let rate = (sessions.called(0).read - read) as f64 * 8.0 / 5.0 / (left * 1e6);
         assert!(rate >= 0.8, "{rate:.2} of the path that is left");
-        // Both again, and nothing was lost or given twice: the far end checks each byte that comes.
+        // Both paths work again, and nothing was lost or delivered twice: the far end checks each byte that arrives.
         nodes.set_path_outage((0, dies), (1, dies), false);
         sessions.run_ms(&mut nodes, 15_000);
         let (read, sent) = (sessions.called(0).read, sent_by(&nodes, 0));
@@ -107,8 +107,8 @@ fn a_stream_over_two_paths_goes_on_when_either_dies() {
     }
 }
 
-/// Of calls beside bulk data, in ten seconds: bytes that went by the second path, the shared load apart; that load; and the
-/// calls' own bytes.
+/// Runs calls beside bulk data for ten seconds. Returns the bytes that took the second path without those of the shared
+/// load, the bytes of the shared load, and the bytes of the calls.
 fn calls_beside_bulk(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> [u64; 3] {
     let mut nodes = two_uplinks(seed, uplinks, paths);
     let (mut sessions, _) = busy(&mut nodes, LinkProtocol::Reliable);
@@ -136,7 +136,7 @@ fn calls_beside_bulk(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> [u64; 3] 
     [0, 1, 2].map(|i| after[i] - before[i])
 }
 
-/// Calls take the path in use, whatever else fills both.
+/// Calls take the path in use, whatever else fills both paths.
 #[test]
 fn calls_keep_to_the_best_path_beside_bulk() {
     let paths = ["delay=10ms rate=20mbit", "delay=60ms rate=20mbit"];
@@ -145,7 +145,7 @@ fn calls_keep_to_the_best_path_beside_bulk() {
     assert!(other < of_calls / 10, "{other} of {of_calls}");
 }
 
-/// Where calls take two paths always, bulk data makes no queue on the second one.
+/// If calls always take two paths, bulk data makes no queue on the second one.
 #[test]
 fn bulk_keeps_off_the_path_that_copies_of_calls_take() {
     let paths = ["delay=20ms rate=20mbit", "delay=30ms rate=20mbit"];
@@ -154,14 +154,14 @@ fn bulk_keeps_off_the_path_that_copies_of_calls_take() {
     assert!(other >= of_calls, "{other} of {of_calls}");
 }
 
-/// The numbers of the spares of node 0 that share the load.
+/// Returns the numbers of the spare paths of node 0 that share the load.
 fn shares(nodes: &Nodes) -> Vec<u8> {
     let paths = nodes.link_status(0, 1).paths;
     let shares = paths.iter().filter(|path| path.shares);
     shares.map(|path| path.number).collect()
 }
 
-/// Of three uplinks each has its share; paths that leave by one of them and come by another share nothing.
+/// Each of three uplinks has its share. A path that leaves by one uplink and arrives by another one shares nothing.
 #[test]
 fn three_uplinks_share_the_load_and_no_two_paths_an_end() {
     let both = |plan: &mut Plan| plan.attachments = vec![(0, 3), (1, 3)];
@@ -183,7 +183,7 @@ fn three_uplinks_share_the_load_and_no_two_paths_an_end() {
     nodes.world.close().unwrap();
 }
 
-/// Where every path has an end in common with the one in use, one uplink of the other end is all that there is to add.
+/// If every path has an end in common with the path in use, only one uplink of the other end can be added.
 #[test]
 fn one_uplink_at_the_other_end_shares_too_and_not_where_it_is_much_longer() {
     for (delay, expected) in [("delay=30ms", 1), ("delay=150ms", 0)] {

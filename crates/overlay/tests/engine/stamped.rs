@@ -1,4 +1,4 @@
-//! Packets whose source says where they go: what one node does with them, and what many do.
+//! Packets whose source determines their path: what one node does with them, and what many nodes do.
 #![allow(clippy::unwrap_used)]
 
 use crate::world::script::{EAST, Script, WEST, header};
@@ -16,11 +16,11 @@ use wire::link::Kind;
 use wire::stamp::{STAMP_BYTES_MAX, emit_subgraph};
 use wire::transport::FRAGMENT_BYTES;
 
-/// Nobody's neighbour.
+/// A node that is nobody's neighbor.
 const FAR: usize = 9;
 const FLOODING: [u8; 1] = [1];
 
-/// The stamp of a chain of nodes.
+/// Returns the stamp of a chain of nodes.
 fn path(nodes: &[usize]) -> Vec<u8> {
     let nodes: Vec<NodeAddr> = nodes.iter().map(|i| addr(*i)).collect();
     let links: Vec<(u8, u8)> = (1..nodes.len() as u8).map(|i| (i - 1, i)).collect();
@@ -30,7 +30,7 @@ fn path(nodes: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// A stamped header, in turn with the packet's number in lane and flow.
+/// Returns a stamped header. `seq` is the number of the packet in its lane and its flow.
 fn stamped(from: usize, to: usize, seq: u32) -> Repr {
     let plain = header(addr(from), addr(to), seq);
     Repr {
@@ -50,7 +50,7 @@ fn say(s: &mut Script, who: usize, header: &Repr, stamp: &[u8], payload: &[u8]) 
     s.say(who, header, &behind);
 }
 
-/// The stamps and payloads of the packets that `who` has had.
+/// Returns the stamps and payloads of the packets that `who` has received.
 fn heard(s: &Script, who: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let data = s.rogue(who).heard.iter().filter(|h| h.kind == Kind::Data);
     data.map(|heard| {
@@ -64,7 +64,7 @@ fn heard(s: &Script, who: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn a_packet_goes_as_its_stamp_says_and_the_stamp_stays() {
     let mut s = Script::new();
-    // The tables know nothing of the destination.
+    // The tables have no entry for the destination.
     let by_path = path(&[WEST, 0, EAST, FAR]);
     say(&mut s, WEST, &stamped(WEST, FAR, 0), &by_path, b"path");
     say(&mut s, WEST, &stamped(WEST, FAR, 1), &FLOODING, b"flood");
@@ -94,7 +94,7 @@ fn the_first_copy_goes_on_and_later_ones_are_dropped_wherever_they_come_from() {
     s.run_ms(30);
     assert_eq!((heard(&s, EAST).len(), heard(&s, WEST).len()), (1, 0));
     assert_eq!(s.drops(Drop::Duplicate), 2);
-    // What this node has sent itself comes back like that, too.
+    // A packet that this node has sent itself and that comes back is a duplicate too.
     say(&mut s, EAST, &stamped(0, 8, 7), &FLOODING, b"mine");
     s.run_ms(30);
     assert_eq!((s.drops(Drop::Duplicate), s.all_drops()), (3, 3));
@@ -138,7 +138,8 @@ fn bad_stamps_are_dropped_and_counted_and_do_not_hurt_good_ones() {
         (&[0; STAMP_BYTES_MAX + 1], Drop::StampTooLong),
         (&back, Drop::StampLoops),
         (&twice, Drop::StampLoops),
-        // Without this node; by another link; out over a link that it has not; nowhere.
+        // These stamps lack this node, enter it by another link, leave it by a link that it does not have, or end at
+        // it.
         (&path(&[WEST, EAST, FAR]), Drop::StampStray),
         (&path(&[EAST, 0, FAR]), Drop::StampStray),
         (&path(&[EAST, 0, WEST, FAR]), Drop::StampStray),
@@ -153,12 +154,12 @@ fn bad_stamps_are_dropped_and_counted_and_do_not_hurt_good_ones() {
         assert_eq!(told, (1, 1), "case {i}: {reason:?}");
     }
     assert_eq!(heard(&s, EAST), []);
-    // A length of 65535 that nothing follows: the packet as a whole is none.
+    // The length says 65535, but there are not so many bytes: the whole packet is malformed.
     let fixed = stamped(WEST, FAR, 20);
     s.say(WEST, &fixed, &[0xff, 0xff, 0, 4]);
     s.run_ms(30);
     assert_eq!(s.drops(Drop::Malformed), 1);
-    // The same flow number with a good stamp: the refused copy has not been here.
+    // This packet has the same flow number and a good stamp. The refused copy does not count as received.
     let good = Repr {
         lane_seq: LaneSeq::new(21),
         flow_seq: wire::data::FlowSeq(0),
@@ -203,7 +204,7 @@ fn an_echo_is_answered_along_the_way_back() {
         ..stamped(WEST, 0, 0)
     };
     say(&mut s, WEST, &to_node, &path(&[WEST, 0]), &request);
-    // One whose time to live ends here is answered so as well.
+    // An echo request whose time to live ends here is answered in the same way.
     let beyond = Repr {
         ttl: 1,
         destination: addr(FAR),
@@ -260,7 +261,7 @@ fn the_source_stamps_and_the_stamp_takes_its_bytes_from_the_payload() {
         .iter()
         .map(|(stamp, p)| (&stamp[..], p.len()))
         .collect();
-    // What is longer goes in fragments, each with the stamp.
+    // Longer payloads are sent in fragments, each with the stamp.
     let in_fragments = max + 1 + 2 * FRAGMENT_BYTES;
     let fragment = sent[1].1;
     assert!(
@@ -297,7 +298,7 @@ fn without_a_deadline_there_is_no_best_path_and_the_packet_goes_by_table() {
     assert_eq!(s.nodes.count().unstamped, 1);
 }
 
-/// A ring of `n` nodes with chords: whichever node between two others is gone, they are connected.
+/// Creates a ring of `n` nodes with chords. Two nodes stay connected, whichever node between them is missing.
 fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
     let mut edges: BTreeSet<(usize, usize)> = (1..n).map(|i| (i - 1, i)).collect();
     edges.insert((0, n - 1));
@@ -310,7 +311,7 @@ fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
     edges.into_iter().collect()
 }
 
-/// Whether `links` lead from `a` to `b`.
+/// Returns whether `links` connect `a` with `b`.
 fn connected(links: &[(usize, usize)], a: usize, b: usize) -> bool {
     let (mut reached, mut stack) = (BTreeSet::from([a]), vec![a]);
     while let Some(at) = stack.pop() {
@@ -324,7 +325,7 @@ fn connected(links: &[(usize, usize)], a: usize, b: usize) -> bool {
     reached.contains(&b)
 }
 
-/// Numbers that arrived, having checked that none did twice.
+/// Returns the numbers that arrived, after a check that none arrived twice.
 fn numbers(nodes: &mut Nodes) -> BTreeSet<u64> {
     let mut all = BTreeSet::new();
     for (number, _) in nodes.arrivals() {
@@ -333,7 +334,7 @@ fn numbers(nodes: &mut Nodes) -> BTreeSet<u64> {
     all
 }
 
-/// Sends packet `number` and those after it, one every 10 ms.
+/// Sends `count` packets from `number` on, one every 10 ms.
 fn talk(nodes: &mut Nodes, to: usize, number: u64, count: u64) {
     let start = nodes.world.now();
     for i in 0..count {
@@ -361,8 +362,8 @@ fn worlds(scheme: Scheme, seed: u64) -> (Nodes, Rng, usize, Vec<(usize, usize)>)
     (nodes, rng, to, edges)
 }
 
-/// Links fail without warning; as long as any path is left, flooding takes it, and every link
-/// carries a packet at most once in each direction.
+/// Links fail without warning. As long as any path is left, flooding takes it, and every link carries a packet at most
+/// once in each direction.
 #[test]
 fn flooding_survives_what_any_one_path_survives() {
     for seed in 0..12 {
@@ -391,8 +392,8 @@ fn flooding_survives_what_any_one_path_survives() {
     }
 }
 
-/// A node between the ends dies without warning; two disjoint paths lose nothing, and a copy takes
-/// no more links than the paths have.
+/// A node between the ends dies without warning. Two disjoint paths lose nothing, and the copies of a packet take no
+/// more links than the paths have.
 #[test]
 fn disjoint_paths_survive_any_one_node() {
     for seed in 100..112 {
@@ -417,8 +418,8 @@ fn disjoint_paths_survive_any_one_node() {
     }
 }
 
-/// Copies of one packet leave each relay as one burst does, loss is recovered on each link, and the
-/// node that is the meeting point of all has every packet once.
+/// Copies of one packet leave each relay as one burst, losses are recovered on each link, and the node at which all
+/// copies meet has every packet once.
 #[test]
 fn over_lossy_links_recovery_and_copies_work_together() {
     let edges = [(0, 1), (1, 3), (0, 2), (2, 3)];

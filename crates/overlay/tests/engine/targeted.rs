@@ -1,4 +1,4 @@
-//! Dissemination graphs in a world of nodes: one path while it is calm, all links of the ends while they lose, and
+//! Dissemination graphs in a world of nodes: one path in calm, all links of the ends while these lose packets, and then
 //! one path again. [Babay et al. 2017]
 //!
 //! ```text
@@ -40,7 +40,8 @@ fn world_with(seed: u64, settings: Settings) -> Nodes {
     nodes
 }
 
-/// Hellos that are lost in a row are an outage, and its price would count for minutes.
+/// Settings without the price of outages. Hellos that are lost in a row are an outage, and its price would count for
+/// minutes.
 fn without_price() -> Settings {
     let mut settings = Settings::modern();
     settings.hello.price.first = Duration::ZERO;
@@ -54,7 +55,8 @@ fn set_edges(nodes: &mut Nodes, words: &str) {
     }
 }
 
-/// Sends packets for so many seconds, one every 10 ms: how many were missed, and copies sent for each.
+/// Sends one packet every 10 ms for `seconds`. Returns how many packets were missed, and how many copies were sent per
+/// packet.
 fn talk(nodes: &mut Nodes, number: &mut u64, seconds: u64) -> (usize, f64) {
     let carried = |nodes: &mut Nodes| nodes.count().forwarded + nodes.count().originated;
     let (before, start) = (carried(nodes), nodes.world.now());
@@ -80,13 +82,14 @@ fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
         set_edges(&mut nodes, "loss=20% burst=50%");
         talk(&mut nodes, &mut number, 5);
         let (missed, copies) = talk(&mut nodes, &mut number, 40);
-        // Three links at each end and six or seven between them, less what never reaches a relay.
+        // The graph has three links at each end, and six or seven between them. Some copies never reach a relay and are
+        // missing in the count.
         assert!(
             missed <= 4 && (10.0..=13.0).contains(&copies),
             "{seed}: {missed} {copies}"
         );
         set_edges(&mut nodes, "");
-        // 50 losses in 5000 packets are 1 %; then the announcement waits, and then the hold.
+        // 50 losses in 5000 packets are 1 %. Then the announcement waits, and then the hold lasts.
         talk(&mut nodes, &mut number, 120);
         assert_eq!(talk(&mut nodes, &mut number, 5), (0, 3.0), "seed {seed}");
         let totals = nodes.count();
@@ -97,8 +100,8 @@ fn a_call_takes_one_path_in_calm_and_the_robust_graph_in_trouble() {
     }
 }
 
-/// An alarm is given within some packets and told at once. It ends 10 s after the last loss at the latest, and trouble 10 s
-/// after that.
+/// A node gives an alarm after a few packets and announces it at once. The alarm ends at most 10 s after the last loss,
+/// and the trouble ends 10 s after that.
 #[test]
 fn the_graph_is_there_within_a_second_and_gone_within_forty() {
     for seed in 0..4 {
@@ -115,7 +118,7 @@ fn the_graph_is_there_within_a_second_and_gone_within_forty() {
     }
 }
 
-/// Where nobody tells alarms, the average of the losses decides, as it did.
+/// If no node announces alarms, the average of the losses decides, as before.
 #[test]
 fn without_alarms_the_average_decides() {
     let settings = Settings {
@@ -136,7 +139,7 @@ fn without_alarms_the_average_decides() {
     );
 }
 
-/// What a full queue loses is for the brake: more copies would make it longer.
+/// Losses in a full queue are left to the brake. More copies would make the queue longer.
 #[test]
 fn what_a_full_queue_loses_gives_no_alarm() {
     for seed in 0..2 {
@@ -161,7 +164,7 @@ fn a_relay_that_dies_costs_no_more_than_it_takes_to_notice() {
         let (mut nodes, mut number) = (world(seed), 0);
         talk(&mut nodes, &mut number, 5);
         for i in 1..=6 {
-            // Whichever the path leads through, with the last one of each side left.
+            // The relay that the path uses dies, whichever it is. Only the last relay of each side is left.
             if i % 3 != 0 {
                 nodes.crash(i);
             }

@@ -1,4 +1,5 @@
-//! Groups with targeted second ways: one tree in calm, and a second way to the members that the tree leads to through trouble.
+//! Groups with targeted second ways: one tree in calm, and a second way to those members that the tree reaches through
+//! trouble.
 //!
 //! ```text
 //!        .─ 1 ─.    .─ 4 ─.─ 7
@@ -28,7 +29,7 @@ fn settings() -> Settings {
     // Hellos that are lost in a row are an outage, and its price would count for a minute.
     settings.hello.price.first = Duration::ZERO;
     settings.hello.price.most = Duration::ZERO;
-    // Questions of audits would be counted among the copies.
+    // The questions of audits would be counted as copies.
     settings.audit = false;
     settings
 }
@@ -45,7 +46,7 @@ fn world(seed: u64, settings: Settings) -> Nodes {
     nodes
 }
 
-/// What the edge links of some nodes do.
+/// Sets the behavior of the edge links of some nodes.
 fn lose(nodes: &mut Nodes, of: &[usize], words: &str) {
     for node in of {
         let peers = if *node == 0 { [1, 2, 3] } else { FAR };
@@ -81,7 +82,7 @@ fn cast(nodes: &mut Nodes, members: &[usize]) -> Cast {
     Cast::new(0, 10, voice())
 }
 
-/// Sends for so long: what each member missed, and the copies sent for each packet.
+/// Sends for `seconds`. Returns the packets that each member missed, and the copies that were sent per packet.
 fn talk(nodes: &mut Nodes, cast: &mut Cast, seconds: u64, members: &[usize]) -> (Vec<usize>, f64) {
     let carried = |nodes: &mut Nodes| nodes.count().forwarded + nodes.count().originated;
     let (before, from) = (carried(nodes), nodes.world.now());
@@ -97,7 +98,7 @@ fn talk(nodes: &mut Nodes, cast: &mut Cast, seconds: u64, members: &[usize]) -> 
     (missed.collect(), copies)
 }
 
-/// What a node tells of the source's packets to the group.
+/// Returns what a node reports about the source's packets to the group.
 fn source(nodes: &Nodes, at: usize) -> GroupSource {
     let node = nodes.running(at).expect("it runs");
     let status = node
@@ -151,14 +152,14 @@ fn calm_costs_nothing_and_trouble_of_a_member_costs_its_own_ways_alone() {
         let before = FAR.map(|far| source(&nodes, far).packets);
         let (missed, copies) = talk(&mut nodes, &mut cast, 20, &MEMBERS);
         assert!(missed[0] <= 4 && missed[1] == 0, "{ways:?} {missed:?}");
-        // One more link of the source, one to a far node, and one or two to the member.
+        // One more link of the source, one link to a far node, and one or two links to the member.
         assert!(
             (calm.1 + 1.0..=calm.1 + 5.0).contains(&copies),
             "{ways:?} {calm:?} {copies}"
         );
         let of_member = (addr(7).to_string(), vec!["destination".to_owned()]);
         assert_eq!(trouble(&nodes, 0), [of_member]);
-        // Two far nodes pass packets on to the member, and one alone to the other one.
+        // Two far nodes forward packets to the member, and only one far node forwards them to the other member.
         let carry = FAR
             .map(|far| source(&nodes, far).packets)
             .into_iter()
@@ -172,7 +173,7 @@ fn calm_costs_nothing_and_trouble_of_a_member_costs_its_own_ways_alone() {
         });
         assert_eq!(to_other.count(), 1);
         lose(&mut nodes, &[7], "");
-        // The alarm ends, and then the holds of all nodes.
+        // First the alarm ends, and then the holds of all nodes.
         talk(&mut nodes, &mut cast, 45, &MEMBERS);
         let (missed, copies) = talk(&mut nodes, &mut cast, 5, &MEMBERS);
         let second = source(&nodes, 0).second.unwrap_or_default();
@@ -181,7 +182,8 @@ fn calm_costs_nothing_and_trouble_of_a_member_costs_its_own_ways_alone() {
             "{second:?}"
         );
         assert_eq!(trouble(&nodes, 0), []);
-        // A link of the member that carried nothing meanwhile seems to lose for minutes, so the tree may be by one link longer.
+        // A link of the member that carried nothing meanwhile seems to lose packets for minutes, so the tree may be
+        // longer by one link.
         assert!(
             missed == [0, 0] && copies <= calm.1 + 1.0,
             "{ways:?} {missed:?} {copies}"
@@ -215,7 +217,7 @@ fn trouble_of_the_source_gets_every_member_a_second_way_and_one_that_joins_at_on
     }
 }
 
-/// While there is trouble the relays die one after the other, until one row is left.
+/// During the trouble, the relays die one after the other, until one row is left.
 #[test]
 fn nodes_that_die_in_trouble_cost_no_more_than_it_takes_to_notice() {
     for seed in 0..2 {
@@ -238,7 +240,7 @@ fn nodes_that_die_in_trouble_cost_no_more_than_it_takes_to_notice() {
     }
 }
 
-/// What a full queue loses is for the brake: no second way makes it longer.
+/// Losses in a full queue are left to the brake. No second way makes the queue longer.
 #[test]
 fn a_full_queue_gets_no_more_than_by_one_way() {
     let run = |ways: Ways| {
@@ -257,7 +259,8 @@ fn a_full_queue_gets_no_more_than_by_one_way() {
     );
 }
 
-/// Where packets have no deadline, or the node protects by requests alone, nothing is done that nobody has asked for.
+/// If packets have no deadline, or if the node protects by requests only, the nodes add no copies unless somebody asks
+/// for them.
 #[test]
 fn by_themselves_nodes_protect_what_has_a_deadline() {
     let requests = || {
@@ -282,9 +285,9 @@ fn by_themselves_nodes_protect_what_has_a_deadline() {
     }
 }
 
-/// Losses come and go around random nodes: whatever a tree alone brings, a tree with second ways brings too, also where
-/// some nodes know nothing of them. Losses are short outages here, which take all packets of a time, and the tree is by
-/// hops, so that it is the same in both runs.
+/// Losses come and go around random nodes. Whatever a tree alone delivers, a tree with second ways delivers too, even
+/// if some nodes do not know second ways. The losses are short outages here, which hit all packets of that time. The
+/// tree counts hops, so that it is the same in both runs.
 #[test]
 fn never_less_than_the_plain_tree() {
     let mut won = 0;
@@ -351,7 +354,7 @@ fn never_less_than_the_plain_tree() {
     assert!(won > 0, "second ways were of use");
 }
 
-/// The setting goes, and comes as another one: nodes follow.
+/// The setting is removed, and another one takes its place. The nodes follow.
 #[test]
 fn nodes_follow_the_setting() {
     let mut nodes = world(1, settings());

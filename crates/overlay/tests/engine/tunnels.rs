@@ -1,4 +1,4 @@
-//! Links over a byte stream where datagrams do not get through: two engines, and between them what a host would do.
+//! Links over a byte stream where datagrams are blocked: two engines, and between them a model of what a host does.
 
 use crate::world::{Nodes, Plan, addr};
 use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
@@ -8,11 +8,11 @@ use overlay::snapshot::LinkStatus;
 use overlay::{Event, Node, Reply, Request, Settings};
 
 const OPERATOR: ClientId = ClientId(3);
-/// One way of either path.
+/// The one-way delay of either path.
 const DELAY: Duration = Duration::from_millis(10);
 const STEP: Duration = Duration::from_millis(5);
 
-/// What one engine has sent and said.
+/// The output of one engine: what it has sent, and its events.
 struct Said {
     pool: Pool,
     sent: Vec<(UnderlayAddr, Burst)>,
@@ -32,26 +32,27 @@ impl Outbox<Node> for Said {
     }
 }
 
-/// Two neighbours, of which the first dials the second.
+/// Two neighbors. The first one dials the second one.
 pub(crate) struct Pair {
     now: Time,
     pub(crate) nodes: [Node; 2],
     said: [Said; 2],
-    /// What is on its way: when it arrives, where, from where.
+    /// The bursts on their way: time of arrival, receiver, sender's address, and the burst.
     flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
     pub(crate) is_blocked: bool,
-    /// They are lost by the first uplinks alone, where there are two.
+    /// If true, the datagrams of the first uplinks are lost. This matters if there are two uplinks.
     is_first_dead: bool,
-    /// Where everything seems to come from, if somebody sends it on.
+    /// The address from which everything seems to come, if something between the nodes forwards it.
     seen_from: Option<UnderlayAddr>,
-    /// Datagrams of this node are lost.
+    /// The datagrams of this node are lost.
     is_mute: Option<usize>,
     is_open: bool,
-    /// Inits that were sent as datagrams.
+    /// Number of Inits that were sent as datagrams.
     inits: usize,
 }
 
-/// The address of an uplink, from the one of the same number at the other end: no others are connected.
+/// Returns the address of an uplink as the uplink with the same number at the other end sees it. No other uplinks are
+/// connected.
 pub(crate) fn uplink(i: usize, number: u8) -> UnderlayAddr {
     UnderlayAddr {
         socket: number,
@@ -132,7 +133,7 @@ impl Pair {
         self.input(i, Input::Request { client, request });
     }
 
-    /// A stream that the first node has dialled.
+    /// Gives both nodes a stream that the first node has dialled.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
         for i in [0, 1] {
@@ -151,7 +152,7 @@ impl Pair {
 
     fn close(&mut self) {
         self.is_open = false;
-        // A host has nothing more of a stream that has ended.
+        // A host delivers nothing more of a stream that has ended.
         self.flying.retain(|(_, _, from, _)| !from.is_stream());
         for i in [0, 1] {
             let (neighbor, at) = (addr(1 - i), stream(1 - i));
@@ -196,7 +197,7 @@ impl Pair {
         })
     }
 
-    /// Until both have the link up by `over`, and how long that takes.
+    /// Runs until both nodes have the link up over `over`. Returns how long this took.
     pub(crate) fn until(&mut self, over: &str, most: Duration) -> Duration {
         let began = self.now;
         while !self.runs_over(over) {
@@ -213,7 +214,7 @@ impl Pair {
         events.iter().any(is_asking)
     }
 
-    /// What both directions cost beside their measures, and whether others are told why.
+    /// Returns the price of both directions in addition to their measures, and whether other nodes are told the reason.
     fn price(&self) -> Vec<(u32, bool)> {
         let links = self.nodes[0].network_snapshot(self.now).links;
         assert_eq!(links.len(), 2);
@@ -244,7 +245,7 @@ fn a_link_runs_over_a_stream_while_datagrams_are_blocked_and_returns() {
     assert_eq!(pair.price(), [(16_000, true); 2]);
     assert!(pair.link(0).at.unwrap().ends_with("over TCP"));
     assert!(!pair.asks());
-    // A few datagrams are spent on trying.
+    // The node spends a few datagrams on trials.
     let before = pair.inits;
     pair.run(s(60));
     assert!(pair.runs_over("tcp"));
@@ -256,11 +257,11 @@ fn a_link_runs_over_a_stream_while_datagrams_are_blocked_and_returns() {
     assert_eq!(pair.price(), [(0, false); 2]);
 }
 
-/// Its silence counts from when it last heard something, not from when it went down.
+/// The silence of a link counts from the last packet that it received, not from the moment at which it went down.
 #[test]
 fn an_idle_link_that_goes_silent_asks_for_a_stream_as_soon_as_it_is_down() {
     let step = Duration::from_millis(10);
-    // Hellos are a second apart: where in that second the silence begins makes no difference.
+    // Hellos are one second apart. It makes no difference where in that second the silence begins.
     for phase in 0..10 {
         let mut pair = Pair::new();
         pair.run(s(10) + step * (10 * phase));
@@ -277,7 +278,7 @@ fn an_idle_link_that_goes_silent_asks_for_a_stream_as_soon_as_it_is_down() {
     }
 }
 
-/// Both uplinks let no datagrams through for a while, and the second one does again.
+/// Both uplinks let no datagrams through for a while. Then the second one does so again.
 #[test]
 fn a_link_returns_from_a_stream_by_any_of_its_paths() {
     for outage in [s(10), s(100)] {
@@ -314,7 +315,7 @@ fn a_path_that_lets_datagrams_through_for_moments_is_tried_ever_more_seldom() {
     pair.run(s(2));
     pair.open();
     assert!(pair.runs_over("udp"));
-    // What is open already is taken as soon as silence is noticed.
+    // A stream that is already open is used as soon as the silence is noticed.
     pair.is_blocked = true;
     assert!(pair.until("tcp", s(5)) < s(5));
     let mut waits = Vec::new();
@@ -357,7 +358,7 @@ fn a_stream_that_takes_the_place_of_another_costs_nothing() {
     pair.run(s(2));
     pair.asks();
     let downs = pair.link(0).counts.downs;
-    // The host tells of the new one first.
+    // The host reports the new stream first.
     pair.open();
     let at = UnderlayAddr {
         port: 444,
@@ -381,7 +382,8 @@ fn a_path_that_fails_in_one_direction_only_needs_a_stream_too() {
         let began = pair.now;
         while !pair.asks() {
             pair.run(STEP);
-            // An idle link is silent after 3.6 s at most, and 1.5 s of dialling are looked at once in a second.
+            // An idle link is silent after 3.6 s at most. Whether it has been dialled for 1.5 s is checked once per
+            // second.
             assert!(pair.now.since(began) < s(7), "{mute}");
         }
         pair.open();

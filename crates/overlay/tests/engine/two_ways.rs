@@ -1,5 +1,5 @@
-//! Groups over two ways: what outages, losses and a node that dies cost where a group's packets take two
-//! trees, beside the one tree. Nodes have the packet buffers of a real one. `--nocapture` shows what was measured.
+//! Groups over two ways: the cost of outages, losses and a node that dies if the packets of a group take two trees,
+//! compared with one tree. Nodes have the packet buffers of a real node. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -20,9 +20,9 @@ use wire::data::LinkProtocol;
 use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::Scheme;
 
-/// The member, three hops from the source by either of two ways.
+/// The member, three hops from the source on either of two ways.
 const LEAF: usize = 3;
-/// The bystander's source, behind the leaf.
+/// The source of the bystander, behind the leaf.
 const BESIDE: usize = 6;
 const EDGES: [(usize, usize); 7] = [
     (0, 1),
@@ -42,7 +42,7 @@ fn setting(group: NodeAddr, two_ways: bool) -> Setting {
     }
 }
 
-/// The source's packets take both ways to the leaf, or the upper one, which is a little shorter.
+/// Creates two chains to the leaf. The source's packets take both of them, or only one.
 fn two_chains(
     seed: u64,
     hop: &str,
@@ -88,9 +88,9 @@ fn longest_gap_ms(flow: &Flow) -> u64 {
     gaps.max().map_or(0, |gap| gap.as_micros() / 1_000)
 }
 
-/// An outage of a link in the middle of a way, or of a node there for good; packets lost.
+/// A link in the middle of a way has an outage, or a node there dies for good. Returns the number of lost packets.
 fn lost_by(two_ways: bool, pps: u64, dies: bool) -> u64 {
-    // Shorter than the outage and than what it takes to find another way.
+    // The deadline is shorter than the outage and than the time to find another way.
     let deadline = Duration::from_millis(150);
     let (mut nodes, mut flows) = two_chains(1, "delay=10ms loss=1%", two_ways, deadline, pps);
     nodes.link(4, 5, "delay=12ms loss=1%");
@@ -123,13 +123,13 @@ fn lost_by(two_ways: bool, pps: u64, dies: bool) -> u64 {
 fn two_ways_lose_nothing_by_an_outage_or_a_node_that_dies() {
     assert_eq!(lost_by(true, 1_000, false), 0);
     assert_eq!(lost_by(true, 5_000, true), 0);
-    // The same with one way, so that the test could fail.
+    // The same with one way, to show that the test can fail.
     let lost = lost_by(false, 1_000, false);
     assert!((1..=250).contains(&lost), "{lost}");
     assert!(lost_by(false, 5_000, true) > 0);
 }
 
-/// A ring with chords: any two nodes have two ways, whatever one node is gone.
+/// Creates a ring with chords: any two nodes have two ways, whichever single node is gone.
 pub(crate) fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
     let mut edges: BTreeSet<(usize, usize)> = (1..n).map(|i| (i - 1, i)).collect();
     edges.insert((0, n - 1));
@@ -142,8 +142,8 @@ pub(crate) fn ring(rng: &mut Rng, n: usize) -> Vec<(usize, usize)> {
     edges.into_iter().collect()
 }
 
-/// Whichever node but the source dies, every other member gets every packet once, while the trees move too;
-/// then a member joins and the node comes back.
+/// Whichever node except the source dies, every other member gets every packet once, also while the trees move. Then a
+/// member joins and the node comes back.
 #[test]
 fn every_member_survives_any_one_node() {
     for seed in 0..10 {
@@ -193,7 +193,7 @@ fn every_member_survives_any_one_node() {
 
 #[test]
 fn what_two_ways_share_is_shown_and_what_cannot_be_is_refused() {
-    // A leaf behind one link: two ways to its neighbour, and one beyond.
+    // The leaf is behind one link: there are two ways to its neighbor, and one way beyond that neighbor.
     let mut nodes = Nodes::new(7, 5, &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], "delay=5ms");
     nodes.run_ms(3_000);
     nodes.join(4, GROUP);
@@ -235,7 +235,7 @@ fn what_two_ways_share_is_shown_and_what_cannot_be_is_refused() {
     assert_eq!(far.common_links, [(by(3), by(4))]);
     cast.finish(&mut nodes);
     assert_eq!(cast.doubles(), 0);
-    // Of one tree of Scribe there are no two, and what must arrive would wait for the slower way.
+    // There is only one tree with Scribe, so it cannot give two ways. Reliable packets would wait for the slower way.
     let scribe = Setting {
         tree: TreeBuilder::Scribe,
         ..setting(GROUP, false)
@@ -268,8 +268,8 @@ fn what_two_ways_share_is_shown_and_what_cannot_be_is_refused() {
     }
 }
 
-/// `cargo test -p overlay --test engine two_ways -- --ignored --nocapture`: round trips of the path of 20, 100, 200 ms, 2 %
-/// loss, and an outage of 250 ms every 20 s.
+/// `cargo test -p overlay --test engine two_ways -- --ignored --nocapture`: paths with round trips of 20, 100, 200 ms,
+/// 2 % loss, and an outage of 250 ms every 20 s.
 #[test]
 #[ignore = "takes minutes"]
 fn the_grid_with_outages() {

@@ -1,4 +1,4 @@
-//! Links with several paths: hosts with two uplinks of which one dies, comes back, or loses packets.
+//! Links with several paths: hosts with two uplinks, one of which dies, comes back, or loses packets.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -27,7 +27,7 @@ pub(crate) fn settings(uplinks: Uplinks) -> Settings {
     }
 }
 
-/// Two nodes with two attachments each, and a path between each two of the same number.
+/// Creates two nodes with two attachments each, and a path between each two attachments of the same number.
 pub(crate) fn two_uplinks(seed: u64, uplinks: Uplinks, paths: [&str; 2]) -> Nodes {
     planned(seed, settings(uplinks), paths, |_| {})
 }
@@ -65,7 +65,7 @@ pub(crate) fn call(from: usize, to: usize, phase: Duration) -> Stream {
     }
 }
 
-/// Twenty calls, both ways.
+/// Starts twenty calls in each direction.
 pub(crate) fn calls(nodes: &mut Nodes) -> Streams {
     let calls = (0..20).flat_map(|n| [call(0, 1, MS * n), call(1, 0, MS * n)]);
     Streams::begin(nodes, calls.collect())
@@ -75,7 +75,7 @@ pub(crate) fn longest_gap(streams: &Streams) -> Duration {
     (0..40).map(|i| streams.longest_gap(i)).max().unwrap()
 }
 
-/// The path that node `i` has in use towards the other one.
+/// Returns the path that node `i` uses towards the other node.
 pub(crate) fn used(nodes: &Nodes, i: usize) -> PathStatus {
     let mut paths = nodes.link_status(i, 1 - i).paths.into_iter();
     paths.find(|path| path.in_use).unwrap()
@@ -127,7 +127,7 @@ fn a_neighbour_is_dialled_at_all_its_places_a_short_step_apart() {
             ..Plan::of(2)
         },
     );
-    // Of four pairs of addresses the last one leads there.
+    // Only the last of the four pairs of addresses is connected.
     nodes.link_path((0, 1), (1, 1), "delay=10ms");
     nodes.run_ms(2_000);
     assert_eq!(nodes.link_status(0, 1).state, "up");
@@ -153,7 +153,8 @@ fn with_copies_a_path_that_dies_costs_no_packet() {
     assert_eq!(lost[1], 0);
 }
 
-/// A path from 0 to 1 alone dies: the deaf end says so, and each end goes over by itself.
+/// A path dies only in the direction from 0 to 1. The deaf end reports this, and each end changes to the other path by
+/// itself.
 #[test]
 fn a_path_that_dies_in_one_direction_is_left_by_both() {
     let mut nodes = two_uplinks(4, Uplinks::One, ["delay=10ms", "delay=15ms"]);
@@ -175,7 +176,7 @@ fn a_better_path_that_comes_back_is_taken_again_after_a_while_and_not_in_turns()
     let mut nodes = two_uplinks(5, Uplinks::One, ["delay=10ms", "delay=40ms"]);
     let mut streams = calls(&mut nodes);
     streams.run(&mut nodes, MS * 2_000);
-    // An uplink that is there for three seconds in six.
+    // The uplink works for three seconds in six.
     for _ in 0..4 {
         nodes.set_path_outage((0, 0), (1, 0), true);
         streams.run(&mut nodes, MS * 3_000);
@@ -185,7 +186,7 @@ fn a_better_path_that_comes_back_is_taken_again_after_a_while_and_not_in_turns()
     assert_eq!((used(&nodes, 0).number, used(&nodes, 1).number), (1, 1));
     assert_eq!(nodes.totals.path_changes.len(), 2, "once at each end");
     assert_eq!(up(&nodes, 0), 2);
-    // It stays: the price of its outages fades.
+    // Now the uplink stays up, and the price of its outages fades.
     let mut after = 0;
     while used(&nodes, 0).number != 0 && after < 600 {
         streams.run(&mut nodes, MS * 1_000);
@@ -242,7 +243,8 @@ fn one_end_with_two_uplinks_is_enough() {
     nodes.world.close().unwrap();
 }
 
-/// Each end's uplinks reach both of the other's: four paths, of which one uplink takes three along when it dies.
+/// The uplinks of each end reach both uplinks of the other end. Of these four paths, one dying uplink at each end takes
+/// three along.
 #[test]
 fn of_four_paths_the_one_that_has_no_end_in_common_takes_over() {
     let mut nodes = two_uplinks(18, Uplinks::One, ["delay=10ms", "delay=15ms"]);
@@ -252,7 +254,8 @@ fn of_four_paths_the_one_that_has_no_end_in_common_takes_over() {
     assert_eq!((up(&nodes, 0), up(&nodes, 1)), (4, 4));
     let mut streams = calls(&mut nodes);
     streams.run(&mut nodes, MS * 2_000);
-    // What leaves 0 by its first socket is lost, and so is what comes to 1 at its first address.
+    // Packets that leave node 0 by its first socket are lost, and so are packets that arrive at the first address of
+    // node 1.
     for (here, there) in [((0, 0), (1, 0)), ((0, 0), (1, 1)), ((0, 1), (1, 0))] {
         nodes.set_path_outage(here, there, true);
     }
@@ -266,8 +269,8 @@ fn of_four_paths_the_one_that_has_no_end_in_common_takes_over() {
     nodes.world.close().unwrap();
 }
 
-/// A path from one uplink to the other one's address leaves by one uplink, and its answers come by the other: hosts send by
-/// the uplink that leads to the address. When one uplink dies, both such paths lose one direction.
+/// A path from one uplink to the address of the other one leaves by one uplink, and its answers arrive by the other
+/// one: hosts send by the uplink that leads to the address. If one uplink dies, both such paths lose one direction.
 #[test]
 fn a_path_across_two_uplinks_is_left_for_the_one_that_works_both_ways() {
     for (dead, whole) in [(0, 1), (1, 0)] {
@@ -314,7 +317,7 @@ fn a_path_across_two_uplinks_is_left_for_the_one_that_works_both_ways() {
     }
 }
 
-/// Whoever does not know paths is never asked for one: its link is what it was.
+/// A node that does not know paths is never asked for one, so its link is the same as before.
 #[test]
 fn beside_a_node_that_knows_no_paths_there_is_one() {
     for old in [0, 1] {
@@ -348,7 +351,7 @@ fn both_paths_get_new_keys_and_lose_nothing_by_it() {
         streams.run(&mut nodes, MS * 1_300_000);
         streams.finish(&mut nodes);
         let made = nodes.totals.established.len() - before;
-        // Two paths, two ends, two or three times.
+        // Two paths with two ends get new keys two or three times.
         assert!((8..=14).contains(&made), "{made}");
         assert_eq!(streams.missed(LIMIT), 0);
         assert_eq!((up(&nodes, 0), up(&nodes, 1)), (2, 2));
@@ -403,7 +406,7 @@ fn a_neighbour_that_stops_takes_the_link_down_and_not_only_a_path() {
     nodes.world.close().unwrap();
 }
 
-/// A stream from 0 to 1 that is never short of something to send.
+/// Opens a stream from 0 to 1 that always has data to send.
 pub(crate) fn busy(nodes: &mut Nodes, link: LinkProtocol) -> (Sessions, (usize, base::ClientId)) {
     let class = Class {
         link,
@@ -444,7 +447,8 @@ fn a_reliable_lane_goes_on_over_a_path_of_another_round_trip() {
     }
 }
 
-/// What fills a path makes it longer, and the other one would be as long if it were filled: that is learned.
+/// Data that fills a path makes its delay longer. The other path would be as long if it were filled. The link learns
+/// this.
 #[test]
 fn a_lane_that_fills_its_path_does_not_go_to_and_fro() {
     for (seed, link) in [(16, LinkProtocol::Reliable), (17, LinkProtocol::BestEffort)] {
@@ -453,7 +457,7 @@ fn a_lane_that_fills_its_path_does_not_go_to_and_fro() {
         let (mut sessions, _) = busy(&mut nodes, link);
         sessions.run_ms(&mut nodes, 60_000);
         let rate = sessions.called(0).read as f64 * 8.0 / 60.0 / 20e6;
-        // After 3, 8, 18, 38 s at either end, if nothing else speaks against it.
+        // The path changes after 3, 8, 18 and 38 s at either end, if nothing else speaks against it.
         let changes = nodes.count().path_changes.len();
         assert!(changes <= 2 * 4, "{link:?}: {changes}");
         assert!(rate > 0.85, "{rate:.2}");
@@ -462,7 +466,8 @@ fn a_lane_that_fills_its_path_does_not_go_to_and_fro() {
     }
 }
 
-/// A member with five addresses and a certificate.
+/// Creates a member with a certificate and five further addresses. Returns its host, and the six addresses of node 0
+/// that it can dial.
 pub(crate) fn member(nodes: &mut Nodes) -> (sim::HostId, Vec<UnderlayAddr>) {
     let network = nodes.authority.network();
     let rogue = Neighbour::new(nodes.identity(1).clone(), network, [9; 32]);
@@ -506,8 +511,8 @@ fn a_member_makes_four_paths_and_not_a_fifth() {
     nodes.world.close().unwrap();
 }
 
-/// Datagrams of a spare that come from somewhere else turn nothing there, and nothing else either as long as nobody
-/// has shaken hands from there.
+/// Datagrams of a spare path that come from a third address do not redirect that path, nor anything else, as long as no
+/// handshake came from that address.
 #[test]
 fn a_spare_is_not_turned_to_a_third_party() {
     let mut nodes = Nodes::planned(15, Plan::of(2));
@@ -532,7 +537,7 @@ fn a_spare_is_not_turned_to_a_third_party() {
     nodes.world.close().unwrap();
 }
 
-/// Both uplinks are away for longer than a spare is kept, and one of them comes back.
+/// Both uplinks are away for longer than a spare is kept. Then one of them comes back.
 #[test]
 fn after_a_long_outage_of_all_paths_the_link_comes_up_by_any() {
     for mutual in [false, true] {
@@ -577,7 +582,7 @@ fn a_link_whose_first_uplink_is_dead_comes_up_by_the_second() {
     nodes.world.close().unwrap();
 }
 
-/// Each end has another path in use, and one of them stops.
+/// Each end uses another path, and one of the ends stops.
 #[test]
 fn a_good_bye_by_a_spare_takes_the_link_down() {
     for stops in [0, 1] {
@@ -602,7 +607,8 @@ fn a_good_bye_by_a_spare_takes_the_link_down() {
     }
 }
 
-/// Both paths to a neighbour die, and a third node leads there: nobody waits for a verdict on the idle spare.
+/// Both paths to a neighbor die, and another path leads through a third node. No packet waits for a verdict on the idle
+/// spare.
 #[test]
 fn where_all_paths_die_packets_go_around_at_once() {
     let plan = Plan {

@@ -1,4 +1,5 @@
-//! A member that announces somebody else's address as its own: what the nodes that believe it send there.
+//! A member that announces somebody else's address as its own. The tests count what the nodes that believe it send to
+//! that address.
 //!
 //! ```text
 //!   1 (the liar) ── 0 ── 2, 3, 4      they have traffic for 1, and dial where it says that it is
@@ -16,7 +17,7 @@ use wire::Endpoint;
 
 const LIAR: usize = 1;
 const DIALLERS: [usize; 3] = [2, 3, 4];
-/// The victim's, of the addresses for documentation.
+/// The address of the victim, from the range for documentation.
 const VICTIM: [u8; 4] = [203, 0, 113, 5];
 
 fn victim(port: u16) -> Endpoint {
@@ -26,7 +27,7 @@ fn victim(port: u16) -> Endpoint {
     Endpoint { ip, port }
 }
 
-/// All that a node has sent to the victim.
+/// Returns all that a node has sent to the victim.
 fn sent(nodes: &Nodes, i: usize) -> Traffic {
     let party: &Party = nodes.world.engine(nodes.hosts[i]).unwrap();
     let mut all = Traffic::default();
@@ -41,8 +42,8 @@ fn sent(nodes: &Nodes, i: usize) -> Traffic {
     all
 }
 
-/// An hour of traffic for the liar, which says every `every` that it is at another port of the victim, or at as many of them as
-/// a record holds.
+/// Runs an hour of traffic for the liar. Every `every`, the liar announces another port of the victim, or as many ports
+/// as a record holds.
 fn an_hour(ports: u16, every: Duration, is_many: bool) -> Vec<Traffic> {
     let settings = Settings {
         direct_links: true,
@@ -51,7 +52,7 @@ fn an_hour(ports: u16, every: Duration, is_many: bool) -> Vec<Traffic> {
     let edges = [(1, 0), (2, 0), (3, 0), (4, 0)];
     let mut nodes = Nodes::with(7, 5, &edges, "delay=30ms", settings);
     nodes.run_ms(5_000);
-    // Enough for all to want a direct link the whole time.
+    // This traffic is enough for all nodes to want a direct link the whole time.
     let stream = |from| Stream {
         from,
         to: LIAR,
@@ -81,15 +82,17 @@ fn an_hour(ports: u16, every: Duration, is_many: bool) -> Vec<Traffic> {
     DIALLERS.map(|i| sent(&nodes, i)).to_vec()
 }
 
-/// The most that one node sends for one lie: two dials of six Inits each in the 5 s for which an endpoint is dialled, and
-/// six such turns in the first hour, because the rest between them is 60 s at first and twice as long each time.
+/// Maximum number of Inits that one node sends for one lie. A node makes two dials of six Inits each in the 5 s for
+/// which it dials an endpoint. There are six such turns in the first hour, because the rest between them is 60 s at
+/// first and twice as long each time.
 const INITS_MAX: u64 = 2 * 6 * 6;
-/// The same for several lies: a dial every 250 ms in these 5 s.
+/// The same maximum for several lies: a dial every 250 ms in these 5 s.
 const INITS_OF_MANY_MAX: u64 = 20 * 6 * 6;
 
 #[test]
 fn a_victim_gets_few_handshakes_however_often_a_member_lies_about_its_address() {
-    // One address for the whole hour, and another port every 3 s, so that no two dials go to the same one.
+    // The liar announces one address for the whole hour, or another port every 3 s, so that no two dials go to the same
+    // port.
     for (ports, every, is_many, most) in [
         (1, 600, false, INITS_MAX),
         (3_000, 3, false, INITS_MAX),

@@ -1,6 +1,5 @@
-//! Video to groups at broadcast rates: what an outage and losses on the way cost in-order delivery, and
-//! what they cost somebody beside it. Nodes have the packet buffers of a real one. `--nocapture` shows
-//! what was measured.
+//! Video to groups at broadcast rates: what an outage and losses on the path cost in-order delivery, and what they cost
+//! a bystander. Nodes have the packet buffers of a real node. `--nocapture` shows what was measured.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -17,9 +16,9 @@ use overlay::sockets::default_options;
 
 /// The leaf, which has the receivers.
 const LEAF: usize = 3;
-/// Behind the leaf: the bystander's source, whose packets do not cross the chain.
+/// The source of the bystander, behind the leaf. Its packets do not cross the chain.
 const BESIDE: usize = 4;
-/// Nodes with buffers of their own: a chain to the leaf, and one beside it.
+/// Creates nodes with buffers of their own: a chain to the leaf, and one node beside it.
 fn chain_and_one_beside(seed: u64, path: &str) -> Nodes {
     let edges = [(0, 1), (1, 2), (2, LEAF), (LEAF, BESIDE)];
     let mut nodes = Nodes::new(seed, 5, &edges, path);
@@ -67,7 +66,8 @@ fn an_outage_costs_its_own_packets_and_nobody_elses() {
     }
 }
 
-/// Packets lost of those sent over three links that lose 2 % each in both directions, and of a bystander.
+/// Returns the lost and the sent packets of a flow over three links that lose packets in both directions, and those of
+/// a bystander.
 fn lost_over(seed: u64, hop: &str, deadline_ms: u64, pps: u64, ms: u64) -> [(u64, u64); 2] {
     let mut nodes = chain_and_one_beside(seed, hop);
     let deadline = Duration::from_millis(deadline_ms);
@@ -109,7 +109,7 @@ fn lost_over(seed: u64, hop: &str, deadline_ms: u64, pps: u64, ms: u64) -> [(u64
     [0, 1].map(|n| (flows[n].lost(), flows[n].sent))
 }
 
-/// Links of a path with such a round trip, and its deadline: 2.5 round trips and 100 ms.
+/// Returns the links of a path with this round trip, and its deadline: 2.5 round trips and 100 ms.
 fn three_hops(rtt_ms: u64, loss: &str) -> (String, u64) {
     let hop = format!("delay={}us {loss}", rtt_ms * 1_000 / 6);
     (hop, rtt_ms * 5 / 2 + 100)
@@ -123,13 +123,13 @@ fn losses_on_long_hops_are_repaired_as_long_as_the_deadline_lets() {
         for loss in LOSSES {
             let (hop, deadline_ms) = three_hops(rtt_ms, loss);
             let [(lost, sent), (beside, _)] = lost_over(3, &hop, deadline_ms, 1_000, 8_000);
-            // 420 of 7000 packets would be without repair, and 3 may stay lost on each link.
+            // Without repair, 420 of 7000 packets would be lost. With repair, 3 may stay lost on each link.
             assert!(lost <= sent / 2_000, "{hop}: {lost}");
             assert_eq!(beside, 0);
         }
     }
-    // Hops whose round trips are longer than half the slack: the first that loses a packet has time to
-    // ask for it once, those behind it have none, and send three of it at once.
+    // The round trips of these hops are longer than half the slack. The first hop that loses a packet has time to
+    // request it once. The hops behind it have no time left, and send three copies of the packet at once.
     for rtt_ms in [160, 200] {
         for loss in LOSSES {
             let hop = format!("delay={}ms {loss}", rtt_ms / 2);
@@ -140,7 +140,7 @@ fn losses_on_long_hops_are_repaired_as_long_as_the_deadline_lets() {
     }
 }
 
-/// The same where each hop, not the path, has the round trip that the deadline is reckoned from.
+/// The same if each hop, not the path, has the round trip from which the deadline is computed.
 #[test]
 #[ignore = "takes minutes"]
 fn the_grid_of_hops_that_leave_time_for_one_repair() {
@@ -175,7 +175,8 @@ fn the_grid_of_round_trips_and_rates() {
     }
 }
 
-/// 210 Mbit/s with a deadline of a second are more than a history holds: that is told, and forgotten when it is over.
+/// 210 Mbit/s with a deadline of one second are more than a history holds. The node reports this, and forgets it when
+/// it is over.
 #[test]
 fn a_history_that_is_too_short_for_its_deadlines_is_told() {
     let mut nodes = Nodes::new(5, 2, &chain(2), "delay=10ms");

@@ -37,7 +37,7 @@ fn permit(prefix: u8, send: Option<Vec<String>>, receive: Option<Vec<String>>) -
     }
 }
 
-/// What these say, each by another node, in a network of `ams` with a domain and `fra`.
+/// These permits, each from another node, in a network with the nodes `ams`, which has a domain, and `fra`.
 fn permits(all: &[Permit]) -> Permits {
     let mut domains = [0; 16];
     let mut w = Writer::new(&mut domains);
@@ -96,12 +96,12 @@ fn each_permit_narrows_and_none_widens() {
     ]);
     assert!(of.may_send(AMS, GROUP) && !of.may_send(FRA, GROUP));
     assert!(of.may_receive(FRA, GROUP) && !of.may_receive(AMS, GROUP));
-    // Of the range only the first counts.
+    // For the rest of the range, only the first permit applies.
     let other = NodeAddr(GROUP.0 + 1);
     assert!(of.may_receive(AMS, other) && !of.may_send(FRA, other));
     assert_eq!(of.said(GROUP).count(), 2);
     assert_eq!(of.said(other).count(), 1);
-    // Nobody at all.
+    // Nobody may receive.
     let none = permits(&[permit(32, words(&[]), None)]);
     assert!(!none.may_send(AMS, GROUP));
 }

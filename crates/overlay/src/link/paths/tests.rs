@@ -1,4 +1,4 @@
-//! Which spare takes the place of the path in use.
+//! The choice of the spare that takes the place of the path in use.
 
 use super::*;
 use crate::Settings;
@@ -15,7 +15,7 @@ fn stamp(at: Time) -> u32 {
     at.as_micros() as u32
 }
 
-/// A hello comes that answers one of a round trip before.
+/// A hello arrives that answers one of a round trip before.
 fn hear(path: &mut Path, now: Time, hello: Hello) -> Option<crate::hello::Event> {
     let hello = Hello {
         interval_ms: 50,
@@ -66,7 +66,8 @@ fn three_paths() -> Link {
     link
 }
 
-/// Both spares are heard, and only one of them has answered since: of the other one nobody knows whether what is sent arrives.
+/// Both spares are heard, and only one of them has answered since: for the other one, it is unknown whether what is
+/// sent arrives.
 #[test]
 fn where_the_neighbour_hears_nothing_a_spare_that_was_proved_takes_over() {
     let mut link = three_paths();

@@ -1,5 +1,5 @@
-//! Audits of groups at the node: what is noted, questions and answers, and packets for members that the tree starves.
-//! [`crate::audit`] has what follows from what.
+//! Audits of groups at the node: notes about packets, questions and answers, and packets for members that the tree
+//! starves. [`crate::audit`] draws the conclusions.
 //!
 //! ```text
 //!   seal_to_group ─▶ noted ─▶ tree                                    ─▶ members
@@ -31,7 +31,8 @@ use wire::transport::{
 };
 use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES};
 
-/// What the way to a member has room for at the least, for copies to go there: more parts than three are too many.
+/// The room that the path to a member must have at least for copies to be sent: more than three fragments per packet
+/// are too many.
 const COPY_ROOM_MIN: usize = 512;
 
 impl Node {
@@ -74,7 +75,7 @@ impl Node {
         }
     }
 
-    /// The tables are others: the tree may take other paths to members of a group.
+    /// The tables have changed: the tree may take other paths to members of a group.
     #[cold]
     fn turn_members(
         &mut self,
@@ -101,7 +102,7 @@ impl Node {
         }
     }
 
-    /// Asks members what is due.
+    /// Asks members the questions that are due.
     pub(in crate::node) fn drive_group_audits(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for group in self.groups.audits.due_members(now) {
             let is_named = self.router.builder(group) == TreeBuilder::LinkState;
@@ -140,7 +141,7 @@ impl Node {
         self.send_tally(now, (to, by), &bytes[..len], out);
     }
 
-    /// The tree's way to a member. Nothing if no relay is on it, or there is no session.
+    /// Returns the tree's path to a member. `None` if no relay is on it, or if there is no session.
     fn way_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Way> {
         if !self.ends.has_session(to) {
             return None;
@@ -155,15 +156,15 @@ impl Node {
         })
     }
 
-    /// The nodes of the tree's path to a member. Choice: of two trees the cheaper path, which promises no more than
-    /// both.
+    /// Returns the nodes of the tree's path to a member. Choice: with two trees the cheaper path, which promises no
+    /// more than both together.
     fn path_of_tree(&self, to: NodeAddr, carried: Carried) -> Option<Vec<NodeAddr>> {
         let metric = metric(carried.routing).unwrap_or(Metric::ExpectedLatency);
         self.router.tables().followed()?;
         self.router.path(metric, to).filter(|path| has_relays(path))
     }
 
-    /// Answers a question about a key of `source`. Under a key that is not here nothing has been opened.
+    /// Answers a question about a key of `source`. Under an unknown key, no packet has been opened.
     pub(in crate::node) fn answer_of_key(
         &mut self,
         now: Time,
@@ -201,7 +202,7 @@ impl Node {
         self.send_tally(now, (source, by), &bytes[..len], out);
     }
 
-    /// A member's answer.
+    /// Handles a member's answer.
     pub(in crate::node) fn on_told_of_key(
         &mut self,
         now: Time,
@@ -243,7 +244,7 @@ impl Node {
         }
     }
 
-    /// Sends sealed packets of this node to a group once more, to the members that the tree starves.
+    /// Sends sealed packets of this node to a group a second time, to the members that the tree starves.
     #[cold]
     pub(super) fn copy_to_starved(
         &mut self,
@@ -269,8 +270,8 @@ impl Node {
         }
     }
 
-    /// False if there is no room for it on the way. What is too long goes in parts, so that a member which
-    /// is starved costs the others nothing of what a packet can hold.
+    /// Sends a copy to a member. Returns false if there is no room for it on the path. A copy that is too long is sent
+    /// in fragments, so that a starved member does not reduce the payload of packets to the others.
     fn copy_to(
         &mut self,
         now: Time,
@@ -329,14 +330,15 @@ impl Node {
         true
     }
 
-    /// Bytes that a payload for a member alone may have.
+    /// Returns how many bytes of payload a packet for a single member may have.
     fn room_for_copy(&self, routing: Routing, to: NodeAddr) -> usize {
         let diversion = self.diversion(to);
         let usable = usize::from(self.router.usable_to(routing, to).min(diversion.usable));
         usable.saturating_sub(around_bytes(&[], true) + diversion.stamp_bytes)
     }
 
-    /// A part of a packet to a group, too long to come alone in one, has come out of its seal.
+    /// Handles a fragment of a packet to a group that was too long for a single packet to this member, after it was
+    /// opened.
     pub(in crate::node) fn on_part_of_copy(
         &mut self,
         now: Time,
@@ -359,7 +361,7 @@ impl Node {
         }
     }
 
-    /// A packet to a group has come from its source alone, out of its seal.
+    /// Handles a packet to a group that its source has sent to this member alone, after it was opened.
     pub(in crate::node) fn on_group_copy(
         &mut self,
         now: Time,
@@ -393,7 +395,7 @@ impl Node {
 }
 
 impl Groups {
-    /// The members of a group that get copies, for people.
+    /// Returns the members of a group that get copies, for status.
     pub(super) fn starved_members(&self, now: Time, group: NodeAddr) -> Vec<StarvedStatus> {
         let status = |member: CopiedMember| StarvedStatus {
             node: member.node.to_string(),
@@ -407,7 +409,7 @@ impl Groups {
     }
 }
 
-/// How what goes along two trees goes to one member.
+/// Returns the routing to one member for packets that take two trees.
 fn alone(routing: Routing) -> Routing {
     match routing {
         Routing::Stamped => Routing::ExpectedLatency,

@@ -1,4 +1,4 @@
-//! What clients and the operator ask of groups: joins, settings and permits, and the limits of those who send.
+//! The requests of clients and of the operator for groups: joins, settings and permits, and the limits of senders.
 
 use super::Groups;
 use crate::groups::{Change, Errand, Membership, Permit};
@@ -12,13 +12,14 @@ use wire::certificate::GroupRange;
 use wire::groups::{Setting, TreeBuilder, Ways};
 use wire::ipc::Scheme;
 
-/// How often a client that sends to a group to which it may not is told so.
+/// The interval at which a client is notified that it sends to a group to which it may not send.
 const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
-/// A source may be ahead of its group's rate by so much: an encoder's burst.
+/// How far a source may be ahead of its group's rate: an encoder's burst.
 const POLICED_BURST: Duration = Duration::from_millis(250);
 
-/// Of so many it is remembered that they were told: beyond, all are forgotten, and are told once more.
+/// Number of clients for which the notification is remembered; if there are more, all are forgotten and notified once
+/// more.
 const REFUSING_MAX: usize = 1_024;
 
 impl Groups {
@@ -51,7 +52,7 @@ impl Groups {
         Ok(Reply::Left)
     }
 
-    /// A client is gone, and with it its joins.
+    /// A client has gone, and with it its joins.
     pub(in crate::node) fn close(&mut self, client: ClientId, router: &mut Router) {
         for group in self.local.close(client) {
             self.on_own_change(group, Change::Left, router);
@@ -74,12 +75,12 @@ impl Groups {
         }
     }
 
-    /// Places for groups have become free since a client's join was refused for want of one.
+    /// Returns true if places for groups have become free since a client's join was refused for lack of one.
     pub(in crate::node) fn take_has_places(&mut self) -> bool {
         self.local.take_has_places()
     }
 
-    /// How a group is to be carried, or no more in a way of its own.
+    /// Sets how a group is to be carried, or withdraws this node's setting.
     pub(in crate::node) fn set(
         &mut self,
         unix_s: u64,
@@ -94,7 +95,7 @@ impl Groups {
             None => drop(self.local.unset(group, prefix)),
             Some(setting) => {
                 check_may_set(identity, group, prefix)?;
-                // Above what anybody has said, and of two operators the later one.
+                // Above every version that anybody has announced; of two operators, the later one wins.
                 let known = database.membership().said_of(group, prefix);
                 let above = known.map_or(0, |(_, known)| known.version.saturating_add(1));
                 let version = above.max(unix_s as u32);
@@ -104,7 +105,7 @@ impl Groups {
         Ok(Reply::Done)
     }
 
-    /// Who may send to a group and receive.
+    /// Sets who may send to a group and who may receive.
     pub(in crate::node) fn permit(
         &mut self,
         permit: Permit,
@@ -120,7 +121,7 @@ impl Groups {
         Ok(Reply::Done)
     }
 
-    /// A client of this node has sent to a group to which it may not: it is told so, but not for each packet.
+    /// A client of this node has sent to a group to which it may not send. It is notified, but not for each packet.
     pub(in crate::node) fn refuse_sending(
         &mut self,
         now: Time,
@@ -138,8 +139,8 @@ impl Groups {
         Err(RequestError::MayNotSend { group })
     }
 
-    /// A source here may send so many bytes to a group now. What it sends above the group's rate
-    /// would take what was promised to others.
+    /// Returns true if a source here may send this many bytes to a group now. Bytes above the group's rate would take
+    /// what was promised to others.
     pub(in crate::node) fn police(
         &mut self,
         now: Time,
@@ -165,8 +166,8 @@ impl Groups {
     }
 }
 
-/// What this node's certificate does not cover the others would ignore. That it says something no more is always
-/// possible.
+/// Checks that this node's certificate covers the groups, because other nodes would ignore the announcement otherwise.
+/// Withdrawing an announcement is always possible.
 fn check_may_set(identity: &Identity, group: NodeAddr, prefix: u8) -> Result<(), RequestError> {
     let own = identity.certificate().fields();
     match GroupRange::new(group, prefix).is_ok_and(|range| own.may_set(range)) {
@@ -175,7 +176,7 @@ fn check_may_set(identity: &Identity, group: NodeAddr, prefix: u8) -> Result<(),
     }
 }
 
-/// What the group says of the options of who sends to it.
+/// Applies the settings of a group to the options of a sender.
 pub(in crate::node) fn follow_setting(
     membership: &Membership,
     group: NodeAddr,

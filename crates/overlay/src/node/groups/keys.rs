@@ -1,5 +1,5 @@
-//! Sealed groups at the node: who seals, what is opened and believed, and the messages that carry keys.
-//! [`crate::group_keys`] has the keys.
+//! Sealed groups at the node: which packets are sealed, which are opened and believed, and the messages that carry
+//! keys. [`crate::group_keys`] has the keys.
 //!
 //! ```text
 //!   on_send ─▶ laid out for the seal ─▶ originate_to_group ─▶ sealed ─▶ tree
@@ -7,8 +7,9 @@
 //!   judge_flow ─▶ receives the group: a copy of what was here? ─▶ branches of the tree
 //!                                                                    └▶ deliver_group: opened, its flow judged
 //! ```
-//! A node that receives a group and passes it on knows copies by their marks alone, as relays do. Numbers count where
-//! they can be believed: behind the seal. So what others write in a source's name costs its receivers nothing.
+//! A node that receives a group and also forwards it recognizes copies only by their marks, as relays do. Numbers count
+//! where they can be believed: behind the seal. So packets that others write in a source's name do not harm its
+//! receivers.
 
 use crate::ends::{has_seal, uncover};
 use crate::event::Drop;
@@ -28,18 +29,18 @@ use wire::link::{Clear, Kind};
 use wire::transport::{GROUP_KEY_BYTES_MAX, GroupKey, KeyName, KeyRefusal};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Groups of which it is remembered whether all members can open what is sealed.
+/// Number of groups for which it is remembered whether all members can open sealed packets.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// The keys of groups at a node.
 #[derive(Debug)]
 pub(super) struct Keys {
     sealing: Sealing,
-    /// With what this node seals.
+    /// The keys with which this node seals.
     pub(super) own: OwnKeys,
-    /// With what it opens.
+    /// The keys with which this node opens.
     pub(super) received: ReceivedKeys,
-    /// Whether all members of a group can open what is sealed for it.
+    /// Whether all members of a group can open packets sealed for it.
     pub(super) openable: Map<NodeAddr, bool>,
 }
 
@@ -53,19 +54,19 @@ impl Keys {
         }
     }
 
-    /// What goes to a group is to be sealed.
+    /// Returns true if packets to a group are to be sealed.
     #[inline]
     pub(super) fn seals(&mut self, group: NodeAddr, router: &Router) -> bool {
         self.sealing != Sealing::Off && group.is_multicast() && self.can_open(group, router)
     }
 
-    /// The same, for whoever looks once in a while.
+    /// The same, for callers that ask only occasionally.
     pub(super) fn is_sealed(&self, group: NodeAddr, router: &Router) -> bool {
         self.sealing != Sealing::Off && lacks_keys(group, router).next().is_none()
     }
 
-    /// All members of a group, as far as this node knows them, open what is sealed for it. Those of a group of
-    /// Scribe can be any nodes.
+    /// Returns true if all members of a group, as far as this node knows them, open packets sealed for it. The members
+    /// of a group of Scribe can be any nodes.
     fn can_open(&mut self, group: NodeAddr, router: &Router) -> bool {
         if let Some(known) = self.openable.get(&group) {
             return *known;
@@ -78,8 +79,8 @@ impl Keys {
         can
     }
 
-    /// A packet to a group in the open may be from whom it names: its source has no keys of groups, or not all
-    /// members could open it.
+    /// Returns true if an unsealed packet to a group may be from the source that it names: the source has no keys of
+    /// groups, or not all members could open a sealed packet.
     fn believes_open(&mut self, (source, group): (NodeAddr, NodeAddr), router: &Router) -> bool {
         let database = router.database();
         let has_keys = database.has_group_keys(source)
@@ -87,7 +88,7 @@ impl Keys {
         self.sealing != Sealing::Always && (!has_keys || !self.can_open(group, router))
     }
 
-    /// Keeps a packet until its key comes, and asks for that; false if it is not kept.
+    /// Keeps a packet until its key arrives, and asks for the key. Returns false if the packet is not kept.
     fn wait(
         &mut self,
         now: Time,
@@ -113,7 +114,7 @@ impl Keys {
         self.own.on_changed(now, group);
     }
 
-    /// Permits or nodes have changed: members of any group.
+    /// Permits or nodes have changed, and so may the members of any group.
     pub(super) fn on_all_changed(&mut self, now: Time) {
         self.openable.clear();
         self.own.on_all_changed(now);
@@ -125,15 +126,15 @@ impl Keys {
         self.received.expire(now);
     }
 
-    /// When members are to be told keys, or sources asked for them.
+    /// Returns when members are to get keys, or sources are to be asked for them.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let both = [self.own.next_timeout(), self.received.next_timeout()];
         both.into_iter().flatten().min()
     }
 }
 
-/// The members of a group that do not open what is sealed for it. One of which nothing is known at present opens it as
-/// far as this node knows: nobody can have a group carried in the open by holding a record back.
+/// Returns the members of a group that do not open packets sealed for it. A member without a known record at present is
+/// assumed to open them: otherwise somebody could make a group unsealed by withholding a record.
 pub(super) fn lacks_keys(group: NodeAddr, router: &Router) -> impl Iterator<Item = NodeAddr> + '_ {
     let database = router.database();
     let (records, all) = match router.builder(group) {
@@ -177,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Delivers packets of this node to its own clients in the group: as they were before they were sealed.
+    /// Delivers packets of this node to its own clients in the group, as they were before they were sealed.
     pub(super) fn deliver_own(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
         while let Some(mut one) = next_of(&mut run) {
             let end = one.len() - TAG_BYTES;
@@ -189,7 +190,7 @@ impl Node {
         }
     }
 
-    /// Decides on a packet to a group that this node receives, of which nothing is believed yet.
+    /// Decides on a packet to a group that this node receives; nothing in the packet is believed yet.
     pub(in crate::node) fn judge_received(
         &mut self,
         now: Time,
@@ -197,7 +198,7 @@ impl Node {
     ) -> Result<Verdict, Drop> {
         let header = Header::trusted(&*packet);
         let (key, seq) = (FlowKey::of(&header), header.flow_seq());
-        // The time left is what whoever has passed it on says: a late copy must not make a duplicate of one in time.
+        // The node before this one wrote the time left: a late copy must not make a duplicate of one in time.
         if header.remaining().is_expired() {
             self.flows.on_expired(now, key);
             return Err(Drop::Expired);
@@ -208,14 +209,14 @@ impl Node {
             is_final: tag.is_none(),
             whole: || whole_of(&self.marks, packet),
         };
-        // Nor must one that ends here: those behind this node are still to get the packet.
+        // Nor must a copy that ends here: the nodes behind this one are still to get the packet.
         if !ends_here(&header) && self.flows.is_repeated(now, key, (seq, mark)) {
             return Err(Drop::Duplicate);
         }
         self.groups.judge(now, packet, (&self.router, &self.links))
     }
 
-    /// Delivers packets to a group, of which the burst holds the whole opened datagrams.
+    /// Delivers packets to a group whose whole opened datagrams are in the burst.
     pub(in crate::node) fn deliver_group(
         &mut self,
         now: Time,
@@ -232,8 +233,8 @@ impl Node {
         }
     }
 
-    /// Delivers a packet of another node to a group if it is as its source has sent it, and is here for the first
-    /// time. One whose key is not there waits for it, if it `may_wait`.
+    /// Delivers a packet of another node to a group if it is as its source sent it and has arrived for the first time.
+    /// A packet without a known key waits for the key, if it `may_wait`.
     pub(super) fn deliver_believed(
         &mut self,
         now: Time,
@@ -283,7 +284,7 @@ impl Node {
         self.deliver_one(now, around, one, out);
     }
 
-    /// A message about keys has come, out of its seal.
+    /// Handles a message about keys, after it was opened.
     pub(in crate::node) fn on_group_key(
         &mut self,
         now: Time,
@@ -301,7 +302,7 @@ impl Node {
                 drop_one(Drop::Unsupported, out);
             }
             Ok(GroupKey::Asked(name)) => self.answer_key(now, source, name, out),
-            // The record that makes it a member is under way: it is asked again while packets come.
+            // The record that makes this node a member is on its way: the node asks again while packets arrive.
             Ok(GroupKey::Refused(_, KeyRefusal::NotMember)) => {}
             Ok(GroupKey::Refused(name, _)) => {
                 self.groups
@@ -319,7 +320,7 @@ impl Node {
                 let is_asked_for = self.groups.keys.received.insert(now, of, key);
                 if is_new && !is_asked_for && self.router.builder(name.group) == TreeBuilder::Scribe
                 {
-                    // The source sees no members: it tells the next key who has asked for this one.
+                    // The source sees no members: it sends the next key to nodes that have asked for this one.
                     self.send_key(now, source, &GroupKey::Asked(name), out);
                 }
                 for waiting in self.groups.keys.received.take_waiting(of, name.number) {
@@ -336,8 +337,8 @@ impl Node {
         }
     }
 
-    /// A node asks for the key of a group. It gets it if it may receive the group and, where records name the
-    /// members, is one.
+    /// A node asks for the key of a group. It gets the key if it may receive the group and, if records name the
+    /// members, is a member.
     fn answer_key(
         &mut self,
         now: Time,
@@ -366,10 +367,10 @@ impl Node {
         }
     }
 
-    /// Asks for keys, and tells members those that they lack. Called once per flush.
+    /// Asks for keys, and sends members the keys that they lack. Called once per flush.
     pub(in crate::node) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for ((source, group), number) in self.groups.keys.received.take_to_ask(now) {
-            // It has come meanwhile, or the group was left.
+            // The key has arrived meanwhile, or the node has left the group.
             if self
                 .groups
                 .keys
@@ -387,7 +388,7 @@ impl Node {
         }
     }
 
-    /// The same of one group.
+    /// Sends the key of one group to the members that lack it.
     fn tell_key(&mut self, now: Time, group: NodeAddr, out: &mut impl Outbox<Node>) {
         let is_named = self.router.builder(group) == TreeBuilder::LinkState;
         let membership = self.router.membership();
@@ -437,12 +438,12 @@ impl Node {
     }
 }
 
-/// The next packet of a run.
+/// Returns the next packet of a run.
 fn next_of(run: &mut Burst) -> Option<Burst> {
     (!run.is_empty()).then(|| run.split_front(1))
 }
 
-/// What a packet in the open is known by, in place of a tag: its number.
+/// Returns the mark of an unsealed packet, in place of a tag: its number.
 fn number_mark(seq: FlowSeq) -> u32 {
     seq.0.rotate_left(16) | 1
 }

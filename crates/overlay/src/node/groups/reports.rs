@@ -3,8 +3,8 @@
 //! ```text
 //!   member ── its own ──▶ node of the tree ── own + heard ──▶ … ──▶ root ──▶ source outside of it
 //! ```
-//! The edge that a source's packets came by is the way up. Ends of an edge may be far apart, so a
-//! report is a datagram from node to node, of the messages of which control datagrams are made.
+//! The edge by which a source's packets arrived is the path up. The ends of an edge may be far apart, so a report is a
+//! datagram from node to node, made of the same messages as control datagrams.
 
 use super::Groups;
 use crate::event::Drop;
@@ -23,20 +23,20 @@ use wire::data::{Header, Remaining};
 /// The virtual port of reports, of those that belong to the node.
 pub const REPORTS_PORT: VirtualPort = VirtualPort(8);
 
-/// A slot without packets for so long is not reported on.
+/// A slot without packets for this long is not reported.
 const ACTIVE: Duration = Duration::from_secs(10);
 /// Bytes of a control datagram with reports; see [`crate::node::control`].
 const REPORT_BYTES_MAX: usize = 1_100;
-/// Reports of several branches are told together.
+/// How long a node waits to combine the reports of several branches.
 const REPORT_GATHER: Duration = Duration::from_millis(100);
 /// The least time between two rounds of reports.
 const REPORT_SPACING: Duration = Duration::from_secs(1);
-/// What this node's own clients have got, by source and group.
+/// The reception of this node's own clients, by source and group.
 pub(super) type Own = BTreeMap<(NodeAddr, NodeAddr), Reception>;
-/// Of a source and its group: how many receivers there are below, and how those fare that fare worst.
+/// For a source and its group: the number of receivers below, and the worst receptions.
 type Report = ((NodeAddr, NodeAddr), u32, Vec<Reception>);
 
-/// What receivers have got, as it is heard of the branches below and told above.
+/// The reception of receivers, as reported by the branches below and to the nodes above.
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
     pub(super) heard: Reports,
@@ -48,12 +48,12 @@ impl Reporting {
     /// Takes in a report of a branch.
     fn on_report(&mut self, now: Time, from: NodeAddr, report: &GroupReport<'_>) {
         self.heard.on_report(now, from, report);
-        // Passed on soon, so that the source does not hear of the past, a hop older each time.
+        // The report is passed on soon, so that the source does not get an old one, a hop older each time.
         let soon = (self.told_at + REPORT_SPACING).max(now + REPORT_GATHER);
         self.due = self.due.min(soon);
     }
 
-    /// It is time to tell.
+    /// Returns true if reports are due.
     fn begin(&mut self, now: Time) -> bool {
         if now < self.due {
             return false;
@@ -65,7 +65,7 @@ impl Reporting {
 }
 
 impl Groups {
-    /// What this node's own clients have got, by source and group.
+    /// Returns the reception of this node's own clients, by source and group.
     pub(super) fn own_receptions(&self, flows: &Flows) -> Own {
         let mut all = Own::new();
         let is_own = |group: NodeAddr| group.is_multicast() && self.local.is_member(group);
@@ -88,7 +88,7 @@ impl Groups {
         all
     }
 
-    /// What the nodes above in Scribe's trees are to hear of the receivers below.
+    /// Returns the reports about the receivers below for the nodes above in Scribe's trees.
     fn for_nodes(&self, now: Time, own: &Own) -> BTreeMap<NodeAddr, Vec<Report>> {
         let mut by_node: BTreeMap<NodeAddr, Vec<Report>> = BTreeMap::new();
         let active = |used: Time| now.since(used) < ACTIVE;
@@ -107,7 +107,7 @@ impl Groups {
         by_node
     }
 
-    /// What the neighbours above in the trees of link state are to hear.
+    /// Returns the reports for the neighbours above in the trees of link state.
     fn for_links(&self, now: Time, own: &Own, links: &Links) -> BTreeMap<LinkIndex, Vec<Report>> {
         let mut seen = BTreeSet::new();
         let mut by_link: BTreeMap<LinkIndex, Vec<Report>> = BTreeMap::new();
@@ -132,7 +132,7 @@ impl Groups {
     }
 }
 
-/// Writes reports into as few messages as hold them, and gives each away.
+/// Writes reports into as few messages as possible, and passes each to `give`.
 fn in_messages(all: &[Report], mut give: impl FnMut(&[u8])) {
     let mut bytes = [0; REPORT_BYTES_MAX];
     let mut builder = Builder::new(&mut bytes);
@@ -160,7 +160,7 @@ impl Node {
         self.groups.reports.on_report(now, peer, report);
     }
 
-    /// Tells the nodes above what the receivers below have got, when it is time.
+    /// Reports the reception of the receivers below to the nodes above, when it is due.
     pub(in crate::node) fn report_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.groups.reports.begin(now) {
             return;
@@ -186,8 +186,8 @@ impl Node {
         self.originate_made(now, &header, packet, out);
     }
 
-    /// A packet of reports, from the header on. Only nodes send from this port, and only those
-    /// beside this one in a group's tree are believed.
+    /// Handles a packet of reports, from the header on. Only nodes send from this port, and only those next to this one
+    /// in a group's tree are believed.
     pub(in crate::node) fn on_reports(
         &mut self,
         now: Time,
@@ -206,7 +206,7 @@ impl Node {
                 {
                     self.groups.reports.on_report(now, from, &report);
                 }
-                // Of a tree that has just changed, or of a version to come.
+                // The report belongs to a tree that has just changed, or the message to a later version.
                 Ok(_) => {}
                 Err(_) => return drop_one(Drop::Malformed, out),
             }

@@ -1,4 +1,4 @@
-//! The way of packets to groups: to the branches of a tree, and to the group's clients here.
+//! The paths of packets to groups: to the branches of a tree, and to the group's clients here.
 
 use super::is_urgent;
 use crate::event::Drop;
@@ -11,9 +11,9 @@ use wire::CLEAR_BYTES;
 use wire::data::{Header, Routing};
 
 impl Node {
-    /// Sends a run of opened packets to the branches of their group's tree, and to the group's
-    /// clients here; with `takes_second`, also on the links of second ways. `came` is the link that they came by, none for
-    /// packets of this node.
+    /// Sends a run of opened packets to the branches of their group's tree, and to the group's clients here; with
+    /// `takes_second`, also on the links of second ways. `came` is the link by which they arrived, `None` for packets
+    /// of this node.
     pub(in crate::node) fn send_group(
         &mut self,
         now: Time,
@@ -36,7 +36,7 @@ impl Node {
             let longest = run.segment(0).len();
             for link in slot.second_links().iter().filter(|link| is_open(link)) {
                 let way = links.at(*link);
-                // Copies are no load for a path that has too much already.
+                // Copies must not be added to a path that is already overloaded.
                 let is_free = way.takes_redundancy();
                 let fits = longest <= usize::from(way.path.mtu.usable());
                 if is_free && fits && !ways.contains(link) {
@@ -50,19 +50,20 @@ impl Node {
         let mut left = ways.len() + usize::from(is_member);
         if left == 0 && !self.groups.receives(group, &self.router) {
             let packets = run.segments() as u32;
-            // The other way has come by here first, or this one ends at the neighbour that it came from.
+            // The copy by the other way arrived here first, or this way ends at the neighbour from which the packet
+            // came.
             let reason = match has_ways {
                 true => Drop::DeadEnd,
                 false => Drop::NoMember,
             };
             drop_some(reason, packets, out);
         }
-        // The branches first: for them the packet is not there yet. The last one gets the run.
+        // The branches come first, because they do not have the packet yet. The last recipient gets the run itself.
         let mut run = Some(run);
         for (place, way) in ways.drain(..).enumerate() {
             left -= 1;
             let is_branch = place < branches;
-            // Of two ways the other one is the way around.
+            // With two ways, the other way is the way around.
             if !key.two_ways
                 && is_branch
                 && self.doubt.is_doubtful(now, self.links.at(way))
@@ -71,7 +72,7 @@ impl Node {
                 self.send_branch_around(now, (key, way), came, run, out);
             }
             if let Some(part) = share(&mut run, left == 0, out) {
-                // A copy that finds no room is no packet that the tree has not brought.
+                // A copy that finds no room is not a packet that the tree has failed to deliver.
                 self.send_run(now, way, part, is_branch && came.is_none(), out);
             }
         }
@@ -81,8 +82,8 @@ impl Node {
         }
     }
 
-    /// The clients who get what was sent to a group or anycast group and port, into `clients`; who
-    /// has sent it from here is not among them.
+    /// Adds to `clients` the clients that get what was sent to a group or anycast group and port, without the local
+    /// sender.
     pub(in crate::node) fn receivers(&self, header: &Header<&[u8]>, clients: &mut Vec<ClientId>) {
         let (group, port) = (header.destination(), header.destination_port());
         let sender = match header.source() == self.addr {
@@ -94,7 +95,7 @@ impl Node {
         };
         let all = self.groups.local.subscribers(group, port);
         if group.is_anycast() {
-            // One is enough, and always the same.
+            // The packet goes to one client, always to the same one.
             return clients.extend(all.take(1));
         }
         clients.extend(all.filter(|client| Some(*client) != sender));
@@ -152,7 +153,7 @@ impl Node {
     }
 }
 
-/// A copy of the run for one who gets it, the run itself for the last.
+/// Returns a copy of the run for a recipient, or the run itself for the last one.
 pub(super) fn share(
     run: &mut Option<Burst>,
     is_last: bool,

@@ -10,9 +10,9 @@ use wire::stamp::TreeEdge;
 use wire::{CLEAR_BYTES, HEADER_BYTES};
 
 impl Node {
-    /// Decides on a packet on an edge of a group's tree of which this node is not an end: by table,
-    /// towards the edge's end. It may come by more than once, on several edges, so nothing is
-    /// remembered of it; its time to live ends what loops. `None` when this node is the end.
+    /// Decides on a packet on an edge of a group's tree of which this node is not an end: it goes by table, towards the
+    /// edge's end. The packet may arrive several times, on several edges, so nothing is remembered about it; its time
+    /// to live ends loops. `None` when this node is the end.
     pub(in crate::node) fn judge_passing(
         &mut self,
         header: &mut Header<&mut [u8]>,
@@ -38,8 +38,7 @@ impl Node {
         }
     }
 
-    /// Sends a run of opened packets on along the edges of their groups' trees, and to the groups'
-    /// clients here.
+    /// Forwards a run of opened packets along the edges of their groups' trees, and to the groups' clients here.
     pub(in crate::node) fn send_shared(
         &mut self,
         now: Time,
@@ -72,8 +71,8 @@ impl Node {
         let mut ends = core::mem::take(&mut self.groups.tree_ends);
         match self.groups.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
-            // To the root, from outside of the tree. Whoever is taken for the root and is not in
-            // the tree knows better; a root that is not has no members.
+            // From outside the tree, packets go to the root. A node that is regarded as the root and is not in the tree
+            // knows the actual root; an actual root outside the tree has no members.
             None => {
                 let roots = self.groups.shared.roots(now, group);
                 ends.extend(roots.into_iter().flatten().filter(|end| Some(*end) != came));
@@ -105,13 +104,13 @@ impl Node {
         }
     }
 
-    /// The edge that stands in a packet of this node to a group until it is sent: none yet.
+    /// Returns the edge in a packet of this node to a group until the packet is sent: none yet.
     pub(in crate::node) fn first_edge(own: NodeAddr) -> [u8; TreeEdge::BYTES] {
         TreeEdge { from: own, to: own }.to_bytes()
     }
 }
 
-/// How many packets at the front of a run have the same source, group, class and edge.
+/// Returns how many packets at the front of a run have the same source, group, class and edge.
 fn alike(run: &Burst) -> usize {
     let key = |i: usize| {
         let packet = &run.segment(i)[CLEAR_BYTES..];

@@ -1,4 +1,4 @@
-//! What is known of groups, for status; and the reports of receivers, up the trees.
+//! The state of groups for status, and the receivers' reports that have come up the trees.
 
 use super::keys::lacks_keys;
 use crate::groups::{
@@ -19,22 +19,22 @@ use wire::control::Reception;
 use wire::groups::{Setting, TreeBuilder, Ways, mask};
 use wire::ipc::Delivery;
 
-/// Edges of trees of Scribe with a rate that are reckoned with: each is a search for its path.
+/// Number of edges of trees of Scribe with a rate that are taken into account: each is a search for its path.
 const EDGES_MAX: usize = 256;
-/// Groups with sources here that metrics tell of.
+/// Number of groups with sources here in the metrics.
 const SOURCES_TOLD_MAX: usize = 64;
-/// Members to which the two ways are shown: each is a search.
+/// Number of members for which the two ways are shown: each is a search.
 const WAYS_SHOWN_MAX: usize = 64;
-/// Groups that are listed.
+/// Number of groups that are listed.
 const LISTED_MAX: usize = 1_024;
 
 impl Node {
-    /// Whether a setting fits, if this node's sources are to have it.
+    /// Decides whether the links have room for a setting, if this node's sources are to have it.
     pub fn admission(&self, setting: &Setting) -> Admission {
         self.judged(self.addr, setting)
     }
 
-    /// The same of a setting that a node has said, or is to say.
+    /// The same for a setting that a node has announced, or is about to announce.
     fn judged(&self, by: NodeAddr, setting: &Setting) -> Admission {
         match setting.tree {
             TreeBuilder::LinkState => admit(self.router.database(), by, setting, |node| {
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// Whether a setting fits the edges that trees of Scribe have here: nobody knows all of them.
+    /// Decides whether a setting fits the edges of Scribe's trees at this node: no node knows all edges.
     fn judged_here(&self, setting: &Setting) -> Admission {
         let mut answer = Admission::default();
         let of = |group: &NodeAddr| group.0 & mask(setting.prefix) == setting.group.0;
@@ -69,8 +69,8 @@ impl Node {
         answer
     }
 
-    /// What the links to a node lack that is to be below this one in a tree of Scribe, if they lack
-    /// anything. `granted` are others, by group, that the node has not been told of yet.
+    /// Returns what the links lack to a node that is to be below this one in a tree of Scribe, if they lack anything.
+    /// `granted` are further edges, by group, that the node does not know of yet.
     pub fn lacks_for(
         &self,
         group: NodeAddr,
@@ -96,8 +96,8 @@ impl Node {
         answer.refusals.into_iter().next()
     }
 
-    /// What other groups with a rate take of the links, in kbit/s: those of link state anywhere, those
-    /// of Scribe on the edges that lead down from here.
+    /// Returns the rates that other groups take on the links, in kbit/s: groups of link state anywhere, groups of
+    /// Scribe on the edges that lead down from here.
     fn taken(
         &self,
         but: NodeAddr,
@@ -124,14 +124,14 @@ impl Node {
         taken
     }
 
-    /// The groups that this node knows of; with all that can be told of one if it is asked for.
+    /// Returns the groups that this node knows; with all details if a single one is requested.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
         let membership = self.router.membership();
         let own = self.groups.own_receptions(&self.flows);
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
         groups.extend(membership.permits().groups().take(LISTED_MAX));
-        // Of a range that is limited each group can be asked for.
+        // Each group of a limited range can be requested.
         groups.extend(only.filter(|group| membership.permits().said(*group).next().is_some()));
         groups.extend(
             membership
@@ -218,7 +218,7 @@ impl Node {
         statuses.collect()
     }
 
-    /// What groups come to at this node, for metrics.
+    /// Returns the totals of groups at this node, for metrics.
     pub fn group_totals(&self, now: Time) -> GroupTotals {
         let mut sent: BTreeMap<NodeAddr, (u64, u64)> = BTreeMap::new();
         let by_trees = self.groups.trees.iter().map(|slot| {
@@ -335,7 +335,7 @@ impl Node {
         }
     }
 
-    /// A source's packets as they pass along a tree of Scribe.
+    /// Returns the status of a source's packets that pass along a tree of Scribe.
     fn shared_source(
         &self,
         now: Time,

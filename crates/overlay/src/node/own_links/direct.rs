@@ -1,29 +1,32 @@
-//! Direct links: two nodes that have traffic for each other and no link between them make one, through NAT or not. Links
-//! that [`super::find`] chooses are opened in the same way.
+//! Direct links: two nodes that have traffic for each other and no link between them make one, with or without NAT.
+//! Links that [`super::find`] chooses are opened in the same way.
 //!
 //! ```text
 //!   b ──── a ──── c        a sees both, and tells them where: see [`super::seen`]
 //!   │NAT           NAT│    b and c announce that with their link state
 //!   └─── dial ─── dial ┘   traffic from b to c passes a: b and c see it, and dial each other at the same time
 //! ```
-//! An endpoint that the router in front of a node leads to it is announced too: it is open to all, whatever their NAT is.
-//! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
-//! destination a port of its own; then the traffic stays on its way over `a`. A node whose links all run over byte streams
-//! asks its host for one to the endpoint; so a node without UDP links to those that are open to streams, and two nodes
-//! without UDP link so as well.
-//! A link that is up competes by its cost
-//! like any other: nothing is rerouted because it is direct.
+//! An endpoint that the router in front of a node forwards to the node is announced too: it is open to all nodes,
+//! whatever their NAT does. The first datagram of each node opens the NAT of its sender for the other's datagrams. That
+//! works unless both NATs use a different port for each destination; then the traffic stays on its path over `a`. A
+//! node whose links all run over byte streams asks its host for a stream to the endpoint. So a node without UDP links
+//! to nodes that accept streams, and two nodes without UDP can link in the same way. A link that is up competes by its
+//! cost like any other: nothing is rerouted just because a link is direct.
 //!
-//! Life of an attempt: traffic, or a choice ─▶ dial where the node is configured and at each announced endpoint, a short step
-//! apart, for [`PATIENCE`]; the first that answers is used ─▶ up, until nobody has had traffic for [`IDLE`] and the link is not chosen; or given up for a while, twice as
-//! long each time. Where links are found, a link that is there already and gets traffic of its two ends is kept likewise.
+//! The life of an attempt begins with traffic, or with a choice. The node dials the configured address and each
+//! announced endpoint, a short step apart, for [`PATIENCE`], and uses the first that answers. A link that comes up
+//! lasts until there has been no traffic for [`IDLE`] and the link is not chosen. A failed attempt is given up for a
+//! while, each time twice as long. If the node finds links automatically, an existing link with traffic between its two
+//! ends is kept in the same way.
 //!
-//! Two nodes behind one router often do not reach each other at its outer address. Nodes tell where they listen by their own
-//! interfaces as well, and dial there what is public, or all of it if both are seen at the same address.
+//! Two nodes behind one router often cannot reach each other at its outer address. So nodes also announce where they
+//! listen on their own interfaces. A node dials these addresses if they are public, or all of them if both nodes are
+//! seen at the same address.
 //!
-//! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member, or have chosen
-//! it, dial there, with handshakes that are no longer than any first datagram and with one TCP connection every other
-//! second. For traffic they begin with [`DIRECT_MAX`] members at a time; choices are bounded where they are made.
+//! A member may announce an endpoint that belongs to somebody else. Only nodes that have traffic for this member, or
+//! have chosen it, dial it there, with handshakes that are no longer than any first datagram and with one TCP
+//! connection every other second. For traffic, they begin with [`DIRECT_MAX`] members at a time; the number of choices
+//! is limited where they are made.
 
 use super::{Known, OwnLinks, seen};
 use crate::link::{Dialling, Links, Made};
@@ -32,31 +35,31 @@ use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Endpoint;
 
-/// With so many attempts and links under way that are there for traffic alone, traffic begins no other. Choice: twice as
-/// many as a node that joins has at first.
+/// Maximum number of attempts and links for traffic alone; if there are this many, traffic begins no other. Choice:
+/// twice as many as a node that joins has at first.
 const DIRECT_MAX: usize = 8;
-/// Traffic is present for so long after its last packet. Choice: a call's pause, or an interactive session's.
+/// How long traffic counts as present after its last packet. Choice: a pause in a call, or in an interactive session.
 const PRESENT: Duration = Duration::from_secs(10);
-/// A node is dialled for so long: by datagrams at all its places, by streams at each. Choice: two of the other node's looks at
-/// its traffic, and a handshake over a long path.
+/// How long a node is dialled: by datagrams at all its addresses, by streams at each. Choice: the time in which the
+/// other node checks its traffic twice, and a handshake over a long path.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The rest after all endpoints of a node have been dialled in vain, at first and at most.
 const REST: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(3_600);
-/// A direct link without traffic of its two ends ends after so long. Choice: people call back within minutes.
+/// Time after which a direct link without traffic of its two ends ends. Choice: people call back within minutes.
 const IDLE: Duration = Duration::from_secs(600);
-/// The direct links that this node makes, or would.
+/// The direct links that this node makes, or would make.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     attempts: BTreeMap<NodeAddr, Attempt>,
 }
 
-/// One node with which a direct link is wanted.
+/// A node with which a direct link is wanted.
 #[derive(Debug)]
 struct Attempt {
-    /// When there was traffic last, if there was any.
+    /// When there was last traffic, if there was any.
     wanted: Option<Time>,
-    /// The place that is dialled by streams, and since when; none before the first dial and while it rests.
+    /// The address that is dialled by streams, and since when; `None` before the first dial and during a rest.
     dialled: Option<(usize, Time)>,
     /// Nothing is dialled until then.
     rests_until: Time,
@@ -65,20 +68,23 @@ struct Attempt {
 }
 
 impl OwnLinks {
-    /// A link to this node is made, or was, because there is traffic for it or it was chosen.
+    /// Returns true if a link to this node is being made, or was made, because there is traffic for it or because it
+    /// was chosen.
     pub(in crate::node) fn is_attempted(&self, to: NodeAddr) -> bool {
         self.direct.attempts.contains_key(&to)
     }
 
-    /// A neighbour may be there. An address of the own host leads to one only where all are on one host, as in a laboratory.
+    /// Returns true if a neighbour may be at this endpoint. An address of the own host leads to a neighbour only if all
+    /// nodes are on one host, as in a laboratory.
     pub(super) fn may_dial(&self, endpoint: Endpoint) -> bool {
         let is_own = |own: &UnderlayAddr| seen::endpoint(*own).is_loopback();
         endpoint.is_dialable()
             || endpoint.is_loopback() && !self.sockets.is_empty() && self.sockets.iter().all(is_own)
     }
 
-    /// Where a node says that it is, as far as this one may dial there, and by which own socket. An address of its interfaces that
-    /// is not public is dialled only behind the same router, and first: elsewhere it is that of a stranger, or of nobody.
+    /// Returns the addresses that a node announces and that this one may dial, each with the own socket to use. A
+    /// non-public address of the node's interfaces is dialled only behind the same router, and first: elsewhere it
+    /// belongs to a stranger, or to nobody.
     pub(super) fn places_of(&self, of: NodeAddr, known: Known<'_>) -> Vec<UnderlayAddr> {
         let (router, links) = known;
         let seen = match router.database().endpoints_of(of) {
@@ -103,22 +109,22 @@ impl OwnLinks {
         places
     }
 
-    /// A node that is seen there is behind the router that this one is behind: both are seen at one address, or neither is
-    /// seen by anybody.
+    /// Returns true if a node that is seen at these endpoints is behind the same router as this one: both are seen at
+    /// one address, or no neighbour sees either.
     fn is_beside(&self, seen: &[Endpoint]) -> bool {
         let (own, _) = self.announced();
         let is_known = |at: &Endpoint| own.iter().any(|own| own.is_beside(*at));
         own.is_empty() && seen.is_empty() || seen.iter().any(is_known)
     }
 
-    /// There is traffic for `to`, or a link to it was chosen. Links that are configured, and nodes that this one does not
-    /// accept, stay as they are.
+    /// There is traffic for `to`, or a link to it was chosen. Nothing changes for configured links, and for nodes that
+    /// this one does not accept.
     fn want(&mut self, now: Time, to: NodeAddr, is_traffic: bool, known: Known<'_>) {
         let (_, links) = known;
         let of_traffic = self.direct.attempts.iter();
         let of_traffic =
             of_traffic.filter(|(of, it)| it.wanted.is_some() && !self.finding.wants(**of));
-        // The number of links of choice is bounded by what chooses them.
+        // The choosing code limits the number of chosen links.
         let is_room = !is_traffic || of_traffic.count() < DIRECT_MAX;
         let is_alone = links.are_down();
         let is_chosen = self.finding.wants(to);
@@ -127,7 +133,7 @@ impl OwnLinks {
                 attempt.wanted = Some(now);
             }
             if is_alone && !is_traffic && attempt.dialled.is_none() {
-                // That nobody answered says nothing of this one: the own way out may have been down.
+                // The missing answers say nothing about this node: the own uplink may have been down.
                 (attempt.rests_until, attempt.rest) = (now, REST);
             }
             return;
@@ -136,7 +142,7 @@ impl OwnLinks {
         let link = links.by_peer(to).map(|index| links.at(index));
         let is_by_hand = link.is_some_and(|link| link.dial.is_some() && link.made == Made::Hand);
         let is_up = link.is_some_and(|link| link.is_up());
-        // Where links are found, one that no attempt is made for may end.
+        // If links are found automatically, a link without an attempt may be ended.
         let is_there = is_by_hand || is_traffic && is_up && !self.find_links;
         let is_known = !self.places_of(to, known).is_empty() || links.is_first(to);
         if is_accepted && !is_there && is_room && (is_known || is_up) {
@@ -150,8 +156,9 @@ impl OwnLinks {
         }
     }
 
-    /// An endpoint, by the socket through which neighbours of the same family are reached, or else by one of the own that is
-    /// of that family. One that may speak both is tried where there is no neighbour to tell, or none by datagrams.
+    /// Returns an endpoint with the socket through which neighbours of the same address family are reached, or else
+    /// with an own socket of that family. If there are no neighbours, or none by datagrams, the first socket is tried,
+    /// because it may support both families.
     fn dialable(&self, endpoint: Endpoint, links: &Links) -> Option<UnderlayAddr> {
         let at = UnderlayAddr {
             ip: endpoint.ip,
@@ -178,7 +185,7 @@ impl OwnLinks {
 }
 
 impl Node {
-    /// Once a second: what neighbours are to know, and what is to be dialled or given up.
+    /// Once a second: reports to neighbours, dials, and gives up attempts.
     pub(in crate::node) fn tend_direct(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.own_links.makes_links() {
             return;
@@ -187,7 +194,7 @@ impl Node {
             self.own_record.note();
         }
         for partner in self.partners(now) {
-            // A link that is there is kept for their traffic, whether new ones are made or not.
+            // An existing link is kept for this traffic, whether new ones are made or not.
             if self.settings.direct_links || self.links.is_up(partner) {
                 self.own_links
                     .want(now, partner, true, (&self.router, &self.links));
@@ -203,7 +210,7 @@ impl Node {
         }
     }
 
-    /// The nodes with which this one exchanges packets.
+    /// Returns the nodes with which this one exchanges packets.
     fn partners(&self, now: Time) -> BTreeSet<NodeAddr> {
         let sent = self.sockets.outgoing();
         let sent = sent.filter(|(.., flow)| now.since(flow.last) < PRESENT);
@@ -217,13 +224,13 @@ impl Node {
         all.filter(|to| to.is_node() && *to != self.addr).collect()
     }
 
-    /// Goes on with one attempt.
+    /// Continues one attempt.
     fn attempt(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let index = self.links.by_peer(to);
         let is_up = index.is_some_and(|index| self.links.at(index).is_up());
         let by_hand = index.filter(|index| self.links.at(*index).made == Made::Hand);
         if let Some(index) = by_hand {
-            // It is dialled where the configuration says.
+            // The node is dialled at the configured address.
             self.links.at_mut(index).announced.clear();
             self.own_links.direct.attempts.remove(&to);
             return;
@@ -237,7 +244,7 @@ impl Node {
             return;
         };
         let is_silent = attempt.wanted.is_none_or(|at| now.since(at) >= IDLE);
-        // Where none are made for traffic, one that was there is not made again.
+        // If no links are made for traffic, one that has gone is not made again.
         let is_over = is_silent || !is_up && !self.settings.direct_links;
         if (is_over && !is_chosen) || (places == 0 && !is_up) {
             self.own_links.direct.attempts.remove(&to);
@@ -277,7 +284,7 @@ impl Node {
         self.redial(now, out);
     }
 
-    /// A link that is not configured anywhere begins, with one of the places.
+    /// Begins a link that is not configured anywhere, with one of the addresses.
     fn meet_found(
         &mut self,
         now: Time,
@@ -293,7 +300,7 @@ impl Node {
             capacity_kbps: 0,
             reliable: Default::default(),
         };
-        // Full: the next attempt may find room.
+        // If there is no room, the next attempt may find some.
         let _ = self.meet(now, neighbor, out);
         if let Some(index) = self.links.by_peer(to) {
             let link = self.links.at_mut(index);
@@ -309,7 +316,7 @@ impl Node {
         }
     }
 
-    /// Ends a direct link, or what was to be one.
+    /// Ends a direct link, or an attempt at one.
     fn end_direct(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
         let Some(index) = self.links.by_peer(to) else {
             return;
@@ -321,7 +328,7 @@ impl Node {
             return;
         }
         self.let_go(now, index, out);
-        // That nobody answered is no news: nobody has configured it.
+        // The missing answer is not reported: nobody has configured the node.
         self.links.at_mut(index).dialling = Dialling::default();
     }
 }

@@ -1,12 +1,13 @@
-//! Finding links: what the node does to have the links that [`Finder`] chooses, and to be rid of the others.
+//! Finding links: the node's actions to have the links that [`Finder`] chooses, and to end the others.
 //!
-//! A link that was chosen is opened as a direct link is, see [`super::direct`]. Each node tells in its record which of its
-//! links it keeps, so both ends know when neither does: then either ends it, once no client's packet has used it for a
-//! while, see [`Unkept`]. Links that are configured are kept always. So are those to a neighbour that tells nothing of what
-//! it keeps: it is in no ring, and the link may be all that joins it, or what is behind it, to the others.
+//! A chosen link is opened like a direct link, see [`super::direct`]. Each node announces in its record which of its
+//! links it keeps, so both ends know when neither keeps a link. Then either end ends it, once no client's packet has
+//! used it for a while, see [`Unkept`]. Configured links are always kept. So are links to a neighbour that does not
+//! announce what it keeps: it is in no ring, and the link may be the only one that joins it, or the nodes behind it, to
+//! the others.
 //!
-//! A node by which many enter at once has no place for all. Whoever comes when it is full takes the place of one that neither
-//! end keeps and no client has used: that one has found links, or it would keep this one.
+//! A node by which many enter at once has no room for all. If it is full, a new neighbour takes the place of one whose
+//! link neither end keeps and no client has used: that neighbour has found other links, or it would keep this one.
 
 use super::{Known, OwnLinks};
 use crate::finding::{Entrance, Finder, First, LEAST, Moment, Seen, Unkept};
@@ -18,23 +19,23 @@ use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::BTreeMap;
 use wire::Endpoint;
 
-/// A link that is down and that nobody keeps is forgotten after so long.
+/// Time after which a link that is down and that nobody keeps is forgotten.
 const DOWN_FOR: Duration = Duration::from_secs(30);
-/// So many neighbours and their addresses are remembered for as long as the node runs: records end 15 minutes after the
-/// last link. Choice: most of a network has to be gone before all of them are.
+/// Number of neighbours whose addresses are remembered for as long as the node runs: records end 15 minutes after the
+/// last link. Choice: most of a network must have gone before all of these have.
 const REMEMBERED: usize = 16;
 
-/// What is chosen, and what is done about it.
+/// The choices, and the state of putting them into effect.
 #[derive(Debug)]
 pub(super) struct Finding {
     finder: Finder,
     first: First,
     unkept: Unkept,
-    /// Neighbours, when they were there last, and where they said that they are.
+    /// Neighbours: when they were last connected, and the addresses that they announced.
     remembered: BTreeMap<NodeAddr, (Time, Vec<Endpoint>)>,
-    /// The neighbours that the record tells as kept.
+    /// The neighbours that the record announces as kept.
     told: Vec<NodeAddr>,
-    /// Links that were ended.
+    /// Number of links that were ended.
     dropped: u64,
 }
 
@@ -50,31 +51,31 @@ impl Finding {
         }
     }
 
-    /// A link to this node is to be.
+    /// Returns true if there is to be a link to this node.
     pub(super) fn wants(&self, of: NodeAddr) -> bool {
         self.finder.role(of).is_some() || self.looks_for(of)
     }
 
-    /// No way leads to this node, and it is dialled.
+    /// Returns true if no path leads to this node, and it is dialled.
     pub(super) fn looks_for(&self, of: NodeAddr) -> bool {
         self.first.looked_for().any(|it| it == of)
     }
 
-    /// A node has not answered where it says that it is.
+    /// A node has not answered at the addresses that it announces.
     pub(super) fn on_silent(&mut self, now: Time, of: NodeAddr) {
         if self.finder.role(of).is_some() {
             self.finder.on_silent(now, of);
         }
     }
 
-    /// Where a node said that it is when it was a neighbour.
+    /// Returns the addresses that a node announced when it was a neighbour.
     pub(super) fn remembered(&self, of: NodeAddr) -> &[Endpoint] {
         self.remembered.get(&of).map_or(&[], |(_, at)| at)
     }
 }
 
 impl OwnLinks {
-    /// This end keeps the link.
+    /// Returns true if this end keeps the link.
     pub(in crate::node) fn keeps(&self, link: &Link, router: &Router) -> bool {
         let of = link.peer;
         let is_first =
@@ -82,7 +83,7 @@ impl OwnLinks {
         link.made == Made::Hand || is_first || self.finding.wants(of) || self.is_attempted(of)
     }
 
-    /// A node whose record is here does not offer itself.
+    /// Returns true if this node has a record of the other node and that node does not offer itself.
     fn is_apart(&self, of: NodeAddr, router: &Router) -> bool {
         router.database().links_of(of).is_some() && router.database().keeps(of, self.own).is_none()
     }
@@ -91,7 +92,7 @@ impl OwnLinks {
         let (router, links) = known;
         let others = router.database().offers().filter(|of| *of != self.own);
         let accepted = others.filter(|of| self.is_accepted(*of));
-        // What nodes tell that are gone counts no more.
+        // The records of nodes that have gone no longer count.
         let is_there = |of: NodeAddr| router.tables().latency(of).is_some();
         let told_by_others = router.database().times_named(is_there);
         let see = |addr: NodeAddr| {
@@ -111,7 +112,8 @@ impl OwnLinks {
         accepted.map(see).collect()
     }
 
-    /// Remembers where neighbours are, and of many those that were there last. Who has none any more forgets nothing.
+    /// Remembers the addresses of neighbours; if there are too many, those of the most recent ones. A node without
+    /// neighbours forgets nothing.
     fn remember(&mut self, now: Time, seen: &[Seen], router: &Router) {
         let remembered = &mut self.finding.remembered;
         for Seen { addr, .. } in seen.iter().filter(|it| it.is_up) {
@@ -121,7 +123,7 @@ impl OwnLinks {
             }
         }
         while remembered.len() > REMEMBERED {
-            // Of those that are reached the records are here. What is lost is known by this alone.
+            // The database has the records of nodes that are reached. Only this memory has the addresses of lost ones.
             let is_reached = |of: NodeAddr| router.tables().latency(of).is_some();
             let each = remembered.iter();
             let oldest = each.min_by_key(|(of, (last, _))| (!is_reached(**of), *last));
@@ -132,7 +134,7 @@ impl OwnLinks {
         }
     }
 
-    /// Nodes that have offered themselves, that no way leads to, and that can be dialled.
+    /// Returns the nodes that have offered themselves, to which no path leads, and that can be dialled.
     fn lost_offers(&self, known: Known<'_>) -> Vec<NodeAddr> {
         let (router, _) = known;
         let offers = router.database().offers();
@@ -169,7 +171,7 @@ impl OwnLinks {
             if let Some(index) = links.by_peer(addr) {
                 let link = links.at_mut(index);
                 if !is_wanted && !link.is_resting {
-                    // The next dial is another matter: nobody waits for an answer meanwhile.
+                    // The next dial is independent of this one: nobody waits for an answer meanwhile.
                     link.dialling = Dialling::default();
                 }
                 link.is_resting = !is_wanted;
@@ -177,13 +179,14 @@ impl OwnLinks {
         }
     }
 
-    /// Neither end keeps the link. Who tells nothing of that keeps it.
+    /// Returns true if neither end keeps the link. A neighbour that does not announce what it keeps counts as keeping
+    /// it.
     fn is_unkept(&self, link: &Link, router: &Router) -> bool {
         let is_left = !router.database().keeps(link.peer, self.own).unwrap_or(true);
         link.is_up() && !self.keeps(link, router) && is_left
     }
 
-    /// How finding links stands, if the node does.
+    /// Returns the state of finding links, if the node does that.
     pub(in crate::node) fn finding_status(&self) -> Option<FindingStatus> {
         let (offers, measured, trials) = self.finding.finder.totals();
         self.find_links.then(|| FindingStatus {
@@ -196,7 +199,7 @@ impl OwnLinks {
         })
     }
 
-    /// The nodes to which there is to be a link.
+    /// Returns the nodes to which there is to be a link.
     pub(super) fn wanted_links(&self) -> Vec<NodeAddr> {
         let mut wanted = match self.find_links {
             true => self.finding.finder.kept(),
@@ -209,8 +212,8 @@ impl OwnLinks {
 }
 
 impl Node {
-    /// Tells which of the neighbours that are configured are those by which the node enters the network. Where it finds links
-    /// by itself, they are dialled as long as it has too few.
+    /// Sets which of the configured neighbours are those by which the node enters the network. If the node finds links
+    /// automatically, it dials them while it has too few links.
     pub fn set_first(&mut self, first: &[NodeAddr]) {
         if !self.settings.find_links {
             return;
@@ -226,7 +229,8 @@ impl Node {
         self.own_record.note();
     }
 
-    /// Once a second: chooses, and ends what nobody keeps. Links are opened with the direct ones.
+    /// Once a second: chooses links, and ends those that nobody keeps. Chosen links are opened together with the direct
+    /// ones.
     pub(in crate::node) fn tend_finding(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.settings.find_links {
             return;
@@ -265,7 +269,7 @@ impl Node {
             if self.own_links.is_unkept(link, &self.router) {
                 unkept.push((link.peer, link.client_packets()));
             }
-            // As long as it is tried, routes may lead by it, and nobody seems to be lost.
+            // While a link is still tried, routes may lead over it, and no node seems to be lost.
             let is_there = match link.made {
                 Made::First => link.carries(),
                 Made::Hand | Made::Found | Made::Came => !link.is_left,
@@ -276,7 +280,7 @@ impl Node {
             }
         }
         let over = self.own_links.finding.unkept.look(now, &unkept);
-        // One that is missing may be what keeps the network whole.
+        // A chosen link that is missing may be the one that keeps the network whole.
         let chosen = self.own_links.finding.finder.lasting();
         if chosen.iter().all(|of| self.links.is_up(*of)) {
             for of in over {
@@ -288,7 +292,7 @@ impl Node {
         }
     }
 
-    /// Makes room for a neighbour where there is none, if there is a link that neither end keeps and no client has used.
+    /// Makes room for a neighbour if there is none, by ending a link that neither end keeps and no client has used.
     pub(in crate::node) fn make_room(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if !self.settings.find_links || self.links.has_room() {
             return;
@@ -305,7 +309,7 @@ impl Node {
         }
     }
 
-    /// The neighbour has ended the link, and this end does not keep it: nobody dials again.
+    /// The neighbour has ended the link, and this end does not keep it: this node does not dial again.
     pub(in crate::node) fn follow_end(
         &mut self,
         now: Time,
@@ -317,7 +321,7 @@ impl Node {
         }
     }
 
-    /// Ends a link. Where a neighbour is by which the node enters the network, it is remembered.
+    /// Ends a link. The address of a neighbour by which the node enters the network is remembered.
     pub(super) fn let_go(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let why = "it is not needed now";
         let link = self.links.at_mut(index);
@@ -332,7 +336,7 @@ impl Node {
         }
     }
 
-    /// Why there is this link, in words.
+    /// Returns why this link exists, in words.
     pub(in crate::node) fn why(&self, link: &Link) -> String {
         if link.made == Made::Hand {
             return "by hand".into();

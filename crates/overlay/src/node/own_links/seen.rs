@@ -1,14 +1,14 @@
-//! Where neighbours see this node, and where it sees them.
+//! The addresses at which neighbours see this node, and at which it sees them.
 //!
 //! ```text
 //!   b ──── a        a tells b "your datagrams come from 198.51.100.2:40001"; b announces that with its link state
 //! ```
-//! A node that is seen through streams alone announces the port at which a neighbour has dialled it. Where it has dialled
-//! itself it is seen at a port at which nobody listens, and announces that of its own socket, where hosts usually listen for
-//! streams too. An endpoint that the router in front of a node leads to it is announced as well.
+//! A node that is seen only through streams announces the port at which a neighbour has dialled it. If the node has
+//! dialled, it is seen at a port at which nobody listens. It then announces the port of its own socket, where hosts
+//! usually listen for streams too. An endpoint that the router in front of a node forwards to it is announced as well.
 //!
-//! Beside that it tells where it listens by its own interfaces: nodes behind the same router reach it there, and others by a
-//! family of addresses by which no neighbour has seen it.
+//! In addition, the node announces where it listens on its own interfaces: nodes behind the same router reach it there,
+//! and others reach it by an address family by which no neighbour has seen it.
 
 use super::OwnLinks;
 use crate::link::Links;
@@ -19,34 +19,34 @@ use std::collections::BTreeMap;
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, StreamSeenAt};
 use wire::{Endpoint, Full};
 
-/// A neighbour is told again where it is seen, as the message may be lost. Choice: soon enough for a NAT that was
-/// restarted, and 2 bit/s.
+/// The interval at which a neighbour is told again where it is seen, as the message may be lost. Choice: soon enough
+/// for a NAT that was restarted, and 2 bit/s.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// What neighbours have told of this node, and were told of themselves.
+/// The neighbours' reports about this node, and this node's reports about them.
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
-    /// Where each neighbour says that it sees this node.
+    /// The endpoint at which each neighbour reports that it sees this node.
     seen: BTreeMap<NodeAddr, Seen>,
-    /// What the router in front of this node leads to it.
+    /// The endpoint that the router in front of this node forwards to it.
     mapped: Option<Endpoint>,
-    /// Where this node listens by its own interfaces, the best first.
+    /// The endpoints at which this node listens on its own interfaces, the best one first.
     hosts: Vec<Endpoint>,
-    /// What neighbours were told last, and when.
+    /// The last report to each neighbour, and when it was sent.
     told: BTreeMap<NodeAddr, (Told, Time)>,
-    /// What the own record says.
+    /// The endpoints in the own record.
     announced: Vec<Endpoint>,
     announced_hosts: Vec<Endpoint>,
 }
 
-/// Where this node is seen, and how.
+/// The endpoint at which this node is seen, and how.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     endpoint: Endpoint,
     is_by_stream: bool,
 }
 
-/// Where a neighbour is seen.
+/// The endpoint at which a neighbour is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     ByDatagrams(Endpoint),
@@ -63,27 +63,29 @@ impl Told {
 }
 
 impl OwnLinks {
-    /// What the router in front of the node leads here from now on. The next look at what is to be announced takes it.
+    /// Sets the endpoint that the router in front of the node forwards to it from now on. The next check of the
+    /// announcements uses it.
     pub(in crate::node) fn set_mapped(&mut self, endpoint: Option<Endpoint>) {
         self.sightings.mapped = endpoint;
     }
 
-    /// Where the node listens from now on, likewise.
+    /// Sets where the node listens from now on, in the same way.
     pub(in crate::node) fn set_hosts(&mut self, hosts: Vec<Endpoint>) {
         self.sightings.hosts = hosts;
     }
 
-    /// What the own record says of where this node is seen, and of its interfaces.
+    /// Returns what the own record announces: where this node is seen, and where it listens on its interfaces.
     pub(in crate::node) fn announced(&self) -> (&[Endpoint], &[Endpoint]) {
         (&self.sightings.announced, &self.sightings.announced_hosts)
     }
 
-    /// This node itself listens there: another one that says so is on another network.
+    /// Returns true if this node itself listens there: another node that announces the same address is on another
+    /// network.
     pub(super) fn is_own_host(&self, endpoint: Endpoint) -> bool {
         self.sightings.hosts.contains(&endpoint)
     }
 
-    /// A neighbour tells from where it gets this node's datagrams.
+    /// A neighbour reports from where it gets this node's datagrams.
     pub(in crate::node) fn on_seen_at(&mut self, by: NodeAddr, endpoint: Endpoint) {
         let is_by_stream = false;
         self.note_seen(
@@ -95,7 +97,7 @@ impl OwnLinks {
         );
     }
 
-    /// A neighbour tells where it sees this node's end of their byte stream.
+    /// A neighbour reports where it sees this node's end of their byte stream.
     pub(in crate::node) fn on_stream_seen_at(&mut self, by: NodeAddr, seen: StreamSeenAt) {
         let endpoint = match seen.is_dialled {
             true => Some(seen.endpoint),
@@ -119,7 +121,8 @@ impl OwnLinks {
         }
     }
 
-    /// Once a second: tells neighbours where they are seen. Whether others are to be told where this node is.
+    /// Once a second: reports to neighbours where they are seen. Returns true if the announcements about this node have
+    /// changed.
     pub(super) fn tend_seen(
         &mut self,
         now: Time,
@@ -137,7 +140,7 @@ impl OwnLinks {
         false
     }
 
-    /// The own addresses that others are told, beside those at which neighbours see this node.
+    /// Returns the own addresses to announce in addition to those at which neighbours see this node.
     fn hosts(&self, seen: &[Endpoint]) -> Vec<Endpoint> {
         let all = self.sightings.hosts.iter().copied();
         let fits = |host: &Endpoint| host.is_dialable() && !host.is_link_local();
@@ -178,12 +181,12 @@ impl OwnLinks {
         }
     }
 
-    /// Where others can dial this node: where neighbours see it, and the endpoint that the router maps. The mapped one is open
-    /// to all, but may lead nowhere, and partners of earlier versions dial one endpoint after the other. It comes first if neighbours see several
-    /// ports at its address, which others cannot use, and right after the one that they see if they see only one. If no
-    /// neighbour sees that address, the router may be wrong about it: then it comes last. If the record has no room for
-    /// all, it stays, and what neighbours see at its address is left out first. A node that gets no datagrams does not
-    /// announce it.
+    /// Returns where others can dial this node: where neighbours see it, and the endpoint that the router maps. The
+    /// mapped endpoint is open to all, but may lead nowhere, and nodes of earlier versions dial one endpoint after the
+    /// other. It comes first if neighbours see several ports at its address, which other nodes cannot use. It comes
+    /// right after the only port that neighbours see there, if there is one. If no neighbour sees that address, the
+    /// router may be wrong about it, and it comes last. If the record has no room for all, the mapped one stays, and
+    /// other endpoints at its address are left out first. A node that gets no datagrams does not announce it.
     fn endpoints(&mut self, links: &Links) -> Vec<Endpoint> {
         let mut endpoints = self.seen_at(links);
         let mapped = self.sightings.mapped.filter(|at| self.may_dial(*at));
@@ -212,8 +215,8 @@ impl OwnLinks {
         endpoints
     }
 
-    /// Where neighbours see this node: what most of them say first. What is seen through streams counts where there is
-    /// nothing else.
+    /// Returns where neighbours see this node: first the endpoint that most of them report. Endpoints seen through
+    /// streams count only if no datagrams arrive.
     fn seen_at(&mut self, links: &Links) -> Vec<Endpoint> {
         let gets_no_datagrams = links.are_without_datagrams();
         let link = |peer: &NodeAddr| links.by_peer(*peer).map(|index| links.at(index));
@@ -221,7 +224,7 @@ impl OwnLinks {
         seen.retain(|peer, _| link(peer).is_some_and(|link| link.is_up()));
         let mut counts: BTreeMap<Endpoint, usize> = BTreeMap::new();
         for (peer, seen) in seen {
-            // What was seen the other way says nothing of where the node is seen now.
+            // An endpoint seen in the other way says nothing about where the node is seen now.
             let is_by_stream = link(peer).is_some_and(|link| link.is_over_stream());
             let is_of_use = !seen.is_by_stream || gets_no_datagrams;
             if seen.is_by_stream == is_by_stream && is_of_use {
@@ -233,7 +236,7 @@ impl OwnLinks {
         seen.into_iter().map(|(endpoint, _)| endpoint).collect()
     }
 
-    /// Where streams to this node may be taken, which has dialled a neighbour from that endpoint.
+    /// Returns where this node may accept streams, if it has dialled a neighbour from that endpoint.
     fn listens_at(&self, from: Endpoint) -> Option<Endpoint> {
         let is_ipv4 = from.ipv4().is_some();
         let like = self.sockets.iter().find(|own| own.is_ipv4() == is_ipv4);
@@ -260,7 +263,7 @@ impl OwnLinks {
     }
 }
 
-/// An address of the network below, without what concerns this host alone.
+/// Returns an underlay address without the parts that concern only this host.
 pub(super) fn endpoint(at: UnderlayAddr) -> Endpoint {
     Endpoint {
         ip: at.ip,

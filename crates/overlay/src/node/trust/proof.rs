@@ -1,4 +1,4 @@
-//! Which records are believed: those that a root has signed, or an origin whose certificate a root has signed.
+//! The records that a node believes: those signed by a root, or by an origin whose certificate a root has signed.
 
 use crate::link_state::{Claim, Judgement};
 use base::{Map, NodeAddr};
@@ -6,7 +6,7 @@ use secure::{
     Certificate, CertificateError, Context, Identity, Network, Peer, Revocations, SuccessionError,
 };
 
-/// Who may sign the records of one origin, as its verified certificate says.
+/// The key that may sign the records of one origin, from its verified certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Signer {
     serial: u32,
@@ -54,7 +54,7 @@ impl Proof<'_> {
             Claim::Revocations { root, list, .. } => {
                 *root == self.network.root_number()
                     && Revocations::from_bytes(list)
-                        // A copy, because only the node itself takes the list to heart.
+                        // A copy, because only the node itself applies the list.
                         .is_ok_and(|list| self.network.clone().apply(&list).is_ok())
             }
             Claim::Succession(succession) => match self.network.clone().succeed(succession) {
@@ -91,7 +91,7 @@ impl Proof<'_> {
         }
     }
 
-    /// No known root has signed it: another one of the same number may have.
+    /// No known root has signed the certificate: another root of the same number may have.
     fn judge_nobodys(&self, certificate: &[u8]) -> Judgement {
         let certificate = Certificate::from_bytes(certificate);
         let rival = certificate.map(|certificate| self.network.rival_of(&certificate));
@@ -101,8 +101,8 @@ impl Proof<'_> {
         }
     }
 
-    /// It gives this node's own address to another key: a thief of the root has made it, and nobody speaks for this node
-    /// here but itself.
+    /// Returns true if the certificate gives this node's own address to another key. A thief of the root key has made
+    /// such a certificate, and here nobody but the node itself signs for it.
     fn is_foreign(&self, peer: &Peer) -> bool {
         let key = self.own.certificate().fields().subject.signing_key;
         peer.address() == self.own.address() && *peer.signing_key() != key
@@ -123,7 +123,7 @@ impl Proof<'_> {
             && self.network.proves(&signer.key, what, bytes, signature)
     }
 
-    /// Whose certificate it is, if it counts now.
+    /// Returns the owner of the certificate, if it is valid now.
     pub(in crate::node) fn peer(&self, certificate: &[u8]) -> Option<Peer> {
         self.judge_certificate(certificate).ok()
     }
@@ -136,8 +136,8 @@ impl Proof<'_> {
         }
     }
 
-    /// A certificate of the next root brings the proof of that along. One of a root behind the next waits: there is no
-    /// signature to look at.
+    /// Judges a certificate of the next root, which contains the proof of that root. A certificate of a later root
+    /// waits: there is no known key to check its signature.
     fn judge_by_its_proof(&self, certificate: &Certificate) -> Result<Peer, CertificateError> {
         let fields = certificate.fields();
         let succession = fields.options.succession();

@@ -34,7 +34,7 @@ fn sending() -> impl Strategy<Value = Sending> {
     ]
 }
 
-/// All that was ever sent.
+/// All packets that were ever sent.
 #[derive(Default)]
 struct Log {
     sent: Vec<(Time, Duration, Vec<u8>)>,
@@ -74,7 +74,7 @@ proptest! {
         let settings = Settings {
             retransmit_burst: 1e9,
             history_packets: 200,
-            // What deadlines do to it is `cover`'s matter.
+            // The effect of deadlines is tested with `cover`.
             cover_most: Duration::ZERO,
             ..Settings::modern()
         };
@@ -140,7 +140,7 @@ proptest! {
         prop_assert_eq!(history.stats().retransmissions, held);
     }
 
-    /// Packets are lost, delayed and doubled at random; a set knows what has come.
+    /// Packets are lost, delayed and duplicated at random; a set records those that have arrived.
     #[test]
     fn a_receiver_knows_what_has_come_and_what_has_not(
         fates in proptest::collection::vec((0u64..60, 0u8..8), 1..400),
@@ -161,7 +161,7 @@ proptest! {
         let mut asked: BTreeMap<u64, Vec<(Time, Strike)>> = BTreeMap::new();
         for (us, seq) in arrivals {
             let now = super::at_us(us);
-            // Timers first, each at its own moment.
+            // Timers come first, each at its own time.
             while let Some(due) = receiver.next_timeout().filter(|&due| due < now) {
                 note_requests(&mut receiver, due, &come, &mut asked)?;
             }
@@ -172,8 +172,8 @@ proptest! {
                 prop_assert!(after >= RTT.div(4) * 3 && asked.contains_key(&seq));
             }
             note_requests(&mut receiver, now, &come, &mut asked)?;
-            // Whatever is below the highest has come or was asked for, unless the first is far up,
-            // or the gap was seen so late that no answer would be in time.
+            // Every number below the highest has arrived or was requested, unless the first number is far up, or the
+            // gap was seen so late that no answer would be in time.
             let highest = come.last().copied().unwrap_or(0);
             if come.first().is_some_and(|&first| first <= 32) {
                 let silent = (0..highest).filter(|n| !come.contains(n) && !asked.contains_key(n));

@@ -51,7 +51,7 @@ fn each_strike_is_answered_once_and_the_last_one_doubled() {
     };
     let now = at_us(20_000);
     let got = [FIRST, FIRST, last, last, FIRST].map(|s| copies(answer(&mut history, now, seq, s)));
-    // The second copy of the last answer is to come.
+    // The second copy of the last answer is still to come.
     assert_eq!(got, [Ok(1), Err(()), Ok(1), Err(()), Err(())]);
     assert_eq!(history.stats().retransmissions, 3);
     assert_eq!(history.stats().repeated, 3);
@@ -61,7 +61,7 @@ fn each_strike_is_answered_once_and_the_last_one_doubled() {
 fn the_second_copy_follows_the_first_unless_it_would_be_late() {
     let mut history = History::new(Settings::modern());
     let last = Strike::new(1, true);
-    // Packet 0 has all the time there is, packet 1 has 10.5 ms left for 10.
+    // Packet 0 has no deadline; packet 1 has 10.5 ms left for a way of 10.
     record(&mut history, at_us(0), Remaining::NONE);
     record(&mut history, at_us(0), Remaining::from_duration(ms(30)));
     let now = at_us(19_500);
@@ -149,7 +149,7 @@ fn retransmissions_keep_to_their_share() {
             sent += 1;
         }
     }
-    // The first original falls into a full bucket.
+    // The first original arrives at a full bucket.
     assert_eq!(sent, 5 + 999 / 10);
     assert_eq!(history.stats().throttled, 1000 - sent);
 }
@@ -196,7 +196,7 @@ fn memory_follows_the_rate_and_goes_when_idle() {
         (16_000_000..=super::super::HISTORY_BYTES).contains(&busy),
         "{busy}"
     );
-    // It shrinks with the rate, before it is idle.
+    // The history shrinks with the rate, even before it is idle.
     let after = run(at_us(6_000_000), 2_000_000, 2_000);
     assert!(after < 1 << 20, "{after}");
     history.release_idle(at_us(12_000_000));

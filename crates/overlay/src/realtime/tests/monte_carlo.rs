@@ -6,7 +6,7 @@ use super::world::{ONE_WAY, Outcome, Plan, SPACING, run};
 use base::Duration;
 use wire::data::Remaining;
 
-/// Nobody is too late.
+/// No packet is too late.
 const EVER: Duration = Duration::MAX;
 
 fn one_strike(loss: f64, burstiness: f64, packets: u64) -> Outcome {
@@ -46,7 +46,7 @@ fn check_one_strike(loss: f64, burstiness: f64, packets: u64) {
     assert!((measured - expected).abs() < 3.0 * error, "{all}");
     assert!(measured < 2.4 * loss * loss, "{all}");
     assert_eq!(out.sender.throttled + out.receiver.throttled, 0, "{all}");
-    // One request per packet, answered at most once. [Amir06 §IV-A]
+    // There is one request per packet, answered at most once. [Amir06 §IV-A]
     assert!(out.receiver.requests <= out.receiver.missing);
     assert!(out.sender.retransmissions <= out.receiver.requests);
 }
@@ -70,7 +70,7 @@ fn one_strike_at_ten_percent() {
     check_one_strike(0.10, 0.5, 200_000);
 }
 
-/// A second copy right behind the first shares its fate: 0.29 % would be left.
+/// A second copy directly behind the first would be lost together with it: 0.29 % would remain.
 #[test]
 fn a_burst_of_losses_seldom_takes_both_copies() {
     let out = five_links(0.10, 0.5, 400_000);
@@ -83,7 +83,7 @@ fn recovered_packets_arrive_after_three_delays_and_the_detection() {
     let out = one_strike(0.05, 0.0, 50_000);
     let floor = ONE_WAY * 3 + SPACING;
     assert!(out.recovered.len() > 2_000);
-    // Δ is the time until a next packet arrives: 2 ms, or more if that is lost as well.
+    // Δ is the time until a next packet arrives: 2 ms, or more if that one is lost as well.
     let detection: Vec<u64> = out
         .recovered
         .iter()
@@ -118,7 +118,7 @@ fn fifty_milliseconds_of_slack_at_ten_percent() {
 
 #[test]
 fn nothing_is_asked_for_that_could_not_be_in_time() {
-    // 20 ms of slack, and an answer takes 22.
+    // 20 ms of slack, while an answer takes 22.
     let out = run(&Plan {
         remaining: Remaining::from_duration(ms(70)),
         ..Plan {
@@ -155,6 +155,6 @@ fn the_end_of_a_spurt_is_recovered_too() {
         .filter(|d| d.is_none_or(|d| d > ms(60)))
         .count() as f64
         / lasts.len() as f64;
-    // Both probes lost, or what follows them: far from the 10 % that were lost at first.
+    // Both probes are lost, or the packets after them: far from the 10 % that were lost at first.
     assert!(late < 0.02, "{late}");
 }

@@ -11,7 +11,7 @@ fn arrive(receiver: &mut Receiver, now: Time, seq: u64) -> Arrival {
     receiver.on_packet(now, LaneSeq::of(seq), Remaining::NONE, || Duration::ZERO)
 }
 
-/// Arrives with 50 ms of slack.
+/// A packet arrives with 50 ms of slack.
 fn arrive_in_a_hurry(receiver: &mut Receiver, now: Time, seq: u64) -> Arrival {
     let remaining = Remaining::from_duration(ms(90));
     receiver.on_packet(now, LaneSeq::of(seq), remaining, || ms(40))
@@ -61,7 +61,7 @@ fn strikes_follow_while_the_deadline_permits_and_the_last_is_repeated() {
             log.push((now.as_micros(), strike));
         }
     }
-    // It was due at 2 ms, so an answer is of use until 52 ms: requests until 32 ms.
+    // The packet was due at 2 ms, so an answer is useful until 52 ms, and a request until 32 ms.
     let last = Strike::new(2, true);
     assert_eq!(
         log,
@@ -119,7 +119,7 @@ fn answers_that_wait_for_each_other_are_not_asked_for_again() {
     let first = vec![(Strike::new(1, false), all)];
     assert_eq!(polled(&mut receiver, at_us(2_000)), first);
     let mut asked = Vec::new();
-    // One each 4 ms, from a round trip later on, but for one that is lost.
+    // One answer arrives every 4 ms, beginning a round trip later. One answer is lost.
     for seq in (1..=20).filter(|seq| *seq != 10) {
         let came = at_us(18_000 + seq * 4_000);
         while let Some(due) = receiver.next_timeout().filter(|due| *due < came) {
@@ -128,7 +128,7 @@ fn answers_that_wait_for_each_other_are_not_asked_for_again() {
         }
         arrive(&mut receiver, came, seq);
     }
-    // The one behind the lost one has shown that it is.
+    // The answer behind the lost one has shown the loss.
     let again = (at_us(63_000), Strike::new(2, false), vec![10]);
     assert_eq!(asked.first(), Some(&again));
     assert!(asked.iter().all(|(.., seqs)| *seqs == [10]), "{asked:?}");
@@ -159,7 +159,7 @@ fn a_lost_first_packet_is_noticed() {
     let mut receiver = Receiver::new(Settings::modern());
     arrive(&mut receiver, at_us(0), 2);
     assert_eq!(polled(&mut receiver, at_us(0))[0].1, [0, 1]);
-    // A receiver that comes late to a lane asks for nothing.
+    // A receiver that joins a lane late requests nothing.
     let mut late = Receiver::new(Settings::modern());
     arrive(&mut late, at_us(0), 5_000_000);
     assert_eq!((late.missing_len(), late.stats().restarts), (0, 0));
@@ -190,7 +190,7 @@ fn a_tail_probe_reveals_what_no_packet_does() {
 
 #[test]
 fn the_only_stream_s_last_packet_is_recovered_within_the_slack() {
-    // Sent at 0, lost; probed at 25 ms, heard of at 35; an answer by 55 is in time until 60.
+    // Sent at 0 and lost; probed at 25 ms, reported at 35; an answer by 55 is in time until 60.
     let mut receiver = Receiver::new(Settings::modern());
     arrive_in_a_hurry(&mut receiver, at_us(90_000), 0);
     receiver.on_tail_probe(at_us(135_000), LaneSeq::new(2));
@@ -233,7 +233,7 @@ fn an_outage_makes_no_storm_of_requests() {
             per_rtt[turn as usize] += flush;
         }
     }
-    // Each of the 4096 at most once and then three times per round trip, and none for ever.
+    // Each of the 4096 is requested at most once and then three times per round trip, and none for ever.
     assert!(per_rtt.iter().all(|&n| n <= 4 * 4096), "{per_rtt:?}");
     assert_eq!(per_rtt[4..].iter().sum::<usize>(), 0, "{per_rtt:?}");
     let stats = receiver.stats();
@@ -274,7 +274,7 @@ fn idle_memory_is_given_back_and_resets_forget() {
     );
     receiver.release_idle(at_us(10_000_000));
     assert_eq!(arrive(&mut receiver, at_us(10_000_001), 1), Arrival::New);
-    // The window of a busy lane shrinks, and the lane goes on where it was.
+    // The window of a busy lane shrinks, and the lane continues where it was.
     let gap = Duration::from_nanos(1_667);
     for seq in 2..100_000 {
         arrive(&mut receiver, at_us(10_000_002) + gap * seq, seq);
@@ -312,12 +312,12 @@ fn a_loss_is_told_once_it_is_sure_and_not_before() {
     // 2 and 3 are missing, and young.
     assert_eq!(receiver.settle_lost(), 0);
     hear(&mut receiver, &[7]);
-    // One has come since; 6 is young.
+    // One packet has arrived since; packet 6 is young.
     hear(&mut receiver, &[3]);
     assert_eq!(receiver.settle_lost(), 1, "2");
     hear(&mut receiver, &[8]);
     assert_eq!(receiver.settle_lost(), 2, "2 and 6");
-    // It was no loss after all.
+    // The packet was not lost after all.
     hear(&mut receiver, &[6]);
     assert_eq!(receiver.settle_lost(), 1);
 }

@@ -8,11 +8,11 @@ use base::{Duration, Rng, Time};
 use wire::control::{Builder, Message, Messages};
 use wire::data::{Header, Remaining};
 
-/// One way on the link, the paper's 10 ms.
+/// The one-way delay of the link: the paper's 10 ms.
 pub(super) const ONE_WAY: Duration = ms(10);
 /// Ten streams, a packet each per 20 ms, evenly phased.
 pub(super) const SPACING: Duration = ms(2);
-/// What is left of a packet's payload in this world: its number.
+/// The bytes of a packet's payload in this world: its number.
 const ID: usize = 8;
 /// A packet of 160 bytes of voice on the wire.
 const SEALED_PACKET: usize = SEALED + wire::HEADER_BYTES + 160;
@@ -27,24 +27,24 @@ enum ToB {
     Control(Vec<u8>),
 }
 
-/// What to run.
+/// The run to make.
 pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) loss: f64,
     pub(super) burstiness: f64,
     pub(super) packets: u64,
-    /// Of every packet when it is sent.
+    /// The remaining time of every packet when it is sent.
     pub(super) remaining: Remaining,
-    /// Behind B.
+    /// The delay behind B.
     pub(super) rest_of_path: Duration,
     /// Packets of a spurt, and the silence after it.
     pub(super) spurts: Option<(u64, Duration)>,
     pub(super) seed: u64,
 }
 
-/// What came of it. Delays are from first sending to first arrival.
+/// The results. Delays are from first sending to first arrival.
 pub(super) struct Outcome {
-    /// By packet; none if it never arrived.
+    /// Delays by packet; `None` if it never arrived.
     pub(super) delays: Vec<Option<Duration>>,
     pub(super) recovered: Vec<Duration>,
     pub(super) sender: HistoryStats,
@@ -55,7 +55,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The share of packets that were not there within `limit`.
+    /// Returns the share of packets that were not there within `limit`.
     pub(super) fn residual(&self, limit: Duration) -> f64 {
         share(&self.delays, limit)
     }
@@ -259,7 +259,7 @@ impl World<'_> {
             .receiver
             .on_packet(now, header.lane_seq(), left, || rest);
         let delay = now.since(self.sent_at[id]);
-        // The header tells the truth: deadline less what has passed, within two roundings.
+        // The header is right: the deadline less what has passed, within two roundings.
         if let (Some(left), Some(total)) = (left.duration(), self.plan.remaining.duration()) {
             let truth = total.saturating_sub(delay);
             assert!(left.max(truth) - left.min(truth) <= Duration::from_micros(100));

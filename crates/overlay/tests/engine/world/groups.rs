@@ -1,4 +1,4 @@
-//! Streams of packets to a group, and what became of each packet at each member.
+//! Streams of packets to a group, and the fate of each packet at each member.
 
 use super::{Nodes, PAYLOAD, PORT, addr, read};
 use base::{ClientId, Duration, NodeAddr, Time};
@@ -7,12 +7,12 @@ use overlay::{Reply, Request};
 use std::collections::BTreeMap;
 
 pub const GROUP: NodeAddr = NodeAddr(0xef01_0203);
-/// Who sends to groups.
+/// The client that sends to groups.
 pub const SOURCE: ClientId = ClientId(21);
-/// Who receives.
+/// The client that receives.
 pub const MEMBER: ClientId = ClientId(22);
 
-/// A source at a node that sends at a steady pace, and what its packets came to.
+/// A source at a node that sends at a steady pace, and the results.
 pub struct Cast {
     pub from: usize,
     pub group: NodeAddr,
@@ -20,7 +20,7 @@ pub struct Cast {
     pub options: Options,
     /// When each packet was sent.
     pub sent: Vec<Time>,
-    /// By node, packet: how often it came, and when first.
+    /// The number of arrivals and the first arrival, by node and packet.
     pub came: BTreeMap<(usize, u64), (u32, Time)>,
 }
 
@@ -48,7 +48,7 @@ impl Cast {
         }
     }
 
-    /// Sends for so long and takes in what arrives.
+    /// Sends for this time and takes in packets that arrive.
     pub fn run_ms(&mut self, nodes: &mut Nodes, ms: u64) {
         nodes.set_sender(self.from, SOURCE, self.options);
         let until = nodes.world.now() + Duration::from_millis(ms);
@@ -64,7 +64,7 @@ impl Cast {
         }
     }
 
-    /// Takes in what has arrived.
+    /// Takes in packets that have arrived.
     pub fn take(&mut self, nodes: &mut Nodes) {
         for answer in nodes.world.take_replies() {
             match answer.reply {
@@ -88,18 +88,18 @@ impl Cast {
         }
     }
 
-    /// Lets what is under way arrive.
+    /// Lets packets under way arrive.
     pub fn finish(&mut self, nodes: &mut Nodes) {
         nodes.run_ms(1_500);
         self.take(nodes);
     }
 
-    /// How many packets came more than once somewhere.
+    /// Returns how many packets arrived more than once at a node.
     pub fn doubles(&self) -> usize {
         self.came.values().filter(|(times, _)| *times > 1).count()
     }
 
-    /// How many of the packets sent between two moments a node got.
+    /// Returns how many of the packets sent between two times a node received, and how many were sent.
     pub fn got(&self, i: usize, from: Time, until: Time) -> (usize, usize) {
         let sent = self.sent.iter().enumerate();
         let sent = sent.filter(|(_, at)| (from..until).contains(*at));
@@ -108,7 +108,7 @@ impl Cast {
         (got.count(), numbers.len())
     }
 
-    /// When a node got each packet, in order of arrival.
+    /// Returns when a node received each packet, in order of arrival.
     pub fn arrivals(&self, i: usize) -> Vec<Time> {
         let of = self.came.iter().filter(|((node, _), _)| *node == i);
         let mut all: Vec<Time> = of.map(|(_, (_, at))| *at).collect();
@@ -116,7 +116,7 @@ impl Cast {
         all
     }
 
-    /// The longest time between two arrivals at a node.
+    /// Returns the longest time between two arrivals at a node.
     pub fn longest_gap(&self, i: usize) -> Duration {
         let all = self.arrivals(i);
         let gaps = all.windows(2).map(|pair| pair[1].since(pair[0]));

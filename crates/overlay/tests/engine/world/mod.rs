@@ -1,4 +1,4 @@
-//! Worlds of overlay nodes: identities, topologies, streams, and what became of them.
+//! Worlds of overlay nodes: identities, topologies, streams, and their results.
 #![allow(unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 pub mod groups;
@@ -43,44 +43,44 @@ pub struct Nodes {
     pub authority: Authority,
     pub world: World<Party>,
     pub hosts: Vec<HostId>,
-    /// What has been reported up to the last look.
+    /// Everything reported up to the last look.
     pub totals: Totals,
-    /// What the tapped node has sent.
+    /// The datagrams that the tapped node has sent.
     pub tap: Tap,
     identities: Vec<Identity>,
     plan: Plan,
     starts: u64,
 }
 
-/// What nodes there are.
+/// The plan of a world's nodes.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which nodes are neighbours; the first dials.
+    /// The pairs of neighbours; the first of each pair dials.
     pub edges: Vec<(usize, usize)>,
-    /// Neighbours dial each other both.
+    /// Both neighbours of each pair dial.
     pub mutual: bool,
     pub settings: Settings,
-    /// How many datagrams come twice.
+    /// The share of datagrams that arrive twice.
     pub twice: f64,
     /// How far each node's clock is ahead of the world's.
     pub clocks_ahead: Vec<Duration>,
-    /// The node of whose datagrams copies are kept.
+    /// The node whose datagrams are copied.
     pub tapped: Option<usize>,
-    /// Nodes with more than one attachment to the network below: how many.
+    /// Nodes with more than one attachment to the underlay network, and how many they have.
     pub attachments: Vec<(usize, u8)>,
     /// Nodes with settings of their own.
     pub own_settings: Vec<(usize, Settings)>,
-    /// What each node says that its links can carry, in kbit/s.
+    /// The capacity that each node announces for its links, in kbit/s.
     pub capacity_kbps: u32,
-    /// What the reliable lanes from nodes to neighbours do otherwise than the settings say.
+    /// Settings of reliable lanes from nodes to neighbours that differ from the nodes' settings.
     pub lanes: Vec<((usize, usize), LinkSettings)>,
-    /// Nodes that seal otherwise than the settings say.
+    /// Nodes whose sealing differs from the settings.
     pub sealing: Vec<(usize, Sealing)>,
-    /// Nodes that want other keys than the settings say.
+    /// Nodes whose wish for post-quantum keys differs from the settings.
     pub post_quantum: Vec<(usize, PostQuantum)>,
-    /// Nodes know only those that they dial, as those by which they enter the network.
+    /// Nodes know only the nodes that they dial, as those by which they enter the network.
     pub joined: bool,
-    /// Who may dial without being expected; `None` for everybody.
+    /// Nodes that may dial without being expected; `None` for everybody.
     pub accept: Option<Vec<NodeAddr>>,
 }
 
@@ -143,7 +143,7 @@ pub fn chain(n: usize) -> Vec<(usize, usize)> {
     (1..n).map(|i| (i - 1, i)).collect()
 }
 
-/// An identity of the network of `authority` with the address of node `i`.
+/// Returns an identity of the network of `authority` with the address of node `i`.
 pub fn identity(
     authority: &mut Authority,
     rng: &mut Rng,
@@ -190,7 +190,7 @@ impl Nodes {
         nodes
     }
 
-    /// Nodes as planned, without any path between them.
+    /// Returns the planned nodes, without any path between them.
     pub fn planned(seed: u64, plan: Plan) -> Nodes {
         let mut rng = Rng::new(seed);
         let mut authority = authority(&mut rng);
@@ -229,7 +229,7 @@ impl Nodes {
         party
     }
 
-    /// A fresh start of node `i`.
+    /// Returns a fresh start of node `i`.
     pub fn node(&mut self, i: usize) -> Node {
         let network = self.authority.network();
         let config = self.config(i, network);
@@ -243,12 +243,12 @@ impl Nodes {
         node
     }
 
-    /// What nodes that start from now on have.
+    /// Sets the settings of nodes that start from now on.
     pub fn set_settings(&mut self, settings: Settings) {
         self.plan.settings = settings;
     }
 
-    /// What node `i` is told at its start.
+    /// Returns the configuration of node `i` at its start.
     pub fn config(&mut self, i: usize, network: Network) -> Config {
         let mutual = self.plan.mutual;
         let neighbors = self
@@ -300,8 +300,8 @@ impl Nodes {
         }
     }
 
-    /// Lets nodes agree on keys, as those have done that have sent to each other before: else the first
-    /// packets are a round trip late.
+    /// Lets nodes agree on keys, as nodes have done that sent to each other before: otherwise the first packets are a
+    /// round trip late.
     pub fn introduce(&mut self, pairs: &[(usize, usize)]) {
         for &(a, b) in pairs {
             let at = self.world.now();
@@ -338,7 +338,7 @@ impl Nodes {
         }
     }
 
-    /// An attachment of a node, as another calls it through its own socket.
+    /// Returns the address of an attachment of a node, as another node calls it through its own socket.
     pub fn called(&self, (node, attachment): (usize, u8), socket: u8) -> UnderlayAddr {
         let at = sim::attachment(sim::underlay(node as u32), attachment);
         UnderlayAddr { socket, ..at }
@@ -352,9 +352,9 @@ impl Nodes {
         drop(self.world.crash(self.hosts[i]));
     }
 
-    /// Node `i` goes on at another address, with these paths to others.
+    /// Node `i` continues at another address, with these paths to others.
     pub fn move_to_another_address(&mut self, i: usize, paths: &[(usize, &str)]) {
-        // What its clients have asked for by now goes with it.
+        // Requests that its clients have made by now go with it.
         self.world.run_for(Duration::ZERO);
         let party = self.world.crash(self.hosts[i]).unwrap();
         self.hosts[i] = self.world.add_host(party);
@@ -363,18 +363,18 @@ impl Nodes {
         }
     }
 
-    /// Takes down a host that is no node of this program.
+    /// Takes down a host that is not a node of this program.
     pub fn crash_host(&mut self, host: HostId) {
         drop(self.world.crash(host));
     }
 
-    /// Starts node `i` anew; it remembers nothing.
+    /// Starts node `i` again, without its state.
     pub fn restart(&mut self, i: usize) {
         let party = self.start(i);
         self.world.restart(self.hosts[i], party);
     }
 
-    /// Adds a host that is no node of this program, linked to node `to`.
+    /// Adds a host that is not a node of this program, linked to node `to`.
     pub fn add_rogue(&mut self, to: usize, rogue: Neighbour, path: &str) -> HostId {
         let host = self.world.add_host(Party::rogue(rogue));
         self.world.link(host, self.hosts[to], &model(path));
@@ -424,7 +424,7 @@ impl Nodes {
         self.send_to(at, from, client, (to, PORT), number, PAYLOAD);
     }
 
-    /// The same with a payload of so many bytes.
+    /// The same with a payload of this length.
     pub fn send_to(
         &mut self,
         at: Time,
@@ -450,7 +450,7 @@ impl Nodes {
         let mut payload = vec![number as u8; bytes.max(16)];
         payload[..8].copy_from_slice(&number.to_be_bytes());
         payload[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
-        // The longest datagrams fill a buffer; they are cut, and need no room before them.
+        // The longest datagrams fill a buffer; they are fragmented, and need no room before them.
         let headroom = if bytes > MAX_PAYLOAD { 0 } else { HEADROOM };
         let payload = self.world.pool().copy_of(headroom, &payload).unwrap();
         let request = Request::Send { to, port, payload };
@@ -459,7 +459,7 @@ impl Nodes {
             .request_at(at, host, client, Ask::Client(request));
     }
 
-    /// Numbers and delays of what clients have received since the last call.
+    /// Returns numbers and delays of the packets that clients have received since the last call.
     pub fn arrivals(&mut self) -> Vec<(u64, Duration)> {
         let mut arrivals = Vec::new();
         for answer in self.world.take_replies() {
@@ -471,7 +471,7 @@ impl Nodes {
         arrivals
     }
 
-    /// Events since the last call.
+    /// Returns the events since the last call.
     pub fn events(&mut self) -> Vec<(Time, HostId, Event)> {
         self.world
             .take_events()
@@ -501,14 +501,14 @@ impl Nodes {
         node.snapshot(self.world.now())
     }
 
-    /// The link of node `i` to node `peer`.
+    /// Returns the status of the link of node `i` to node `peer`.
     pub fn link_status(&self, i: usize, peer: usize) -> overlay::snapshot::LinkStatus {
         let peer = addr(peer).to_string();
         let mut links = self.snapshot(i).links.into_iter();
         links.find(|link| link.peer == peer).unwrap()
     }
 
-    /// Node `i`, unless it is down.
+    /// Returns node `i`, unless it is down.
     pub fn running(&self, i: usize) -> Option<&Node> {
         self.world.engine(self.hosts[i]).and_then(Party::as_node)
     }
@@ -526,7 +526,7 @@ impl Nodes {
     }
 }
 
-/// Number and time of sending, as [`Nodes::send`] writes them.
+/// Reads the number and the time of sending, as [`Nodes::send`] writes them.
 pub fn read(payload: &[u8]) -> (u64, Time) {
     let word = |i: usize| u64::from_be_bytes(payload[i..i + 8].try_into().unwrap());
     let number = word(0);

@@ -1,5 +1,5 @@
-//! A neighbour that is driven by hand: it has a certificate, shakes hands, says hello and opens
-//! what it is sent; all else it says as the test tells it, true or not.
+//! A neighbour that is driven by hand: it has a certificate, performs handshakes, sends hellos and opens what it
+//! receives. Everything else it sends as the test demands, true or not.
 
 use super::UNIX_S;
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
@@ -12,7 +12,7 @@ use wire::link_state::{self, Link};
 use wire::record::{BODY_BYTES_MAX, Record, RecordKind, RecordSeq};
 use wire::{CLEAR_BYTES, HEADROOM, Latency, Loss};
 
-/// Between two hellos.
+/// The time between two hellos.
 const HELLO: Duration = Duration::from_millis(50);
 
 /// One opened datagram.
@@ -27,18 +27,18 @@ pub struct Heard {
 pub struct Neighbour {
     pub identity: Identity,
     pub handshakes: Handshakes,
-    /// The newest session with whoever is at an address, and the clock that it last told.
+    /// The newest session with the node at an address, and the clock that it last reported.
     sessions: BTreeMap<UnderlayAddr, (Session, Option<(u32, Time)>)>,
     pub heard: Vec<Heard>,
     pub refused: Vec<Refusal>,
-    /// Says hello by itself, and that it hears.
+    /// Sends hellos automatically, and confirms that it hears.
     pub polite: bool,
-    /// Keeps what it hears.
+    /// Keeps what it receives.
     pub listens: bool,
     pub boot: u32,
-    /// What its hellos seem to have waited in queues.
+    /// The time that its hellos appear to have waited in queues.
     pub queued: Duration,
-    /// What it says that it has lost, if it says that it takes repair packets.
+    /// The loss that it reports, if it reports that it accepts repair packets.
     pub claims: Option<Loss>,
     next_hello: Time,
 }
@@ -79,7 +79,7 @@ impl Neighbour {
         self.handshakes.dial_further(now, to, peer).unwrap()
     }
 
-    /// Takes in one datagram and gives what is to be answered.
+    /// Takes in one datagram and returns the answers.
     pub fn on_datagram(&mut self, now: Time, from: UnderlayAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         match Kind::of(datagram) {
             Ok(kind) if kind.is_sealed() => {
@@ -113,7 +113,7 @@ impl Neighbour {
         out
     }
 
-    /// Seals `plaintext` for whoever is at `to`; nothing if there is no session.
+    /// Seals `plaintext` for the node at `to`; nothing if there is no session.
     pub fn seal(&mut self, to: UnderlayAddr, kind: Kind, plaintext: &[u8]) -> Vec<Vec<u8>> {
         let Some((session, _)) = self.sessions.get_mut(&to) else {
             return Vec::new();
@@ -124,13 +124,13 @@ impl Neighbour {
         vec![datagram]
     }
 
-    /// A hello as a good neighbour says it.
+    /// Returns a hello as a good neighbour sends it.
     fn hello(&mut self, now: Time, to: UnderlayAddr) -> Vec<Vec<u8>> {
         let stamp = self.sessions.get(&to).and_then(|(_, stamp)| *stamp);
         let hello = Hello {
             i_hear_you: true,
             interval_ms: 50,
-            // What has waited in a queue was said before that.
+            // A hello that has waited in a queue was sent before that.
             stamp_us: (now - self.queued).as_micros() as u32,
             echo: stamp.map(|(stamp_us, at)| Echo {
                 stamp_us: stamp_us.wrapping_sub(self.queued.as_micros() as u32),
@@ -147,26 +147,26 @@ impl Neighbour {
         self.seal(to, Kind::Control, &plaintext)
     }
 
-    /// The neighbour's own record of its links, as one control message.
+    /// Returns the neighbour's own record of its links, as one control message.
     pub fn record(&self, seq: u32, links: &[(NodeAddr, u32)]) -> Vec<u8> {
         let body = self.link_state(self.address(), seq, links);
         records(&[(RecordKind::LINK_STATE, &body)])
     }
 
-    /// The same with the share lost on each link.
+    /// The same with the share of packets lost on each link.
     pub fn lossy_record(&self, seq: u32, links: &[(NodeAddr, u32, f64)]) -> Vec<u8> {
         let serial = self.identity.certificate().fields().serial;
         let body = self.signed_links(self.address(), serial, seq, links);
         records(&[(RecordKind::LINK_STATE, &body)])
     }
 
-    /// The body of a link-state record that says to be of `origin`, signed by this neighbour.
+    /// Returns the body of a link-state record in the name of `origin`, signed by this neighbour.
     pub fn link_state(&self, origin: NodeAddr, seq: u32, links: &[(NodeAddr, u32)]) -> Vec<u8> {
         let serial = self.identity.certificate().fields().serial;
         self.forged(origin, serial, seq, links)
     }
 
-    /// The same that names any certificate.
+    /// The same, naming any certificate.
     pub fn forged(
         &self,
         origin: NodeAddr,
@@ -210,7 +210,7 @@ impl Neighbour {
         body
     }
 
-    /// The body of a record of groups that says to be of `origin`, signed by this neighbour.
+    /// Returns the body of a record of groups in the name of `origin`, signed by this neighbour.
     pub fn groups(&self, origin: NodeAddr, seq: u32, members: &[NodeAddr]) -> Vec<u8> {
         let repr = wire::groups::Repr {
             origin,
@@ -229,7 +229,7 @@ impl Neighbour {
         body
     }
 
-    /// The data packets heard, with their payloads.
+    /// Returns the data packets received, with their payloads.
     pub fn packets(&self) -> Vec<(Repr, Vec<u8>)> {
         let data = self.heard.iter().filter(|h| h.kind == Kind::Data);
         data.map(|heard| {
@@ -291,7 +291,7 @@ impl Neighbour {
     }
 }
 
-/// The plaintext of a control datagram.
+/// Returns the plaintext of a control datagram.
 pub fn control(write: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
     let mut bytes = vec![0; 1400];
     let mut builder = Builder::new(&mut bytes);
@@ -301,7 +301,7 @@ pub fn control(write: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
     bytes
 }
 
-/// A control datagram with these records, all new.
+/// Returns a control datagram with these records, all new.
 pub fn records(records: &[(RecordKind, &[u8])]) -> Vec<u8> {
     control(|b| {
         for &(kind, body) in records {
@@ -311,7 +311,7 @@ pub fn records(records: &[(RecordKind, &[u8])]) -> Vec<u8> {
     })
 }
 
-/// The plaintext of a data datagram.
+/// Returns the plaintext of a data datagram.
 pub fn packet(header: &Repr, payload: &[u8]) -> Vec<u8> {
     let fixed = HEADROOM - CLEAR_BYTES;
     let mut bytes = vec![0; fixed];

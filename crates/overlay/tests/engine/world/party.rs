@@ -1,5 +1,4 @@
-//! What stands on a host of a world: a node, watched on its way out, or somebody who only looks
-//! like one.
+//! The engines on hosts of a world: a node whose output is watched, or a rogue that only looks like a node.
 
 use super::neighbour::Neighbour;
 use base::{
@@ -12,28 +11,28 @@ use std::rc::Rc;
 use wire::Loss;
 use wire::link::Kind;
 
-/// What UDP over IPv4 adds to each datagram.
+/// The bytes that UDP over IPv4 adds to each datagram.
 pub const UDP_BYTES: u64 = 28;
 
 /// Datagrams of one kind to one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub datagrams: u64,
-    /// Without what UDP and IP add.
+    /// Bytes without UDP and IP headers.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// With what UDP and IP add.
+    /// Returns the bytes with UDP and IP headers.
     pub fn wire_bytes(self) -> u64 {
         self.bytes + UDP_BYTES * self.datagrams
     }
 }
 
-/// Copies of what a party has sent, to whom.
+/// Copies of the datagrams that a party has sent, with their destinations.
 pub type Tap = Rc<RefCell<Vec<(UnderlayAddr, Vec<u8>)>>>;
 
-/// Who stands on a host.
+/// The role of a host's engine.
 pub enum Role {
     Node(Box<Node>),
     Rogue(Box<Neighbour>),
@@ -43,30 +42,29 @@ pub enum Role {
 pub struct Party {
     pub role: Role,
     pub sent: BTreeMap<(UnderlayAddr, u8), Traffic>,
-    /// Copies of all that was sent, when somebody wants them.
+    /// Copies of all datagrams sent, if the test needs them.
     pub tap: Option<Tap>,
-    /// A network that brings some datagrams twice: how many of them.
+    /// A network that delivers some datagrams twice, and their share.
     pub twice: Option<(Rng, f64)>,
 }
 
-/// What is asked of a party.
+/// A request to a party.
 pub enum Ask {
-    /// Of a node.
+    /// To a node.
     Client(Request),
-    /// Of anybody: datagrams as they are, out of the blue.
+    /// To any party: datagrams to send as they are, without any cause.
     Throw(UnderlayAddr, Vec<Vec<u8>>),
-    /// Of a rogue: to be sealed and sent to the neighbour.
+    /// To a rogue: a message to be sealed and sent to the neighbour.
     Say(UnderlayAddr, Kind, Vec<u8>),
     /// The same, sealed for the first address and sent to the second.
     Stray(UnderlayAddr, UnderlayAddr, Kind, Vec<u8>),
-    /// Of a rogue: to begin a handshake.
+    /// To a rogue: begin a handshake.
     Dial(UnderlayAddr),
     /// The same for a further path.
     DialFurther(UnderlayAddr, NodeAddr),
-    /// Of a rogue: its hellos measure so much more than the round trip, as if they had waited in
-    /// queues.
+    /// To a rogue: its hellos measure this much more than the round trip, as if they had waited in queues.
     Queue(Duration),
-    /// Of a rogue: its hellos say that it takes repair packets and has lost so much.
+    /// To a rogue: its hellos report that it accepts repair packets and has lost this many packets.
     Claim(Loss),
 }
 
@@ -94,7 +92,7 @@ impl Party {
         }
     }
 
-    /// What has gone to `to` in datagrams of this kind.
+    /// Returns the traffic to `to` in datagrams of this kind.
     pub fn sent(&self, to: UnderlayAddr, kind: Kind) -> Traffic {
         let key = (to, kind.byte());
         self.sent.get(&key).copied().unwrap_or_default()
@@ -115,7 +113,7 @@ impl Party {
     }
 }
 
-/// The outbox of a party: counts, copies, and hands on.
+/// The outbox of a party: counts, copies, and forwards.
 struct Desk<'a, O> {
     out: &'a mut O,
     sent: &'a mut BTreeMap<(UnderlayAddr, u8), Traffic>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   west (1) ---- node (0) ---- east (2)
 //! ```
-//! Both have told that they have a link to the node and nothing else, so it routes to both.
+//! Both have reported that they have a link to the node and no other, so it routes to both.
 
 use super::neighbour::{self, Neighbour};
 use super::party::Ask;
@@ -16,7 +16,7 @@ use wire::link::Kind;
 
 pub const WEST: usize = 1;
 pub const EAST: usize = 2;
-/// One way to a neighbour.
+/// The one-way delay to a neighbour.
 pub const WAY: Duration = Duration::from_millis(10);
 
 pub struct Script {
@@ -52,7 +52,7 @@ impl Script {
         script
     }
 
-    /// Where the node is reached.
+    /// Returns the address at which the node is reached.
     pub fn node(&self) -> UnderlayAddr {
         self.nodes.at(0)
     }
@@ -87,23 +87,23 @@ impl Script {
         self.ask(who, Ask::Say(node, Kind::Control, plaintext.to_vec()));
     }
 
-    /// The packets that `who` has had from the node.
+    /// Returns the packets that `who` has received from the node.
     pub fn packets(&self, who: usize) -> Vec<(Repr, Vec<u8>)> {
         self.rogue(who).packets()
     }
 
-    /// The drops for this reason so far.
+    /// Returns the number of drops for this reason so far.
     pub fn drops(&mut self, reason: Drop) -> u64 {
         self.nodes.count().drops(reason)
     }
 
-    /// The drops for any reason so far.
+    /// Returns the number of drops for any reason so far.
     pub fn all_drops(&mut self) -> u64 {
         self.nodes.count().dropped.values().sum()
     }
 }
 
-/// A neighbour with the address of node `i`, certified by the network's authority.
+/// Returns a neighbour with the address of node `i`, certified by the network's authority.
 pub fn neighbour(nodes: &mut Nodes, i: usize) -> Neighbour {
     let mut rng = Rng::new(900 + i as u64);
     let identity = identity(&mut nodes.authority, &mut rng, i, VALID);
@@ -112,7 +112,7 @@ pub fn neighbour(nodes: &mut Nodes, i: usize) -> Neighbour {
     Neighbour::new(identity, nodes.authority.network(), seed)
 }
 
-/// The header of a real-time packet without a deadline.
+/// Returns the header of a real-time packet without a deadline.
 pub fn header(from: NodeAddr, to: NodeAddr, seq: u32) -> Repr {
     Repr {
         class: Class {

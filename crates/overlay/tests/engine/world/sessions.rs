@@ -1,5 +1,5 @@
-//! Streams between nodes, and the applications at their ends: what they write is known by its place,
-//! so that what arrives is checked byte by byte.
+//! Streams between nodes, and the applications at their ends: each written byte depends on its place, so that what
+//! arrives is checked byte by byte.
 
 use super::{Nodes, addr, read};
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 pub const LISTENER: ClientId = ClientId(50_000);
-/// Links carry the class "reliable".
+/// Whether links carry the class "reliable".
 pub const RELIABLE_LANES: bool = true;
 pub const STREAM_PORT: VirtualPort = VirtualPort(8_080);
-/// The first client of those that connect, and of those that are accepted.
+/// The first of the clients that connect, and of the clients that are accepted.
 const CALLERS: u32 = 60_000;
 const CALLED: u32 = 1_000_000;
 
@@ -21,24 +21,24 @@ const CALLED: u32 = 1_000_000;
 #[derive(Debug)]
 pub struct End {
     pub framing: Framing,
-    /// Bytes still to be written, and written.
+    /// Bytes still to be written, and bytes written.
     pub to_write: u64,
     pub written: u64,
-    /// Messages to be written: when they were made.
+    /// Messages to be written.
     pub messages: VecDeque<Vec<u8>>,
-    /// The end of what is written is told when all is.
+    /// The end of writing is reported when everything is written.
     pub finishes: bool,
     pub credit: u64,
     pub read: u64,
-    /// Delivered and not yet taken.
+    /// Bytes delivered and not yet taken.
     pub unread: u64,
-    /// Takes what is delivered at once.
+    /// The end takes delivered bytes at once.
     pub reads: bool,
     pub received: Vec<(Time, Vec<u8>)>,
     pub connected: Option<Time>,
     pub finished: Option<Time>,
     pub reset: Option<ResetReason>,
-    /// Messages that have expired, of this end and of the peer, as last told.
+    /// Messages that have expired, of this end and of the peer, as last reported.
     pub expired: (u64, u64),
     pub last_read: Time,
     pub longest_pause: Duration,
@@ -49,13 +49,13 @@ pub struct End {
 #[derive(Debug, Default)]
 pub struct Sessions {
     pub ends: BTreeMap<(usize, ClientId), End>,
-    /// The ends that were accepted, in the order of their coming, with the peer's port.
+    /// The ends that were accepted, in the order of acceptance, with the peer's port.
     pub accepted: Vec<(usize, ClientId, NodeAddr, VirtualPort)>,
     pub listening: Vec<usize>,
     pub refused: Vec<RequestError>,
-    /// Packets of calls beside the streams: when each came, its number, and when it was sent.
+    /// Packets of calls in addition to the streams: when each arrived, its number, and when it was sent.
     pub datagrams: Vec<(Time, (u64, Time))>,
-    /// What accepted ends write, and whether they end when the peer does.
+    /// How much accepted ends write, and whether they end when the peer does.
     pub answer_bytes: u64,
     pub callers: u32,
     pub called: u32,
@@ -103,13 +103,13 @@ impl Sessions {
         self.ends.get_mut(&key).unwrap()
     }
 
-    /// The accepted end number `i`.
+    /// Returns the accepted end number `i`.
     pub fn called(&mut self, i: usize) -> &mut End {
         let (node, client, ..) = self.accepted[i];
         self.end((node, client))
     }
 
-    /// Runs for so long; applications act each millisecond.
+    /// Runs for this time; applications act each millisecond.
     pub fn run_ms(&mut self, nodes: &mut Nodes, ms: u64) {
         for _ in 0..ms {
             nodes.run_ms(1);
@@ -117,7 +117,7 @@ impl Sessions {
         }
     }
 
-    /// Runs until `done`, at most so long.
+    /// Runs until `done`, at most for this time.
     pub fn run_until(
         &mut self,
         nodes: &mut Nodes,
@@ -260,7 +260,7 @@ impl Sessions {
 
 impl End {
     fn take(&mut self, at: Time, bytes: &[u8]) {
-        // What the other end writes has the other salt.
+        // The peer's bytes have the other salt.
         let salt = 3 - self.salt;
         match self.framing {
             Framing::Bytes => {

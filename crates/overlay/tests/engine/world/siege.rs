@@ -1,4 +1,4 @@
-//! A chain of three nodes with calls both ways, and a host beside the middle one that attacks.
+//! A chain of three nodes with calls in both directions, and a host next to the middle one that attacks.
 //!
 //! ```text
 //!   0 ==== 1 ==== 2      calls between 0 and 2
@@ -21,7 +21,7 @@ use wire::link::Kind;
 pub const TARGET: usize = 1;
 /// The number of the attacker's address when it is a member of the network.
 pub const INTRUDER: usize = 7;
-/// Between two waves.
+/// The time between two waves.
 const WAVE: Duration = Duration::from_millis(10);
 
 pub struct Siege {
@@ -44,7 +44,7 @@ impl Siege {
         Siege::from_inside_of(seed, Settings::modern())
     }
 
-    /// The same, of nodes with these settings.
+    /// The same, with nodes that have these settings.
     pub fn from_inside_of(seed: u64, settings: Settings) -> Siege {
         let mut siege = Siege::planned(seed, settings, |nodes| neighbour(nodes, INTRUDER));
         siege.ask(Ask::Dial(siege.target()));
@@ -115,7 +115,7 @@ impl Siege {
         self.nodes.world.request(self.attacker, OPERATOR, ask);
     }
 
-    /// The attacker says all this under its session.
+    /// The attacker sends all this under its session.
     pub fn say(&mut self, kind: Kind, plaintexts: impl IntoIterator<Item = Vec<u8>>) {
         for plaintext in plaintexts {
             self.ask(Ask::Say(self.target(), kind, plaintext));
@@ -126,7 +126,7 @@ impl Siege {
         self.calls.run(&mut self.nodes, span);
     }
 
-    /// So many waves of attack, 100 per second.
+    /// Sends this many waves of attack, 100 per second.
     pub fn waves(&mut self, count: usize, mut wave: impl FnMut(&mut Rng, usize) -> Vec<Ask>) {
         for n in 0..count {
             for ask in wave(&mut self.rng, n) {
@@ -136,7 +136,7 @@ impl Siege {
         }
     }
 
-    /// The calls have lost nothing and came in time, and the attack has left nothing behind.
+    /// Checks that the calls have lost nothing and came in time, and that the attack has left nothing behind.
     pub fn end(mut self) -> Nodes {
         self.run(Duration::from_millis(500));
         self.calls.finish(&mut self.nodes);
@@ -153,7 +153,7 @@ impl Siege {
             let kept = self.nodes.snapshot(i).links.len();
             assert!(kept <= 3, "node {i} has {kept} links");
         }
-        // Nothing is under way between hellos.
+        // No packet is under way between hellos.
         self.nodes.crash_host(self.attacker);
         for _ in 0..2_000 {
             if self.nodes.world.pool().in_use() == (0, 0) {

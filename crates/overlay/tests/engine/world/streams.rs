@@ -13,7 +13,7 @@ pub struct Stream {
     pub from: usize,
     pub to: usize,
     pub interval: Duration,
-    /// Of the first packet, after the beginning.
+    /// The time of the first packet, after the beginning.
     pub phase: Duration,
     pub options: Options,
 }
@@ -22,10 +22,10 @@ pub struct Stream {
 pub struct Streams {
     streams: Vec<Stream>,
     start: Time,
-    /// Per stream and packet.
+    /// Delays by stream and packet.
     delays: Vec<Vec<Option<Duration>>>,
     pub duplicates: u64,
-    /// Packets that say that a hop has lost and recovered them.
+    /// Packets that are marked as lost and recovered on a hop.
     pub recovered: u64,
 }
 
@@ -49,7 +49,7 @@ impl Streams {
         Streams::begin(nodes, (0..count).map(stream).collect())
     }
 
-    /// Opens the sockets; packets go out when [`Streams::run`] is called.
+    /// Opens the sockets; packets are sent when [`Streams::run`] is called.
     pub fn begin(nodes: &mut Nodes, streams: Vec<Stream>) -> Streams {
         for i in 0..streams.len() {
             Streams::open(nodes, &streams, i);
@@ -88,13 +88,14 @@ impl Streams {
         }
     }
 
-    /// Lets what is under way arrive.
+    /// Lets packets under way arrive.
     pub fn finish(&mut self, nodes: &mut Nodes) {
         nodes.run_ms(1_000);
         self.collect(nodes);
     }
 
-    /// Has what is due until then sent; whoever runs the world beside this takes what arrives.
+    /// Schedules the packets that are due until then. The caller, which also runs the world, takes the packets that
+    /// arrive.
     pub fn schedule(&mut self, nodes: &mut Nodes, until: Time) {
         for (i, stream) in self.streams.iter().enumerate() {
             loop {
@@ -128,7 +129,7 @@ impl Streams {
         }
     }
 
-    /// The fates of stream `i`'s packets: when each was sent, and how long it took.
+    /// Returns the fates of stream `i`'s packets: when each was sent, and how long it took.
     pub fn fates_of(&self, i: usize) -> impl Iterator<Item = (Time, Option<Duration>)> + '_ {
         let delays = self.delays[i].iter().enumerate();
         delays.map(move |(n, delay)| (self.sent_at(i, n), *delay))
@@ -138,7 +139,7 @@ impl Streams {
         self.delays.iter().map(|d| d.len() as u64).sum()
     }
 
-    /// The fates of all packets in the order of sending.
+    /// Returns the fates of all packets in the order of sending.
     pub fn fates(&self) -> Vec<Option<Duration>> {
         let mut all: Vec<(Time, usize, Option<Duration>)> = Vec::new();
         for (i, delays) in self.delays.iter().enumerate() {
@@ -149,13 +150,13 @@ impl Streams {
         all.into_iter().map(|(.., delay)| delay).collect()
     }
 
-    /// Packets of all streams that did not come within `limit`.
+    /// Returns how many packets of all streams did not arrive within `limit`.
     pub fn missed(&self, limit: Duration) -> u64 {
         let is_missed = |d: &&Option<Duration>| d.is_none_or(|d| d > limit);
         self.delays.iter().flatten().filter(is_missed).count() as u64
     }
 
-    /// Packets of stream `i` that were sent in a time and did not come.
+    /// Returns how many packets of stream `i` that were sent within a time did not arrive.
     pub fn lost_between(&self, i: usize, from: Time, until: Time) -> usize {
         let delays = self.delays[i].iter().enumerate();
         let lost =
@@ -163,12 +164,12 @@ impl Streams {
         lost.count()
     }
 
-    /// The first arrival of stream `i` at or after a moment.
+    /// Returns the first arrival of stream `i` at or after a time.
     pub fn arrival_after(&self, i: usize, at: Time) -> Option<Time> {
         self.arrivals(i).into_iter().find(|arrival| *arrival >= at)
     }
 
-    /// The longest time without an arrival on stream `i`.
+    /// Returns the longest time without an arrival on stream `i`.
     pub fn longest_gap(&self, i: usize) -> Duration {
         let arrivals = self.arrivals(i);
         let gaps = arrivals.windows(2).map(|pair| pair[1].since(pair[0]));
@@ -190,18 +191,18 @@ impl Streams {
     }
 }
 
-/// The sending client of stream `i`.
+/// Returns the sending client of stream `i`.
 fn client(i: usize) -> ClientId {
     ClientId(100 + i as u32)
 }
 
-/// The receiving client of stream `i` and its port.
+/// Returns the receiving client of stream `i` and its port.
 fn receiver(i: usize) -> (ClientId, VirtualPort) {
     (ClientId(1_000 + i as u32), VirtualPort(6_000 + i as u16))
 }
 
-/// The standard error of the mean of `values`, which depend on their neighbours: by the bootstrap
-/// over blocks of `block` of them.
+/// Returns the standard error of the mean of `values`, which depend on their neighbours: by the bootstrap over blocks
+/// of `block` values.
 pub fn standard_error(values: &[bool], block: usize) -> f64 {
     let blocks: Vec<f64> = values
         .chunks_exact(block)

@@ -1,4 +1,4 @@
-//! What nodes have reported, added up.
+//! The sum of what nodes have reported.
 
 use base::{NodeAddr, Time};
 use overlay::event::{Drop, Event, PathWhy};
@@ -16,18 +16,18 @@ pub struct Totals {
     pub retransmitted_bytes: u64,
     pub repairs: u64,
     pub repair_bytes: u64,
-    /// Repair packets and their bytes, by who sent them and to whom.
+    /// Repair packets and their bytes, by sender and neighbour.
     pub repair_of: BTreeMap<(HostId, NodeAddr), (u64, u64)>,
-    /// From the detection of the gap to the arrival, in microseconds.
+    /// The times from the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
     pub refused: BTreeMap<&'static str, u64>,
     pub records_refused: u64,
-    /// Who has learned of which root.
+    /// The nodes that have learned of a root, and the root.
     pub roots: Vec<(HostId, u8)>,
     pub roots_refused: u64,
     pub ignored: Vec<(NodeAddr, NodeAddr)>,
-    /// When, at whom; with the neighbour.
+    /// When links came up, at which node, and to which neighbour.
     pub ups: Vec<(Time, HostId, NodeAddr)>,
     pub downs: Vec<(Time, HostId, NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
@@ -69,7 +69,7 @@ impl Totals {
             | Event::Unanswered { .. }
             | Event::NoDatagrams { .. }
             | Event::Way { .. } => {}
-            // The snapshot has what is suspect.
+            // The snapshot shows the suspects.
             Event::PathBad { .. }
             | Event::Suspected { .. }
             | Event::Unsuspected { .. }

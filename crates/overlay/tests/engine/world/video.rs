@@ -1,4 +1,4 @@
-//! Video to groups: packets of one size at a steady pace, and what came of them at a member.
+//! Video to groups: packets of one size at a steady pace, and their fates at a member.
 
 use super::{Nodes, PORT, read};
 use base::{ClientId, Duration, NodeAddr, Time};
@@ -7,10 +7,10 @@ use overlay::sockets::default_options;
 use overlay::{Reply, Request};
 use wire::groups::Setting;
 
-/// Bytes of a packet: seven of MPEG-TS.
+/// Bytes of a packet: seven packets of MPEG-TS.
 const BYTES: usize = 1_316;
 
-/// Packets to a group at a steady pace, and what came of them at the leaf.
+/// Packets to a group at a steady pace, and their fates at the leaf.
 pub struct Flow {
     pub from: usize,
     pub group: NodeAddr,
@@ -66,7 +66,7 @@ impl Flow {
     }
 }
 
-/// Lets flows send for a time, or only lets arrive what is under way.
+/// Lets flows send for a time, or only lets packets under way arrive.
 pub fn run(nodes: &mut Nodes, flows: &mut [Flow], ms: u64, sending: bool) {
     let until = nodes.world.now() + Duration::from_millis(ms);
     while nodes.world.now() < until {
@@ -98,7 +98,7 @@ pub fn run(nodes: &mut Nodes, flows: &mut [Flow], ms: u64, sending: bool) {
     }
 }
 
-/// Says at a node how a group is to be carried.
+/// Sets at a node how a group is to be carried.
 pub fn set_group(nodes: &mut Nodes, at: usize, setting: Setting) {
     let (group, prefix) = (setting.group, setting.prefix);
     let setting = Some(setting);
