@@ -410,7 +410,7 @@ impl KnownNode {
         let known = |node| {
             let certificate = database.certificate(node).map(Certificate::parse);
             let certificate = certificate.and_then(Result::ok);
-            // Domains and tags are shown only while the certificate is valid.
+            // Rights are shown only while the certificate is valid.
             let counts = |c: &Certificate<'_>| (c.not_before_s..=c.not_after_s).contains(&unix_s);
             let counting = certificate.filter(counts);
             let address = node.to_string();
@@ -419,7 +419,7 @@ impl KnownNode {
                 certificate_not_after_s: certificate.map(|c| c.not_after_s),
                 domains: listed(counting.map(|c| c.subject.domains.iter())),
                 tags: listed(counting.map(|c| c.options.tags().iter())),
-                may_set_groups: certificate.map_or_else(Vec::new, |c| {
+                may_set_groups: counting.map_or_else(Vec::new, |c| {
                     c.groups().iter().map(ToString::to_string).collect()
                 }),
                 expected_latency_ms: ways.get(address.as_str()).copied(),

@@ -270,7 +270,7 @@ fn happen(
 fn json(report: &Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
-        for key in ["events", "datagrams", "digest", "trace_hash"] {
+        for key in ["events", "datagrams", "trace_hash"] {
             fields.remove(key);
         }
         fields.insert("live".to_owned(), true.into());

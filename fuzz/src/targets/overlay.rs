@@ -623,8 +623,8 @@ fn streams(data: &[u8]) {
 }
 
 /// Operations on links: two ends of a reliable lane, a network that loses, repeats and reorders packets, an outage, a
-/// restart, destinations that are held, and false acknowledgements. Every packet arrives, and none twice, unless an acknowledgement was
-/// false or an end restarted.
+/// restart, destinations that are held, and false acknowledgements. Every packet arrives, and none twice, unless an
+/// acknowledgement was false or an end restarted.
 fn reliable(data: &[u8]) {
     let (mut from, mut to) = (
         Lane::new(overlay::reliable::Settings::default()),
