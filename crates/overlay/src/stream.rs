@@ -40,7 +40,7 @@ use wire::{HEADROOM, TAG_BYTES, transport};
 /// Bytes of a stream in one segment: with all headers, UDP's and IPv4's the packet has 1400 bytes,
 /// so that it fits below the tunnels that are usual.
 pub const SEGMENT_BYTES: usize = 1_400 - 28 - HEADROOM - TAG_BYTES - transport::SEGMENT_BYTES;
-/// The same in a packet with the longest stamp. Stamps change while a stream is open.
+/// The same in a packet with the longest stamp. Stamps change while segments are in flight.
 pub const STAMPED_BYTES: usize =
     SEGMENT_BYTES - wire::data::EXTENSION_LENGTH_BYTES - wire::stamp::STAMP_BYTES_MAX;
 /// The first receive window. A message of the greatest length fits.

@@ -24,7 +24,7 @@ pub(crate) struct Listener {
     waiting: u16,
 }
 
-/// A connection that has ended in peace.
+/// A connection that has ended regularly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     /// The place up to which all is acknowledged, including the peer's end; and the place of this end.
@@ -169,7 +169,7 @@ impl Streams {
         self.ended_order.push_back((now, connection.key));
     }
 
-    /// A connection that has ended in peace.
+    /// A connection that has ended regularly.
     pub(crate) fn ended(&mut self, key: &Key) -> Option<&mut Ended> {
         self.ended.get_mut(key)
     }
