@@ -216,7 +216,8 @@ impl Node {
         }
         self.release(ended);
         self.send_each_plain(from, &reply, out);
-        // A neighbour that was expelled by a list of a stolen root, and is admitted again, needs the records anew.
+        // If a list of a stolen root had expelled one of the two, and it is admitted again, the neighbour may have
+        // forgotten the records that it had confirmed. So this node sends them anew.
         if self.links.at(index).path.hello.state() != State::Up {
             self.flood
                 .on_session_again(now, index, self.router.database());

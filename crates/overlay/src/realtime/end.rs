@@ -149,7 +149,7 @@ impl EndSender {
         }
     }
 
-    /// When it was of use last.
+    /// Returns when this end was last of use.
     pub(crate) fn used(&self) -> Time {
         self.used
     }
@@ -344,7 +344,7 @@ pub(crate) struct EndReceiver {
 }
 
 impl EndReceiver {
-    /// When it was of use last.
+    /// Returns when this end was last of use.
     pub(crate) fn used(&self) -> Time {
         self.used
     }

@@ -161,7 +161,8 @@ impl Way {
         }
     }
 
-    /// Forgets what was lost and found. Returns how many packets are lost after that, and how many of them are found.
+    /// Forgets what was lost and found, and sends packets. Returns how many of the packets that were lost then were
+    /// found, and how many were lost.
     fn measure(&mut self, session: SessionIndex, packets: u64) -> (usize, usize) {
         self.lost.clear();
         self.found.clear();

@@ -155,7 +155,7 @@ impl Sender {
     /// the peer answers with bytes, do not come at a rate of their own: the gaps between them are round trips, and do
     /// not show that a next segment follows.
     // Choice: so neither end of a conversation in both directions on one stream lets acknowledgements wait. Such a
-    // conversation looks like a dialogue, and what a dialogue would lose by waiting is worth more.
+    // conversation cannot be distinguished from a dialogue, and a loss in a dialogue matters more.
     fn judge_wait(&mut self, now: Time, chunk: Chunk) {
         if self.last_new != Some(now) {
             let before = self.last_new.replace(now);
