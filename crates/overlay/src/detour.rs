@@ -17,7 +17,7 @@
 //! The link may also be one farther along the path, if its near end has no such neighbour and has reported that
 //! ([`crate::doubts`]).
 //!
-//! Choice: the papers wait for the hello protocol's verdict.
+//! Choice: the papers wait until the hello protocol has declared the link down.
 
 use base::{Duration, Map, NodeAddr, Time};
 use graph::spf::Tree;
@@ -58,16 +58,16 @@ struct Entry {
     at: Time,
     /// The paths of this node without the link.
     tree: Tree,
-    /// The paths of the neighbours that come next on them.
+    /// The paths of the neighbours that are next on these paths.
     neighbors: Vec<(NodeIndex, Tree)>,
     /// The next hops found so far, by destination.
     next: Map<NodeAddr, Option<NodeAddr>>,
 }
 
 impl Detours {
-    /// Creates detours whose computation is triggered by packets of other nodes. Choice: a tree for the link and four
-    /// for neighbours in 50 ms take at most a tenth of a node's time in a network of a thousand nodes, whatever the
-    /// others send.
+    /// Creates detours that packets of other nodes may ask for: they are computed only at intervals. Choice: a tree for
+    /// the link and four for neighbours in 50 ms take at most a tenth of a node's time in a network of a thousand
+    /// nodes, whatever the others send.
     pub fn resting() -> Detours {
         Detours {
             rest: ANEW_AFTER,
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(around_link(&topology, far, 2), Some(NODES[2]));
         // A node that is not behind the link is reached as before.
         assert_eq!(around_link(&topology, far, 1), Some(NODES[1]));
-        // The fourth node's own path takes the link too.
+        // The fourth node's own path uses the link too.
         let near = self::topology(&[(0, 1, 4), (1, 2, 4), (0, 3, 5), (3, 1, 5), (3, 2, 90)]);
         assert_eq!(around_link(&near, far, 2), None);
     }

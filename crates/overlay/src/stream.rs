@@ -37,8 +37,8 @@ pub use wire::ipc::{Framing, ResetReason};
 use wire::transport::Flags;
 use wire::{HEADROOM, TAG_BYTES, transport};
 
-/// Bytes of a stream in one segment: with all headers, UDP's and IPv4's the packet has 1400 bytes,
-/// so that it fits below the tunnels that are usual.
+/// The most bytes of a stream in one segment. With all headers, including those of UDP and IPv4, the packet has 1400
+/// bytes, so that it fits through the usual tunnels.
 pub const SEGMENT_BYTES: usize = 1_400 - 28 - HEADROOM - TAG_BYTES - transport::SEGMENT_BYTES;
 /// The same in a packet with the longest stamp. Stamps change while segments are in flight.
 pub const STAMPED_BYTES: usize =
@@ -127,7 +127,7 @@ impl Default for Settings {
     }
 }
 
-/// Memory that streams may still take.
+/// The memory that streams may still take.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: u64,
@@ -172,7 +172,7 @@ pub(crate) fn packet_header(class: Class, ttl: u8, own: NodeAddr, key: Key, flow
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What a client asks about streams.
+/// Requests of a client about streams.
 #[derive(Debug)]
 pub enum StreamRequest {
     /// Takes connections at the socket's port from now on.
@@ -220,7 +220,7 @@ pub enum StreamRequest {
     AskExpired,
 }
 
-/// What the node tells a client about streams.
+/// Messages of the node to a client about streams.
 #[derive(Debug)]
 pub enum StreamReply {
     /// The port takes connections.

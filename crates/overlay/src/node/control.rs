@@ -632,7 +632,7 @@ impl Node {
             let fits = usize::from(link.sure_path(now).mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
-                // An empty datagram has room for it.
+                // An empty datagram always has room for a tail probe.
                 let _ = builder.tail_probe(probe);
             }
             self.acknowledge(now, index, &mut builder);

@@ -6,9 +6,9 @@ use base::Time;
 /// The reliable lane of one link.
 #[derive(Debug)]
 pub struct Lane {
-    /// To the neighbour.
+    /// The direction to the neighbour.
     pub sender: Sender,
-    /// From the neighbour.
+    /// The direction from the neighbour.
     pub receiver: Receiver,
     /// What this node has told the neighbour about held destinations.
     pub told: Told,
@@ -17,14 +17,14 @@ pub struct Lane {
 /// Counters of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
-    /// To the neighbour.
+    /// The direction to the neighbour.
     pub sender: SenderStats,
-    /// From the neighbour.
+    /// The direction from the neighbour.
     pub receiver: ReceiverStats,
 }
 
 impl Lane {
-    /// A lane on which nothing has been sent.
+    /// Creates a lane on which nothing has been sent.
     pub fn new(settings: Settings) -> Lane {
         Lane {
             sender: Sender::new(settings),

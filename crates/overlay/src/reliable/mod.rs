@@ -66,7 +66,7 @@ use base::Duration;
 /// distance has 16 bits.
 pub const SPAN: u64 = u16::MAX as u64;
 
-/// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms of 2 Gbit/s.
+/// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms at 2 Gbit/s.
 pub const WINDOW_MAX: usize = 16_384;
 
 /// No loss cuts the window of a lane below this: a lost packet and the three behind it that show the loss, as in RFC
@@ -74,7 +74,7 @@ pub const WINDOW_MAX: usize = 16_384;
 /// all the same.
 const WINDOW_KEPT: f64 = 4.0;
 
-/// The most packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms of 1 Gbit/s.
+/// The most packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms at 1 Gbit/s.
 pub const QUEUE_PACKETS: usize = 4_096;
 /// The most bytes of these packets. Long packets reach this limit, short ones reach [`QUEUE_PACKETS`].
 pub const QUEUE_BYTES: usize = 6 << 20;
@@ -109,7 +109,7 @@ pub const ACK_WAIT: Duration = Duration::from_millis(25);
 /// The most flows that one lane may behave like. It bounds the share of a path that one neighbour can take.
 pub const FLOWS_MAX: usize = 64;
 
-/// How a lane behaves.
+/// The settings of a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The rule for the window. Choice: CUBIC, which the kernels of other hosts use; on short round trips it is as

@@ -1,4 +1,4 @@
-//! Whether the packets of a reliable lane make a queue in which the calls beside it wait.
+//! Finds out whether the packets of a reliable lane make a queue in which the calls beside it wait.
 //!
 //! ```text
 //!   in flight ÷ the most that was delivered per second ≥ the wait that these packets cause
@@ -136,7 +136,7 @@ mod tests {
         let long = Duration::from_millis(460);
         let mut queue = queue();
         assert_eq!(queue.on_round_trip(at(0), FROM, 4, Some(50.0)), None);
-        // 100 packets take two seconds of the path, and 3 would make no queue.
+        // 100 packets take two seconds on this path, and 3 packets would make no queue.
         let stands = [1, 2, 3].map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)));
         assert_eq!(stands, [None, None, Some(3.0)]);
         assert_eq!(queue.without(long), FROM);

@@ -33,7 +33,7 @@ use wire::data::{Class, Header, Remaining};
 
 /// Bytes that a flow may send per turn. At least one packet of any length may leave.
 const QUANTUM: usize = 1_500;
-/// Priorities, each with turns of its own.
+/// The number of priorities. Each has turns of its own.
 const BANDS: usize = Class::PRIORITY_MAX as usize + 1;
 /// One packet out of this many is of a lower priority, if one waits. Choice: a stream that may send nothing at all
 /// would end, and priorities decide which packet leaves first, not which packet leaves at all.
@@ -93,7 +93,7 @@ struct Band {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     flows: Vec<Flow>,
-    /// Places of `flows` without packets.
+    /// The free places in `flows`.
     free: Vec<u32>,
     places: Map<FlowKey, u32>,
     bands: [Band; BANDS],

@@ -39,7 +39,7 @@ pub struct SenderStats {
     pub retransmissions: u64,
     /// Retransmissions that proved unnecessary.
     pub spurious: u64,
-    /// Probes for the end of the lane.
+    /// Probes for the last packets before a silence.
     pub probes: u64,
     /// Timeouts.
     pub timeouts: u64,
@@ -136,7 +136,7 @@ pub struct Sender {
     chosen: Option<u64>,
     /// The average bytes of a packet.
     packet_bytes: f64,
-    /// The receiver takes numbers below this.
+    /// The receiver takes only numbers below this.
     limit: u64,
     /// The ranges of the last acknowledgement above its `next`, from the highest down.
     told: Vec<(u64, u64)>,
@@ -166,7 +166,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// An empty lane.
+    /// Creates an empty lane.
     pub fn new(settings: Settings) -> Sender {
         Sender {
             ways: vec![Way::new(settings)],

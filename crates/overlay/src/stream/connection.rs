@@ -80,7 +80,7 @@ pub(crate) enum Phase {
 pub(crate) struct Reaction {
     /// The connection is open from now on.
     pub(crate) opened: bool,
-    /// What became of its bytes.
+    /// How its bytes were treated.
     pub(crate) taken: Taken,
     /// The segment contains something impossible, which was ignored.
     pub(crate) is_bad: bool,

@@ -26,7 +26,7 @@ pub(crate) const NUMBERED_BYTES: usize = 6;
 /// The longest message, in bytes: that of a datagram.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;
 
-/// What became of a segment's bytes.
+/// How a segment's bytes were treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// They are next in order: so many bytes from this place of the segment on go to the application at once.

@@ -102,7 +102,7 @@ pub(super) struct Scoreboard {
     in_flight: u64,
     /// The least part of the window that a segment uses.
     least_cost: u64,
-    /// Bytes of a full segment, in which rates are measured.
+    /// The bytes of a full segment, the unit in which rates are measured.
     segment: u64,
     sampler: Sampler,
 }

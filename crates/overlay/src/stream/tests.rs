@@ -9,7 +9,7 @@ use wire::transport::{Flags, RANGES_MAX, Segment};
 
 const OWN: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 
-/// What the channel does to a packet.
+/// The faults of the channel.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     loss_pct: u64,

@@ -23,7 +23,7 @@ const FLOWS_HALF: Duration = Duration::from_millis(500);
 const PRESS_SOJOURN: Duration = Duration::from_millis(100);
 /// A lane is stalled if it took nothing for this long.
 const STALLED: Duration = Duration::from_secs(1);
-/// The wait for a buffer.
+/// The wait before the next attempt to get a buffer.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// The least room for this node's own flows, in packets: some bursts.
 const ROOM_MIN: usize = 64;
