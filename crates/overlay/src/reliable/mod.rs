@@ -69,9 +69,9 @@ pub const SPAN: u64 = u16::MAX as u64;
 /// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms at 2 Gbit/s.
 pub const WINDOW_MAX: usize = 16_384;
 
-/// No loss cuts the window of a lane below this: a lost packet and the three behind it that show the loss, as in RFC
-/// 3042. With less, a lane of few packets would stand still after each loss. After a timeout the window is one packet
-/// all the same.
+/// No loss cuts the window of a lane below this: a lost packet and the three behind it that show the loss (RFC 3042).
+/// With less, a lane of few packets would stand still after each loss. After a timeout the window is one packet all the
+/// same.
 const WINDOW_KEPT: f64 = 4.0;
 
 /// The most packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms at 1 Gbit/s.
