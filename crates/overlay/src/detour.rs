@@ -1,4 +1,5 @@
-//! Ways around a link that is in doubt: where copies go while nobody knows whether it still carries.
+//! Detours around a link that is in doubt: the neighbours to which copies go while it is unknown whether the link still
+//! carries packets.
 //!
 //! ```text
 //!        0          150 ms                    420 ms                       silence of the link
@@ -6,28 +7,28 @@
 //!   sent │ lost       │ lost, and a copy by     │ by the other way alone:
 //!        │            │ another way arrives     │ the link is down
 //! ```
-//! A link that falls silent is asked before it is given up ([`crate::hello`]), because most silences are
-//! a few lost hellos. What is sent meanwhile is lost if it is an outage. So real-time packets go twice
-//! as long as the link is in doubt: over it, and to the neighbour that is next on the best path without
-//! it. That neighbour knows nothing of the doubt and follows its own tables, so it serves only where its own
-//! path does not lead back here, nor over the link (RFC 5286 calls it a loop-free alternate). Whoever gets both
+//! Before a node gives up a link that falls silent, it probes the link ([`crate::hello`]), because most silences are a
+//! few lost hellos. If it is an outage, packets sent meanwhile are lost. So as long as the link is in doubt, the node
+//! sends real-time packets twice: over the link, and to the neighbour that is next on the best path without it. That
+//! neighbour does not know of the doubt and follows its own tables. So the node uses it only if the neighbour's own
+//! path leads neither back here nor over the link (RFC 5286 calls it a loop-free alternate). A node that gets both
 //! copies drops the second, as it drops any packet of a flow that it has seen.
 //!
-//! The link may also be one farther on, whose near end has no such neighbour and has told so
+//! The link may also be one farther along the path, if its near end has no such neighbour and has reported that
 //! ([`crate::doubts`]).
 //!
-//! Choice: the papers wait for the hello protocol's verdict.
+//! Choice: the papers wait until the hello protocol has declared the link down.
 
 use base::{Duration, Map, NodeAddr, Time};
 use graph::spf::Tree;
 use graph::{Metric, NodeIndex, Topology};
 
-/// Links in doubt for which ways around are kept. More at once, and the whole host is cut off.
+/// The most links in doubt for which detours are kept. If more are in doubt at once, the whole host is cut off.
 const LINKS_MAX: usize = 8;
-/// Neighbours of which it is looked up whether they lead back, per link in doubt: each costs a tree.
+/// The most neighbours per link in doubt that are checked for whether they lead back: each costs a tree.
 const NEIGHBORS_MAX: usize = 4;
-/// Ways are computed anew for another topology, at most so often: where it changes faster, the old ones
-/// serve. One computation for a thousand nodes takes less than a millisecond.
+/// The shortest time before detours are computed anew for another topology. If the topology changes faster, the old
+/// ones stay in use. One computation for a thousand nodes takes less than a millisecond.
 const ANEW_AFTER: Duration = Duration::from_millis(50);
 
 /// A link in one direction.
@@ -39,11 +40,11 @@ pub struct Edge {
     pub to: NodeAddr,
 }
 
-/// The ways around links, from one node.
+/// The detours around links, from one node.
 #[derive(Debug, Default)]
 pub struct Detours {
     entries: Vec<Entry>,
-    /// After trees were computed for a link, none are for another one for so long.
+    /// After trees were computed for one link, none are computed for another link for this long.
     rest: Duration,
     rests_until: Time,
 }
@@ -52,20 +53,21 @@ pub struct Detours {
 struct Entry {
     edge: Edge,
     metric: Metric,
-    /// The topology that it was computed for.
+    /// The topology for which the entry was computed.
     generation: u64,
     at: Time,
     /// The paths of this node without the link.
     tree: Tree,
-    /// The paths of the neighbours that come next on them.
+    /// The paths of the neighbours that are next on these paths.
     neighbors: Vec<(NodeIndex, Tree)>,
-    /// What was found.
+    /// The next hops found so far, by destination.
     next: Map<NodeAddr, Option<NodeAddr>>,
 }
 
 impl Detours {
-    /// Ways that are asked for by what others send. Choice: a tree for the link and four for neighbours in 50 ms are a tenth
-    /// of a node among a thousand, whatever they send.
+    /// Creates detours that packets of other nodes may ask for: they are computed only at intervals. Choice: a tree for
+    /// the link and four for neighbours in 50 ms take at most a tenth of a node's time in a network of a thousand
+    /// nodes, whatever the others send.
     pub fn resting() -> Detours {
         Detours {
             rest: ANEW_AFTER,
@@ -73,8 +75,8 @@ impl Detours {
         }
     }
 
-    /// The neighbour that brings packets of `own` to `to` although a link may carry nothing;
-    /// none if there is no such neighbour. `topology` is that of `generation`.
+    /// Returns the neighbour that brings packets of `own` to `to` although a link may carry nothing, or none if there
+    /// is no such neighbour. `topology` is that of `generation`.
     pub fn next_hop(
         &mut self,
         now: Time,
@@ -109,7 +111,7 @@ impl Detours {
             return *known;
         }
         if is_old {
-            // Its indices may mean other nodes by now.
+            // The indices of the entry may mean other nodes by now.
             return None;
         }
         let found = entry.find(topology, to);
@@ -159,7 +161,7 @@ impl Entry {
     }
 }
 
-/// The links of a tree's path to a node, the last one first.
+/// Returns the links of a tree's path to a node, the last one first.
 pub fn path(topology: &Topology, tree: &Tree, to: NodeIndex) -> impl Iterator<Item = Edge> {
     let mut node = to;
     core::iter::from_fn(move || {
@@ -180,7 +182,7 @@ mod tests {
 
     const NODES: [NodeAddr; 4] = [NodeAddr(1), NodeAddr(2), NodeAddr(3), NodeAddr(4)];
 
-    /// Links both ways, each of so many milliseconds.
+    /// Creates links in both directions, each with its delay in milliseconds.
     fn topology(links: &[(usize, usize, u32)]) -> Topology {
         let both = links.iter().flat_map(|&(a, b, ms)| {
             let cost = LinkCost::new(ms * 1_000, 0.0);
@@ -209,7 +211,7 @@ mod tests {
         let triangle = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 10), (1, 3, 10)]);
         assert_eq!(around(&triangle, 1), Some(NODES[2]));
         assert_eq!(around(&triangle, 3), Some(NODES[2]));
-        // The third node's own path to the second is by the first.
+        // The third node's own path to the second leads over the first.
         let far = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 90)]);
         assert_eq!(around(&far, 1), None);
         // There is no other way.
@@ -220,16 +222,16 @@ mod tests {
 
     #[test]
     fn copies_avoid_a_link_farther_on() {
-        // The short way to the third node is by the second, whose other way leads back.
+        // The short path to the third node leads over the second, whose other path leads back.
         let topology = topology(&[(0, 1, 4), (1, 2, 4), (0, 2, 75), (0, 3, 5), (3, 1, 5)]);
         let far = Edge {
             from: NODES[1],
             to: NODES[2],
         };
         assert_eq!(around_link(&topology, far, 2), Some(NODES[2]));
-        // Who is not behind the link is reached as before.
+        // A node that is not behind the link is reached as before.
         assert_eq!(around_link(&topology, far, 1), Some(NODES[1]));
-        // The fourth node's own path takes the link too.
+        // The fourth node's own path uses the link too.
         let near = self::topology(&[(0, 1, 4), (1, 2, 4), (0, 3, 5), (3, 1, 5), (3, 2, 90)]);
         assert_eq!(around_link(&near, far, 2), None);
     }

@@ -1,4 +1,4 @@
-//! Reliable sessions: what the host and the node tell each other about streams. [Amir03 §IV]
+//! Reliable sessions: the messages between the host and the node about streams. [Amir03 §IV]
 //!
 //! ```text
 //!   client ── Listen ──▶ node                            client ── Connect{to} ──▶ node
@@ -9,9 +9,8 @@
 //!                                                                 ── Consumed ──────▶
 //! ```
 //!
-//! A stream belongs to one client of each node. Credit flows both ways: the node says how much may
-//! be written, the host how much has been taken, so that neither drops, and neither buffers
-//! without bound.
+//! A stream belongs to one client of each node. Credit flows both ways: the node says how much may be written, and the
+//! host says how much has been taken. So neither has to drop bytes, and neither buffers without bound.
 
 mod connection;
 mod ranges;
@@ -38,46 +37,46 @@ pub use wire::ipc::{Framing, ResetReason};
 use wire::transport::Flags;
 use wire::{HEADROOM, TAG_BYTES, transport};
 
-/// Bytes of a stream in one segment: with all headers, UDP's and IPv4's the packet has 1400 bytes,
-/// so that it fits below the tunnels that are usual.
+/// The most bytes of a stream in one segment. With all headers, including those of UDP and IPv4, the packet has 1400
+/// bytes, so that it fits through the usual tunnels.
 pub const SEGMENT_BYTES: usize = 1_400 - 28 - HEADROOM - TAG_BYTES - transport::SEGMENT_BYTES;
-/// The same behind the longest stamp; stamps change while segments are under way.
+/// The same in a packet with the longest stamp. Stamps change while segments are in flight.
 pub const STAMPED_BYTES: usize =
     SEGMENT_BYTES - wire::data::EXTENSION_LENGTH_BYTES - wire::stamp::STAMP_BYTES_MAX;
-/// The receive window at first. A message of the greatest length fits.
+/// The first receive window. A message of the greatest length fits.
 pub const WINDOW_START: u64 = 128 << 10;
-/// The largest receive window: 10 Gbit/s over 200 ms are 250 MB, 238 MiB. It grows to what is used.
+/// The largest receive window: 10 Gbit/s over 200 ms are 250 MB, 238 MiB. The window grows only as far as it is used.
 pub const WINDOW_MAX: u64 = 256 << 20;
-/// What may be written and not yet acknowledged at first, and at most.
+/// The first limit of bytes that are written and not yet acknowledged.
 pub const BUFFER_START: u64 = 128 << 10;
-/// See [`WINDOW_MAX`].
+/// The largest limit of bytes that are written and not yet acknowledged, see [`WINDOW_MAX`].
 pub const BUFFER_MAX: u64 = 256 << 20;
-/// Streams of one node: as many as it has sockets. Their windows and buffers at first come to
-/// 1 GiB, when all of them are full on both sides; memory is taken when there is something to keep.
+/// The most streams of one node: as many as it has sockets. Their first windows and buffers come to 1 GiB if all of
+/// them are full on both sides. Memory is taken only when there is something to keep.
 pub const STREAMS_MAX: usize = crate::sockets::MAX_SOCKETS;
-/// What windows and buffers of all streams may take beyond their start: the largest of both for one
-/// stream, or 8 MiB each for 32. It is a promise; memory is taken when bytes wait.
+/// The memory that windows and buffers of all streams may take beyond their first size: the largest of both for one
+/// stream, or 8 MiB each for 32. It is only a limit: memory is taken when bytes wait.
 pub const GROWTH_MAX: u64 = 512 << 20;
 
-/// What a stream does unless its client has chosen.
+/// The class of a stream unless its client has chosen one.
 pub const DEFAULT_CLASS: Class = Class {
     link: LinkProtocol::Reliable,
     routing: Routing::ExpectedLatency,
     priority: 2,
 };
 
-/// What a stream carries, as both ends know it.
+/// What a stream carries. Both ends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Bytes,
-    /// Messages, all of which come.
+    /// Messages, all of which arrive.
     Messages,
     /// Messages that are given up when they are too old.
     Expiring,
 }
 
 impl Content {
-    /// What the caller of a stream asks for: messages with a deadline are of no use after it.
+    /// Returns what the caller of a stream asks for. Messages with a deadline are of no use after it.
     pub(crate) fn asked(framing: Framing, deadline: Option<Duration>) -> Content {
         match (framing, deadline) {
             (Framing::Bytes, _) => Content::Bytes,
@@ -86,7 +85,7 @@ impl Content {
         }
     }
 
-    /// What the flags of its call say.
+    /// Returns what the flags of a call say.
     pub(crate) fn called(flags: Flags) -> Content {
         match (flags.has(Flags::MESSAGES), flags.has(Flags::EXPIRES)) {
             (false, _) => Content::Bytes,
@@ -95,7 +94,7 @@ impl Content {
         }
     }
 
-    /// As clients name it.
+    /// Returns the name that clients use.
     pub(crate) fn framing(self) -> Framing {
         match self {
             Content::Bytes => Framing::Bytes,
@@ -104,14 +103,15 @@ impl Content {
     }
 }
 
-/// The numbers of streams.
+/// The settings of streams.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What decides the window.
+    /// The congestion control that decides the window.
     pub congestion: Family,
-    /// After so long without a word of the peer it is asked, and again and again as often.
+    /// After this time without a packet of the peer, the stream asks whether the peer is there, and repeats this at the
+    /// same interval.
     pub keep_alive: Duration,
-    /// After so long without a word of the peer it is given up.
+    /// After this time without a packet of the peer, the stream gives the peer up.
     pub give_up: Duration,
 }
 
@@ -120,21 +120,22 @@ impl Default for Settings {
         Settings {
             congestion: Family::Cubic,
             keep_alive: Duration::from_secs(15),
-            // Choice: what Linux makes of tcp_retries2 = 15 at its least timeout, 924.6 s, in round
-            // minutes: what outlives a partition over TCP does so here.
+            // Choice: the time that results in Linux from tcp_retries2 = 15 with the least timeout, 924.6 s, rounded to
+            // minutes. So a program that survives a partition over TCP survives it here as well.
             give_up: Duration::from_secs(15 * 60),
         }
     }
 }
 
-/// Memory that streams may still take.
+/// The memory that streams may still take.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: u64,
 }
 
 impl Budget {
-    /// Takes so much, at most half of what is left: who comes later still finds something.
+    /// Takes this many bytes if that is at most half of what is left, so that later streams still find some. Returns
+    /// whether it did.
     fn take(&mut self, bytes: u64) -> bool {
         let is_there = bytes <= self.left / 2;
         if is_there {
@@ -148,7 +149,7 @@ impl Budget {
     }
 }
 
-/// The overlay header of a packet that belongs to a stream.
+/// Returns the overlay header of a packet that belongs to a stream.
 pub(crate) fn packet_header(class: Class, ttl: u8, own: NodeAddr, key: Key, flow_seq: u32) -> Repr {
     Repr {
         class,
@@ -167,16 +168,16 @@ pub(crate) fn packet_header(class: Class, ttl: u8, own: NodeAddr, key: Key, flow
     }
 }
 
-/// A stream that has come in and waits to be accepted. Never reused while it waits.
+/// The name of a stream that has come in and waits to be accepted. A name is not reused while its stream waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What a client asks about streams.
+/// Requests of a client about streams.
 #[derive(Debug)]
 pub enum StreamRequest {
     /// Takes connections at the socket's port from now on.
     Listen {
-        /// Streams that may wait to be accepted; the next ones are refused.
+        /// The number of streams that may wait to be accepted. Further ones are refused.
         backlog: u16,
     },
     /// Opens a stream. The client is its end from now on.
@@ -188,26 +189,25 @@ pub enum StreamRequest {
         /// What the stream carries.
         framing: Framing,
     },
-    /// Takes the stream of which [`StreamReply::Incoming`] has told. The client, a new one, is its
-    /// end from now on.
+    /// Takes the stream that [`StreamReply::Incoming`] has announced. The client, a new one, is its end from now on.
     Accept {
-        /// Which.
+        /// The name of the stream.
         stream: StreamId,
     },
-    /// Refuses it.
+    /// Refuses a stream that [`StreamReply::Incoming`] has announced.
     Decline {
-        /// Which.
+        /// The name of the stream.
         stream: StreamId,
     },
-    /// Writes: within the credit, and one message where the stream carries messages.
+    /// Writes, within the credit. If the stream carries messages, the payload is one message.
     Write {
         /// The payload alone.
         payload: Burst,
     },
     /// Nothing more will be written.
     Finish,
-    /// The application is gone. What it has written is still to be read and delivered, in bounded
-    /// time; then [`StreamRequest::Finish`] and the client's end follow.
+    /// The application has gone. The host still reads what the application has written, and the node delivers it, in
+    /// bounded time. Then [`StreamRequest::Finish`] and the client's end follow.
     Leave,
     /// The application has taken so many bytes of what was delivered.
     Consumed {
@@ -216,16 +216,16 @@ pub enum StreamRequest {
     },
     /// Ends the stream at once, in both directions.
     Reset,
-    /// How many messages have expired: answered by [`StreamReply::Expired`].
+    /// Asks how many messages have expired. The answer is [`StreamReply::Expired`].
     AskExpired,
 }
 
-/// What a client is told about streams.
+/// Messages of the node to a client about streams.
 #[derive(Debug)]
 pub enum StreamReply {
     /// The port takes connections.
     Listening,
-    /// Somebody wants to connect; the listener is told.
+    /// A peer wants to connect. This goes to the listener.
     Incoming {
         /// The stream's name until it is accepted.
         stream: StreamId,
@@ -241,26 +241,28 @@ pub enum StreamReply {
         /// The port of this end.
         port: VirtualPort,
     },
-    /// So many more bytes may be written.
+    /// The client may write so many more bytes.
     Credit {
         /// Payload bytes.
         bytes: u32,
     },
-    /// What the peer has written, in order; one message where the stream carries messages.
+    /// What the peer has written, in order. If the stream carries messages, this is one message.
     Bytes {
-        /// The payload alone: datagrams' worth, back to back.
+        /// The payload alone, contiguous.
         payload: Burst,
     },
     /// The peer writes nothing more, and everything that it wrote has been delivered.
     Finished,
-    /// Messages that have expired: told when asked for, and before the end if there are any.
+    /// The numbers of messages that have expired. The node sends this if the client asks, and before the end if there
+    /// are any.
     Expired {
-        /// Of this end: given up. One of which only the acknowledgement was lost has arrived all the same.
+        /// Messages that this end has given up. If only the acknowledgement of one was lost, the message has arrived
+        /// all the same.
         given_up: u64,
-        /// Of the peer: they are missing among what was delivered.
+        /// Messages that the peer has given up: they are missing among those delivered.
         missed: u64,
     },
-    /// The stream has ended before its time. Nothing more follows.
+    /// The stream has ended early. Nothing more follows.
     Reset(ResetReason),
 }
 

@@ -1,5 +1,5 @@
-//! Handshakes and control datagrams: hellos, requests for lost packets, tail probes, records; and
-//! the one control datagram per link and flush that carries the answers.
+//! Handshakes and control datagrams: hellos, requests for lost packets, tail probes and records. The answers of a flush
+//! to one link go into one control datagram, or a few if they do not fit.
 
 use super::Node;
 use super::receive::drop_one;
@@ -16,12 +16,12 @@ use wire::control::{
 use wire::link::SessionIndex;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// The longest plaintext of a control datagram: with 8 + 16 bytes of seal and 48 of IPv6 and UDP
-/// below the 1500 bytes of Ethernet, with room for one more tunnel's header.
+/// The longest plaintext of a control datagram. With 8 + 16 bytes of seal and 48 of IPv6 and UDP it stays below the
+/// 1500 bytes of Ethernet, and leaves room for the header of one more tunnel.
 const MAX_CONTROL: usize = 1_400;
-/// The longest record alone: message header (3), record header (5), body.
+/// The plaintext of the longest record alone: message header (3), record header (5), body.
 const RECORD_ALONE: usize = MESSAGE_HEADER_BYTES + 5 + wire::record::BODY_BYTES_MAX;
-/// Control datagrams per link and flush.
+/// The most control datagrams per link and flush.
 const MAX_DATAGRAMS_PER_FLUSH: usize = 8;
 
 impl Node {
@@ -49,8 +49,8 @@ impl Node {
         }
     }
 
-    /// Nothing comes of a handshake. If it was with where a neighbour is dialled, that is why its
-    /// link is not up; who else it is does not matter to any link.
+    /// Takes in that a handshake has failed. If it was with an address at which a neighbour is dialled, this is why its
+    /// link is not up. Otherwise it does not concern any link.
     fn on_refused(
         &mut self,
         now: Time,
@@ -59,20 +59,22 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         out.report(Event::Refused { from, why });
-        // These tell of a moment, and another handshake goes on.
+        // These reasons are temporary, and another handshake continues.
         if matches!(why, Refusal::Crossed | Refusal::Stale) {
             return;
         }
         self.note_obstacle(now, from, Obstacle::Refused(why));
     }
 
-    /// Why links that are dialled there are not up.
+    /// Notes why links that are dialled at an address are not up.
     fn note_obstacle(&mut self, now: Time, at: UnderlayAddr, what: Obstacle) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            // Handshakes go by all own sockets, so the answer may come by another one than the place is named with.
+            // Handshakes use all sockets of this node, so the answer may come by a socket other than the one in the
+            // place.
             let is_dialled = |place: &UnderlayAddr| is_same_far_end(*place, at);
-            // A stranger at a place that the neighbour has announced says nothing of one that is configured.
+            // A failure at a place that the neighbour has announced says nothing about a configured one. So if any
+            // place is configured, only configured ones count.
             let configured = link.dial.into_iter().chain(link.dial_more.iter().copied());
             let mut places: Vec<UnderlayAddr> = configured.collect();
             if places.is_empty() {
@@ -84,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Dials the neighbours that want it.
+    /// Dials the neighbours that are due to be dialled.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let gets_none = self.links.are_without_datagrams();
         self.next_step = None;
@@ -102,8 +104,8 @@ impl Node {
                 });
             }
             let silence = link.unanswered(now);
-            // Where a member says that it is, a stream is dialled only by who gets no datagrams anywhere: it could name
-            // a port of a host that only this one reaches.
+            // At an address that a member has announced, this node dials a stream only if it gets no datagrams from
+            // anywhere: the member could name a port of a host that only this node can reach.
             let is_configured = matches!(link.made, Made::Hand | Made::First);
             let is_asked = gets_none || is_configured || !self.own_links.is_attempted(peer);
             if let Some(at) = link.dial
@@ -122,12 +124,12 @@ impl Node {
         }
     }
 
-    /// Dials a neighbour that wants it at the next of its places.
+    /// Dials a neighbour at the next of its places, if it is due to be dialled.
     fn dial_places(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
         let (peer, places) = (link.peer, link.places(self.own_links.sockets()));
         if link.wants_dial(now, places.len()) {
-            // Where there are other paths, a new session is that of this one.
+            // If there are other paths, the new session belongs to the path in use.
             let is_rekey = link.is_up() && !link.spares.is_empty();
             let turn = link.path.dials as usize;
             for i in 0..places.len() {
@@ -145,7 +147,7 @@ impl Node {
                         self.send_plain(to, &init, out);
                         break;
                     }
-                    // A dial that is under way goes on by itself.
+                    // A dial that is in progress continues by itself.
                     Err(DialError::InProgress) => link.dialling.on_dial(now),
                     Err(DialError::TooMany) => break,
                 }
@@ -207,14 +209,15 @@ impl Node {
         self.handshakes.on_taken(from, address);
         let link = self.links.at(index);
         if link.path.id == id && !link.is_up() {
-            // It is the first that has answered.
+            // This place is the first that has answered.
             for place in link.places(self.own_links.sockets()) {
                 self.handshakes.on_taken(place, address);
             }
         }
         self.release(ended);
         self.send_each_plain(from, &reply, out);
-        // Whoever was expelled by a list of a stolen root, and is let in again, has its records to tell anew.
+        // If a list of a stolen root had expelled one of the two, and it is admitted again, the neighbour may have
+        // forgotten the records that it had confirmed. So this node sends them anew.
         if self.links.at(index).path.hello.state() != State::Up {
             self.flood
                 .on_session_again(now, index, self.router.database());
@@ -242,7 +245,7 @@ impl Node {
         self.links.touch(index);
     }
 
-    /// The link to a neighbour that has proved who it is, if it may be one.
+    /// Returns the link to a neighbour that has proved its identity, if it may be a neighbour.
     fn link_for(
         &mut self,
         now: Time,
@@ -263,7 +266,7 @@ impl Node {
                 return Err(Refusal::Full);
             }
             let link = self.links.at_mut(index);
-            // How long it was down before does not count against what comes up now.
+            // The time that the link was down before does not count for the new start.
             (link.is_left, link.since) = (false, now);
             return Ok(index);
         }
@@ -271,8 +274,8 @@ impl Node {
         self.links.add(link).ok_or(Refusal::Full)
     }
 
-    /// Ends the link to a neighbour with whom there is no session any more, or must not be. Should
-    /// there be one again, the link has to come up anew.
+    /// Ends the link to a neighbour with which there is no session any more, or must be none. If there is a session
+    /// again, the link has to come up anew.
     pub(super) fn cut(
         &mut self,
         now: Time,
@@ -426,11 +429,12 @@ impl Node {
         let is_spare = link.path.id != id;
         let restarted = link.peer_boot != Some(hello.boot);
         if restarted && is_spare {
-            // Whoever has restarted begins with the path in use.
+            // A neighbour that has restarted begins with the path in use.
             return;
         }
         if restarted {
-            // The neighbour has (re)started: its lanes begin anew, and ours to it. Other paths are of its life before.
+            // The neighbour has (re)started: the lanes in both directions begin anew. Other paths belong to the time
+            // before its restart.
             link.peer_boot = Some(hello.boot);
             let event = link.path.hello.on_restart(now);
             link.reset_lanes(now);
@@ -462,7 +466,7 @@ impl Node {
         link.weigh_copies(now);
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
-            // Back so soon that the link did not go down: it has forgotten what it was told.
+            // The neighbour is back so soon that the link did not go down. It has forgotten the records that it had.
             self.flood.on_link_up(index, self.router.database());
         }
         self.on_hello_event(now, (index, id), event, out);
@@ -485,7 +489,7 @@ impl Node {
             if self.choose_path(now, index, out) {
                 return;
             }
-            // New handshakes have failed for long, as when the neighbour's certificate has ended.
+            // New handshakes have failed for long, for example because the neighbour's certificate has expired.
             return self.cut(now, index, "its session has ended", out);
         }
         let link = self.links.at_mut(index);
@@ -494,7 +498,7 @@ impl Node {
         if link.announce.next_timeout().is_some_and(|at| at <= now) {
             self.consider_cost(now, index);
         }
-        // By name, because one may take another's place meanwhile.
+        // The loop uses the ids, because one path may take another's place meanwhile.
         for id in PathId::all() {
             self.on_path_timeout(now, index, id, out);
         }
@@ -505,7 +509,7 @@ impl Node {
         }
     }
 
-    /// Says what is due on a path, and judges its silence.
+    /// Sends the hello that is due on a path, and checks its silence.
     fn on_path_timeout(
         &mut self,
         now: Time,
@@ -527,8 +531,8 @@ impl Node {
         self.on_hello_event(now, (index, id), output.event, out);
     }
 
-    /// A link that carries data is in doubt. If it is this node's own way out that has failed, the idle links
-    /// have failed with it, and would be found out seconds later.
+    /// Watches the other links closely, because a link that carries data is in doubt. If this node's own uplink has
+    /// failed, the idle links have failed with it, and the node would notice that only seconds later.
     #[cold]
     fn watch_others(&mut self, now: Time, doubted: LinkIndex) {
         for index in self.links.indices().filter(|index| *index != doubted) {
@@ -574,11 +578,11 @@ impl Node {
         {
             self.follow_end(now, index, out);
         }
-        // A neighbour that has fallen silent may have restarted, and wait to be dialled.
+        // A neighbour that has fallen silent may have restarted, and may wait to be dialled.
         self.redial(now, out);
     }
 
-    /// Says hello at once, whatever the interval.
+    /// Sends a hello at once, regardless of the interval.
     fn say_hello(
         &mut self,
         now: Time,
@@ -592,7 +596,7 @@ impl Node {
         }
     }
 
-    /// Tells the neighbours that this node is about to stop, twice, because one may be lost.
+    /// Tells the neighbours that this node is about to stop, twice each, because one message may be lost.
     pub(super) fn say_farewell(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             self.say_farewell_to(now, index, out);
@@ -612,7 +616,7 @@ impl Node {
         }
     }
 
-    /// Sends what a link has to say: requests, tail probes, acknowledgements and records.
+    /// Sends what is due on a link: requests, tail probes, acknowledgements and records.
     pub(super) fn flush_link(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         if self.links.at(index).path.at.is_none() {
             return;
@@ -628,7 +632,7 @@ impl Node {
             let fits = usize::from(link.sure_path(now).mtu.proven()) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
-                // An empty datagram has room for it.
+                // An empty datagram always has room for a tail probe.
                 let _ = builder.tail_probe(probe);
             }
             self.acknowledge(now, index, &mut builder);
@@ -636,7 +640,8 @@ impl Node {
                 .fill(now, index, self.router.database(), &mut builder);
             let mut len = builder.len();
             if len == 0 && fits < MAX_CONTROL {
-                // The longest records fit no shorter datagram, whatever becomes of it.
+                // The longest records fit no shorter datagram, so the node sends them even if the path may not carry
+                // this one.
                 let mut builder = Builder::new(&mut bytes[..RECORD_ALONE]);
                 self.flood
                     .fill(now, index, self.router.database(), &mut builder);
@@ -704,7 +709,7 @@ impl Link {
         self.send_control_by(now, path, plaintext, out);
     }
 
-    /// Sends what is said of a path by that path.
+    /// Sends a message about a path by that path.
     pub(super) fn send_control_by(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Streams of this node's clients: what they ask, what they are told, and what wakes them.
+//! Streams of this node's clients: their requests, the replies, and the timers.
 
 use super::Node;
 use crate::event::Event;
@@ -10,13 +10,13 @@ use crate::stream::{
 };
 use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, VirtualPort};
 
-/// Bytes that are put in order go to the host in bursts of so many at most.
+/// The most bytes of a burst in which ordered bytes go to the host.
 const DELIVERY_BYTES_MAX: usize = 60 << 10;
-/// Without a packet buffer a stream waits so long.
+/// How long a stream waits if there is no packet buffer.
 pub(super) const BUFFER_RETRY: Duration = Duration::from_millis(2);
 
 impl Node {
-    /// Does what a client asks about streams.
+    /// Handles a client's request about streams.
     pub(super) fn on_stream_request(
         &mut self,
         now: Time,
@@ -48,10 +48,10 @@ impl Node {
                 match self.streams.accept(now, stream, client) {
                     Some(index) => {
                         self.tell_connected(index, out);
-                        // What came with the call.
+                        // These are the bytes that came with the call.
                         self.deliver_stream(now, index, out);
                     }
-                    // It has given up meanwhile.
+                    // The caller has given up meanwhile.
                     None => tell(client, StreamReply::Reset(ResetReason::Peer), out),
                 }
                 return;
@@ -64,7 +64,7 @@ impl Node {
             }
             _ => {}
         }
-        // A stream may have ended while the host still spoke of it.
+        // A stream may have ended before the host learned of it.
         let Some(index) = self.streams.by_client(client) else {
             return;
         };
@@ -151,8 +151,8 @@ impl Node {
             }
         };
         let content = Content::asked(framing, options.deadline);
-        // Who has to agree on keys first waits for an answer anyway: its opening would be repeated
-        // meanwhile, and its ticket may be of the peer's life before.
+        // A node that has to agree on keys first waits for an answer anyway. Its opening would be repeated meanwhile,
+        // and its ticket may date from before a restart of the peer.
         let has_keys = !self.seals_to(to, (own, port)) || self.ends.has_session(to);
         let ticket = (options.early && has_keys).then(|| self.streams.tickets.next(to));
         let phase = ticket.flatten().map_or(Phase::Calling, Phase::Early);
@@ -174,21 +174,21 @@ impl Node {
         content: Content,
         options: &Options,
     ) -> Connection {
-        // A flow's numbers rise from one stream to the next between the same ports, as the first
-        // numbers of TCP do: a quarter of a million packets each second.
+        // The numbers of a flow rise from one stream to the next between the same ports, like the initial sequence
+        // numbers of TCP: by a quarter of a million each second.
         let first = self.boot.wrapping_add((now.as_micros() / 4) as u32);
         let settings = &self.settings.streams;
         Connection::new(now, key, phase, content, options, settings, first)
     }
 
-    /// How the streams of a listener are carried.
+    /// Returns the options of a listener's streams.
     pub(super) fn listener_options(&mut self, client: ClientId) -> Options {
         let socket = self.sockets.client(client);
         stream_options(socket.map_or_else(default_options, |socket| socket.options))
     }
 
-    /// A client is gone: its stream delivers what was written if that was all, and is reset otherwise;
-    /// its listener's streams are refused.
+    /// Ends the streams of a client that has gone. If the client had written everything, the stream still delivers
+    /// that; otherwise it is reset. Streams that wait at its listener are refused.
     pub(super) fn leave_streams(
         &mut self,
         now: Time,
@@ -212,7 +212,8 @@ impl Node {
         }
     }
 
-    /// The node ends: the peers are told, because its silence would mean nothing for long.
+    /// Ends all streams, because the node stops. The peers are told, because they would take its silence for an outage
+    /// for a long time.
     pub(super) fn end_streams(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.streams.indices() {
             self.end_quietly(now, index, ResetReason::Peer, out);
@@ -229,7 +230,7 @@ impl Node {
         }
     }
 
-    /// Ends a stream before its time, and tells both ends why.
+    /// Ends a stream early, and tells both ends why.
     pub(super) fn abort(
         &mut self,
         now: Time,
@@ -245,8 +246,8 @@ impl Node {
         }
     }
 
-    /// Ends a stream of which the client needs no word. The peer hears that it was refused if it
-    /// was never accepted.
+    /// Ends a stream without a message to the client. If the stream was never accepted, the peer learns that it was
+    /// refused.
     fn end_quietly(
         &mut self,
         now: Time,
@@ -265,7 +266,7 @@ impl Node {
         }
     }
 
-    /// A call with bytes that has come to nothing: the next one is an ordinary one.
+    /// Forgets the ticket after a call with bytes has failed, so that the next call is an ordinary one.
     pub(super) fn forget_ticket(&mut self, stream: &Connection, why: ResetReason) {
         if stream.is_early() && why != ResetReason::Refused {
             self.streams.tickets.forget(stream.key.peer);
@@ -282,7 +283,7 @@ impl Node {
         }
     }
 
-    /// Hands the host what has become complete, and tells it of the end.
+    /// Hands the host the bytes that are complete, and tells it when the stream has ended.
     pub(super) fn deliver_stream(&mut self, now: Time, index: u32, out: &mut impl Outbox<Node>) {
         loop {
             let Some(stream) = self.streams.at(index) else {
@@ -305,7 +306,7 @@ impl Node {
                 false => out.pool().large(),
             };
             let Some(mut payload) = buffer else {
-                // Nothing is lost: the bytes stay where they are.
+                // No bytes are lost: they stay where they are.
                 stream.retry_after(now, BUFFER_RETRY);
                 break;
             };
@@ -337,8 +338,8 @@ impl Node {
     }
 }
 
-/// What a stream's packets carry: the options of its socket, or those of streams where the client
-/// has not chosen.
+/// Returns the options of a stream's packets: those of its socket, or the defaults of streams if the client has not
+/// chosen.
 fn stream_options(mut options: Options) -> Options {
     if options == default_options() {
         options.class = DEFAULT_CLASS;

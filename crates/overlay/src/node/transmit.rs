@@ -1,13 +1,13 @@
-//! Segments of streams on their way out.
+//! Sends the segments of streams.
 //!
 //! ```text
 //!   poll ── chunk ── chunk ── chunk (the last may be short)
 //!           ▼        ▼        ▼
 //!   | clear | header | stamp? | segment | bytes | tag |  ...  equal strides in one large buffer
 //! ```
-//! Segments that leave at one moment are written into one buffer, sealed in place and handed to the
-//! network below in one call. Acknowledgements are gathered: at most one for each batch of inputs, one for two segments
-//! whose sender lets it wait, and none where bytes leave that carry it.
+//! Segments that leave at one moment are written into one buffer, sealed in place and handed to the network below in
+//! one call. Acknowledgements are combined: there is at most one for each batch of inputs, one for two segments if
+//! their sender lets it wait, and none if bytes leave that carry the acknowledgement.
 
 use super::Node;
 use super::ends::{Around, is_unsealed};
@@ -30,9 +30,9 @@ use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Rep
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment, TICKET_BYTES};
 
-/// Bursts that one stream sends in one flush: about a millisecond of 2 Gbit/s.
+/// The most bursts that one stream sends in one flush: about a millisecond at 2 Gbit/s.
 const BURSTS_PER_FLUSH: usize = 6;
-/// Bursts of all streams in one flush: some milliseconds of work, the longest that others wait.
+/// The most bursts of all streams in one flush: some milliseconds of work, which is the longest that other inputs wait.
 const BURSTS_PER_FLUSH_ALL: usize = 64;
 
 /// Where a stream's packets go from here.
@@ -42,7 +42,7 @@ enum Way {
     Here,
     /// Over this link.
     Link(LinkIndex),
-    /// As the stamp of so many bytes says.
+    /// Along the paths of a stamp of so many bytes.
     Stamped(usize),
 }
 
@@ -50,7 +50,7 @@ enum Way {
 type StampBytes = [u8; STAMP_BYTES_MAX];
 
 impl Node {
-    /// Sends what streams have to say.
+    /// Sends what is due on the streams.
     pub(super) fn flush_streams(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.streams_again = None;
         let mut bursts = 0;
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// The same for one stream; how many bursts it has sent.
+    /// Sends what is due on one stream. Returns how many bursts it has sent.
     fn flush_stream(&mut self, now: Time, index: u32, out: &mut impl Outbox<Node>) -> usize {
         self.grant(index, out);
         let Some(stream) = self.streams.at(index) else {
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Where a stream's packets go, and the stamp that they carry.
+    /// Returns where a stream's packets go, and writes the stamp that they carry.
     fn way_of(
         &mut self,
         now: Time,
@@ -139,18 +139,18 @@ impl Node {
             out.report(Event::Unstamped);
         }
         let hop = self.router.next_hop(&self.links, routing, to, None);
-        // A stream waits for a link that answers: what it sends into silence it has to send again.
+        // A stream waits for a link that answers: whatever it sends over a silent link it has to send again.
         let is_silent =
             metric(routing).is_some_and(|metric| self.router.tables().is_silent(metric, to));
         let hop = hop.ok().filter(|_| !is_silent);
         let link = hop.filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
-        // The room of a lane counts where packets leave.
+        // If packets are diverted, the room in the lane of the link by which they leave counts.
         let diverted = self.diverted_hop(routing, to);
         link.map(|link| Way::Link(diverted.unwrap_or(link)))
     }
 
-    /// Cuts a stream's segments to what its way carries.
+    /// Limits a stream's segments to the size that its way carries.
     fn fit(&mut self, index: u32, way: Way) {
         let Some(stream) = self.streams.at(index) else {
             return;
@@ -194,7 +194,7 @@ impl Node {
             Way::Stamped(len) => &stamp[..len],
             Way::Here | Way::Link(_) => &[],
         };
-        // Holes are told in a segment of its own, so that those with bytes are equal.
+        // Ranges go in a segment of their own, so that segments with bytes are of equal length.
         let tells = self
             .streams
             .at(index)
@@ -216,7 +216,7 @@ impl Node {
             if let Way::Link(link) = way
                 && stream.class().link == LinkProtocol::Reliable
             {
-                // The lane's queue is no second send buffer: it says when it has room again.
+                // The lane's queue is not a second send buffer. The lane reports when it has room again.
                 let flow = stream.flow(self.addr);
                 most = self
                     .links
@@ -243,8 +243,9 @@ impl Node {
         bursts
     }
 
-    /// Sends a call and what goes with it; how many bursts that was. Never over a reliable lane: that keeps what
-    /// its neighbour has not acknowledged, and would tell it to the next life of a neighbour that has restarted.
+    /// Sends a call and the bytes that go with it. Returns how many bursts that was. It never uses a reliable lane:
+    /// such a lane keeps packets that its neighbour has not acknowledged, and would send them again to a neighbour that
+    /// has restarted.
     fn send_early(
         &mut self,
         now: Time,
@@ -290,8 +291,8 @@ impl Node {
             .is_some_and(|stream| stream.is_open())
     }
 
-    /// Sends a segment without bytes: SYN, acknowledgement, question, what has expired. False if none
-    /// could be sent.
+    /// Sends a segment without bytes: SYN, acknowledgement, question, or what has expired. Returns false if none could
+    /// be sent.
     fn send_control(
         &mut self,
         now: Time,
@@ -354,7 +355,7 @@ impl Node {
         }
     }
 
-    /// Says that a connection is no more; `header` is the packet's.
+    /// Tells the peer that a connection has ended; `header` is the packet's.
     pub(super) fn send_reset(
         &mut self,
         now: Time,
@@ -375,7 +376,7 @@ impl Node {
         self.send_single(now, header, &segment, out);
     }
 
-    /// Answers a packet whose connection is not to be.
+    /// Answers a packet whose connection this node refuses.
     pub(super) fn refuse(
         &mut self,
         now: Time,
@@ -392,7 +393,7 @@ impl Node {
         self.send_reset(now, header, connection, why, out);
     }
 
-    /// Tells a peer once more that all has come.
+    /// Tells a peer once more that everything has arrived.
     pub(super) fn acknowledge_ended(
         &mut self,
         now: Time,
@@ -441,7 +442,7 @@ impl Node {
     }
 }
 
-/// The connection of a packet as this node names it.
+/// Returns the key of a packet's connection at this node.
 fn answer_key(to: &Repr, connection: u32) -> Key {
     Key {
         peer: to.source,
@@ -451,8 +452,8 @@ fn answer_key(to: &Repr, connection: u32) -> Key {
     }
 }
 
-/// A burst of what a stream may send now, so many segments at most: equal ones, and perhaps a shorter
-/// one at the end. `carried` is a segment that did not fit the burst before.
+/// Builds a burst of what a stream may send now, of at most `most` segments: equal ones, and perhaps a shorter one at
+/// the end. `carried` is a segment that did not fit the burst before.
 fn build(
     now: Time,
     own: base::NodeAddr,
@@ -505,14 +506,14 @@ fn build(
     Some(burst)
 }
 
-/// Writes a packet's header and stamp at `at` of an empty burst, and gives what follows.
+/// Writes a packet's header and stamp at `at` of an empty burst, and returns the room behind them.
 fn write_headers<'a>(
     burst: &'a mut Burst,
     at: usize,
     header: &mut Repr,
     (stamp, seals): (&[u8], bool),
 ) -> &'a mut [u8] {
-    // Without a stamp the packets of a stamped stream go by expected latency.
+    // Without a stamp, the packets of a stamped stream are routed by expected latency.
     header.has_extension = !stamp.is_empty();
     if stamp.is_empty() && header.class.routing == Routing::Stamped {
         header.class.routing = Routing::ExpectedLatency;

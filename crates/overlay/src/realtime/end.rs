@@ -1,4 +1,4 @@
-//! Coded repair between the two ends of a way, over whatever links are between them.
+//! Coded repair between the two ends of a path, over whatever links are between them.
 //!
 //! ```text
 //!   entry                                                        exit
@@ -8,14 +8,16 @@
 //!   repair packets ───────────────────────────────────────────▶ decoder ─▶ what is found is opened as if it had come
 //! ```
 //!
-//! It is the code and the pilot of a lane ([`super::code`], [`super::pilot`]). Packets are numbered by the counters under which they
-//! are sealed, so nothing is added to them, and what is found passes the same seal and the same window of replays as what comes.
-//! Other packets take numbers too. So a question names those of data, half a second after they were sealed, and the exit counts what it
-//! has opened of them: what else is lost, or is not, says nothing.
+//! It uses the code and the pilot of a lane ([`super::code`], [`super::pilot`]). The numbers of packets are the
+//! counters under which they are sealed. So nothing is added to the packets, and restored packets pass the same seal
+//! and the same replay window as packets that arrive. Other packets take numbers too. So a question names the numbers
+//! of data packets, half a second after they were sealed, and the exit counts which of them it has opened. Whether
+//! other packets are lost does not count.
 //!
-//! A hop rewrites marks of the header; both ends take them out before packets are combined ([`normal`]). The time that a packet has
-//! left is that of the repair packet, less what was between them, since a repair packet sets out with the
-//! shortest time of those that it covers. What is found too late is dropped before it is opened: a copy in time may follow.
+//! A hop rewrites marks of the header, and both ends remove them before packets are combined ([`normal`]). A repair
+//! packet starts with the shortest time left of the packets that it covers. So a restored packet has the time left of
+//! the repair packet, less the time between the two. A packet that is restored too late is dropped before it is opened,
+//! because a copy may still arrive in time.
 
 #[cfg(test)]
 mod tests;
@@ -35,22 +37,24 @@ use wire::data::{Header, Remaining};
 use wire::link::SessionIndex;
 use wire::transport::{END_ASKED_MAX, EndReport};
 
-/// What is sent lately is kept for so long, and in so many bytes. Choice: what a repair packet reaches over, 64 packets; of one call
-/// they take 1.3 s, but those of before half a second are late for any deadline of a call.
+/// How long recent packets are kept, and in how many bytes. Choice: a repair packet reaches over 64 packets. With one
+/// call these take 1.3 s, but packets older than half a second are too late for any deadline of a call.
 const KEPT_FOR: Duration = Duration::from_millis(500);
 const KEPT_BYTES: usize = 256 << 10;
-/// The other end is asked so often while packets pass.
+/// How often the other end is asked while packets pass.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// It repairs, and knows what is lost, if it has reported so lately.
+/// The other end counts as able to repair if it has sent a report within this time.
 const REPORT_HOLDS: Duration = Duration::from_secs(4);
-/// It reports no more often than this, however often it is asked.
+/// The other end reports no more often than this, however often it is asked.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
-/// What stands for a packet that is not covered: as long as what is kept beside it, so that both are bounded.
+/// The placeholder of a packet that is not covered. It is as long as the data that is kept beside it, so that both are
+/// bounded.
 const NOT_COVERED: [u8; 16] = [0; 16];
-/// Numbers of restored packets that are remembered. Choice: 5 % of 1000 packets/s for 80 s, longer than an audit asks back.
+/// The most numbers of restored packets that are remembered. Choice: 5 % of 1000 packets/s for 80 s, longer than an
+/// audit looks back.
 const RESTORED_KEPT: usize = 4096;
 
-/// A packet without what hops rewrite, in `room`.
+/// Writes a packet into `room`, without the parts that hops rewrite.
 pub(crate) fn normal(packet: &[u8], room: &mut Vec<u8>) {
     room.clear();
     room.extend_from_slice(packet);
@@ -65,15 +69,15 @@ pub(crate) fn normal(packet: &[u8], room: &mut Vec<u8>) {
 pub(crate) struct Sealed<'a> {
     pub(crate) session: SessionIndex,
     pub(crate) counter: u64,
-    /// From its header on.
+    /// The packet from its header on.
     pub(crate) packet: &'a [u8],
-    /// What its way takes.
+    /// The one-way delay of its path.
     pub(crate) way: Duration,
-    /// What its sender wants.
+    /// The flow and the aim that its sender has asked for.
     pub(crate) wish: Option<(FlowKey, Aim)>,
 }
 
-/// Numbers of which one question asks, and which of them are data.
+/// The numbers about which one question asks, and which of them are data.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     first: u64,
@@ -81,12 +85,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The low bits of the first number, and a bit for it and for each that follows.
+    /// Returns the low bits of the first number, and a bit for it and for each that follows.
     pub(crate) fn parts(&self) -> (u32, &[u8]) {
         (self.first as u32, &self.bits)
     }
 
-    /// Beyond the most, numbers are not asked about: those that are stand for them.
+    /// Adds a number. Numbers beyond the limit of a question are left out: the others stand for them.
     fn add(&mut self, counter: u64) {
         if self.bits.is_empty() {
             self.first = counter;
@@ -99,7 +103,7 @@ impl Names {
     }
 }
 
-/// The end that sends.
+/// The sending end.
 #[derive(Debug)]
 pub(crate) struct EndSender {
     pilot: Pilot,
@@ -107,16 +111,16 @@ pub(crate) struct EndSender {
     ring: Ring,
     session: Option<SessionIndex>,
     next: u64,
-    /// The time left of the newest packets that are covered when they were sealed, by number modulo [`KEPT`].
+    /// The time that the newest covered packets had left when they were sealed, by number modulo [`KEPT`].
     left: Vec<(u64, Option<Duration>)>,
     tail: Tail,
     asked: Option<Time>,
-    /// What the next question names, and what has been sealed since the last one.
+    /// The numbers that the next question names, and those sealed since the last question.
     names: [Names; 2],
     reported: Option<Time>,
-    /// What the other end has reported: the share that is lost.
+    /// The share of lost packets that the other end has reported.
     loss: f64,
-    /// Of late: numbers, and those of data.
+    /// The recent count of numbers, and of those that were data.
     numbers: f64,
     data: f64,
     /// When a packet was last covered, or could have been.
@@ -145,33 +149,34 @@ impl EndSender {
         }
     }
 
-    /// When it was of use last.
+    /// Returns when this end was last of use.
     pub(crate) fn used(&self) -> Time {
         self.used
     }
 
-    /// The plan in force.
+    /// Returns the plan in force.
     pub(crate) fn plan(&self) -> Plan {
         self.pilot.plan()
     }
 
-    /// What is lost on the way, as the other end reports, and what stays lost after repair and of how many packets.
+    /// Returns the share of packets lost on the path, as the other end reports, and the share that stays lost after
+    /// repair and the number of packets that it comes from.
     pub(crate) fn measured(&self) -> (f64, Option<(f64, u64)>) {
         (self.loss, self.pilot.measured())
     }
 
-    /// Repair packets made.
+    /// Returns the number of repair packets made.
     pub(crate) fn made(&self) -> u64 {
         self.encoder.made().0
     }
 
-    /// Another packet was sealed: its number is none of data.
+    /// Takes in that another packet was sealed, which is not data.
     pub(crate) fn on_other(&mut self, now: Time, session: SessionIndex, counter: u64) {
         self.count(session, counter);
         self.ring.push(now, counter, &NOT_COVERED);
     }
 
-    /// A packet of data was sealed.
+    /// Takes in that a packet of data was sealed.
     pub(crate) fn on_sealed(&mut self, now: Time, sealed: &Sealed<'_>) {
         let counter = sealed.counter;
         self.count(sealed.session, counter);
@@ -193,18 +198,18 @@ impl EndSender {
         }
     }
 
-    /// The session to ask about and the numbers to name, if it is time to.
+    /// Returns the session to ask about and the numbers to name, if it is time to ask.
     pub(crate) fn ask(&mut self, now: Time) -> Option<(SessionIndex, Names)> {
         let is_due = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
         let session = self.session.filter(|_| is_due)?;
         self.asked = Some(now);
-        // What hops recover comes later: what was sealed since the last question is named by the next one.
+        // Packets that hops recover arrive later. So the next question names what was sealed since the last one.
         let sealed = core::mem::take(&mut self.names[1]);
         let named = core::mem::replace(&mut self.names[0], sealed);
         Some((session, named))
     }
 
-    /// The other end tells what becomes of the packets.
+    /// Takes the report of the other end about the packets.
     pub(crate) fn on_report(&mut self, now: Time, report: &EndReport) {
         if self.session != Some(report.session) || self.asked.is_none() {
             return;
@@ -215,12 +220,13 @@ impl EndSender {
         self.pilot.on_report(report.received, report.lost, run);
     }
 
-    /// Looks at the plan if it is time. `is_random`: as far as the first link's brake knows losses are no queue's.
+    /// Checks the plan if it is time. `is_random`: as far as the first link's brake knows, the losses do not come from
+    /// a queue.
     pub(crate) fn look(&mut self, now: Time, is_random: bool) {
         let reports = |at: Time| now.since(at) < REPORT_HOLDS;
         let link = Link {
             share: self.loss,
-            // Nobody asks for packets over the whole way, so its round trip does not matter.
+            // There are no requests for packets over the whole path, so its round trip does not matter.
             rtt: RoundTrip::from(SLACK_LEAST),
             is_random,
             takes_repair: self.reported.is_some_and(reports),
@@ -236,12 +242,12 @@ impl EndSender {
         }
     }
 
-    /// When the last packets are to be repaired unless others follow.
+    /// Returns when the last packets get their repair unless others follow.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.encoder.share().and(self.tail.next_timeout())
     }
 
-    /// True if the flow has fallen silent, and its last packets get their repair.
+    /// Returns true if the flow has fallen silent, and its last packets get their repair.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let is_silent = self.next_timeout().is_some() && self.tail.on_timeout(now).is_some();
         if is_silent {
@@ -250,8 +256,8 @@ impl EndSender {
         is_silent
     }
 
-    /// Writes the body of the repair packet that is due, if one is: its length, its session, and the time it has: the shortest that its
-    /// members had.
+    /// Writes the body of the repair packet that is due, if one is. Returns its length, its session, and the time that
+    /// it has left: the shortest that its members had.
     pub(crate) fn poll(
         &mut self,
         now: Time,
@@ -268,7 +274,7 @@ impl EndSender {
         Some((len, session, left.min()))
     }
 
-    /// A packet takes its number.
+    /// Counts a packet and its number.
     fn count(&mut self, session: SessionIndex, counter: u64) {
         if self.session != Some(session) || counter != self.next {
             self.begin(session);
@@ -280,13 +286,13 @@ impl EndSender {
         }
     }
 
-    /// Packets of data among as many numbers as a repair packet reaches over.
+    /// Returns the number of data packets among as many numbers as a repair packet reaches over.
     fn span(&self) -> u32 {
         let share = self.data / self.numbers.max(1.0);
         ((share * SPAN as f64) as u32).max(1)
     }
 
-    /// Numbers have nothing to do with those of before.
+    /// Begins anew, because the numbers do not continue the previous ones.
     fn begin(&mut self, session: SessionIndex) {
         if self.session != Some(session) {
             self.asked = None;
@@ -299,13 +305,13 @@ impl EndSender {
     }
 }
 
-/// The numbers that a repair packet names.
+/// Returns the numbers that a repair packet names.
 fn of_members(newest: u64, members: u64) -> impl Iterator<Item = u64> {
     let behind = (0..u64::from(u64::BITS)).filter(move |behind| members >> behind & 1 == 1);
     behind.map(move |behind| newest.saturating_sub(behind))
 }
 
-/// A session of the two ends, at the one that receives.
+/// A session of the two ends, at the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Of {
     pub(crate) session: SessionIndex,
@@ -313,23 +319,23 @@ pub(crate) struct Of {
     pub(crate) made: Time,
 }
 
-/// The end that receives.
+/// The receiving end.
 #[derive(Debug, Default)]
 pub(crate) struct EndReceiver {
     of: Option<Of>,
     decoder: Decoder,
-    /// Of the packets that questions have named, in their order.
+    /// The loss of the packets that questions have named, in their order.
     loss: Loss,
     named: u64,
     /// The number after the newest that has come.
     next: u64,
-    /// Numbers of packets that were restored and have not come, ascending.
+    /// The numbers of packets that were restored and have not arrived, ascending.
     restored: VecDeque<u64>,
-    /// Packets that questions have named: here, and not.
+    /// The packets that questions have named: those that are here, and those that are not.
     received: u64,
     lost: u64,
     reported: Option<Time>,
-    /// When it was asked or had repair last.
+    /// When it was last asked, or last got a repair packet.
     used: Time,
     /// The time that the last repair packet had left when it came.
     left: Option<Duration>,
@@ -338,17 +344,18 @@ pub(crate) struct EndReceiver {
 }
 
 impl EndReceiver {
-    /// When it was of use last.
+    /// Returns when this end was last of use.
     pub(crate) fn used(&self) -> Time {
         self.used
     }
 
-    /// Packets found.
+    /// Returns the number of packets restored.
     pub(crate) fn found(&self) -> u64 {
         self.decoder.stats().decoded
     }
 
-    /// A packet of data came, and is about to be opened in its place. True if it is kept, if it opens.
+    /// Notes a packet of data that came and is about to be opened in place. Returns true if the decoder will keep it
+    /// once it has been opened.
     pub(crate) fn note(&mut self, now: Time, session: SessionIndex, packet: &[u8]) -> bool {
         let is_wanted = self.is_of(session) && self.decoder.is_wanted(now);
         if is_wanted {
@@ -357,7 +364,7 @@ impl EndReceiver {
         is_wanted
     }
 
-    /// A packet has been opened. `is_noted`: it was noted.
+    /// Takes in that a packet has been opened. `is_noted` is true if it was noted.
     pub(crate) fn on_opened(&mut self, now: Time, session: SessionIndex, low: u32, is_noted: bool) {
         if !self.is_of(session) {
             return;
@@ -369,7 +376,8 @@ impl EndReceiver {
         }
     }
 
-    /// The packet that was noted had been opened before. If it was restored, it has come by itself now: it is the same.
+    /// Takes in that the noted packet had been opened before. If it was restored before and is the same packet, it now
+    /// counts as arrived by itself.
     pub(crate) fn on_duplicate(&mut self, low: u32) {
         let counter = self.widen(low);
         let Ok(at) = self.restored.binary_search(&counter) else {
@@ -381,7 +389,8 @@ impl EndReceiver {
         }
     }
 
-    /// The other end asks what becomes of its packets, of numbers from `first` on. `opened`: of each whether it was opened, come or restored.
+    /// Answers the question of the other end about its packets, with numbers from `first` on. `opened` says of each
+    /// number whether its packet was opened, either arrived or restored.
     pub(crate) fn on_ask(
         &mut self,
         now: Time,
@@ -419,7 +428,7 @@ impl EndReceiver {
         })
     }
 
-    /// A repair packet came that has so much time left.
+    /// Takes a repair packet that came with so much time left.
     pub(crate) fn on_repair(
         &mut self,
         now: Time,
@@ -427,7 +436,7 @@ impl EndReceiver {
         left: Option<Duration>,
         repair: &Repair<'_>,
     ) {
-        // Without a packet that has come it is not known which number that is.
+        // Before the first packet has arrived, the full number is not known.
         if !self.listen(now, of) || self.next == 0 {
             return;
         }
@@ -436,15 +445,16 @@ impl EndReceiver {
             .on_repair(now, repair.newest.widen(self.next), repair);
     }
 
-    /// The next packet that was found, and the time that it has left.
+    /// Returns the next restored packet, and the time that it has left.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(u64, Remaining, &[u8])> {
         let (counter, due) = self.decoder.poll()?;
-        // So much as the repair packet, which left later, less what has passed since this one should have come.
+        // The packet has the time left of the repair packet, which left later, less the time since this one should have
+        // come.
         let remaining = Remaining::from_deadline(self.left).minus(now.since(due));
         Some((counter, remaining, self.decoder.bytes(counter)?))
     }
 
-    /// A packet that was found has been opened.
+    /// Takes in that a restored packet has been opened.
     pub(crate) fn on_restored(&mut self, counter: u64) {
         if self.restored.len() == RESTORED_KEPT {
             self.restored.pop_front();
@@ -453,7 +463,7 @@ impl EndReceiver {
         self.restored.insert(at, counter);
     }
 
-    /// How many packets of these numbers were restored and have not come by themselves.
+    /// Returns how many packets of these numbers were restored and have not arrived by themselves.
     pub(crate) fn restored(&self, session: SessionIndex, first: u32, len: u16) -> u16 {
         if !self.is_of(session) {
             return 0;
@@ -471,7 +481,7 @@ impl EndReceiver {
         seq::widen(low.into(), 32, self.next)
     }
 
-    /// The other end speaks of a session. False if a newer one has taken its place.
+    /// Takes in that the other end uses a session. Returns false if a newer session has taken its place.
     fn listen(&mut self, now: Time, of: Of) -> bool {
         if self
             .of

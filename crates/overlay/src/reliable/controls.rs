@@ -1,17 +1,16 @@
-//! The window of a lane: one member of the family, or as many as the lane carries flows.
+//! The window of a lane. It consists of one control of the family, or of as many as the lane carries flows.
 //!
-//! n flows are n controls side by side. An acknowledgement is shared out by their windows; a loss
-//! costs one flow's share and not the lane's, as n flows beside each other would do, for every
-//! member of the family alike (MulTCP, Crowcroft and Oechslin 1998).
+//! For n flows there are n controls side by side. They share an acknowledgement in proportion to their windows. A loss
+//! cuts the window of one control and not of the whole lane, as with n separate flows, for every member of the family
+//! alike (MulTCP, Crowcroft and Oechslin 1998).
 //!
-//! Choice: it costs the widest of those that have not answered a loss in this round trip. n flows of
-//! their own send in bursts, lose more than one packet paced among others does, and now and then
-//! the clock of their acknowledgements; a lane that spread its losses evenly would take a third
-//! more than they do.
+//! Choice: the loss cuts the widest window of those that were not cut in this round trip. n separate flows send in
+//! bursts, lose more than packets that are paced among others, and sometimes lose the clock of their acknowledgements.
+//! If a lane spread its losses evenly, it would take a third more than they do.
 //!
-//! A loss that is no congestion ([`Causes`]) costs nobody anything, where the settings say so.
+//! A loss that is not congestion ([`Causes`]) cuts no window, if the settings say so.
 //!
-//! BBR is one, whatever the lane carries: a model of the path is not that of a share of it.
+//! With BBR there is one control, whatever the lane carries: its model describes the path, not a share of the path.
 
 use super::Settings;
 use base::{Duration, Time};
@@ -29,10 +28,10 @@ pub(super) struct Controls {
 #[derive(Debug)]
 struct One {
     control: Box<dyn Control + Send>,
-    /// Losses of transmissions before this one have been answered already.
+    /// The window was already cut for losses of transmissions before this one.
     cut_at: u64,
     recovering: bool,
-    /// Window and threshold of before the last timeout, as long as it is not known to have been right.
+    /// The window and threshold from before the last timeout, until it is known that the timeout was right.
     before: Option<(f64, f64)>,
 }
 
@@ -52,7 +51,8 @@ impl One {
 }
 
 impl Controls {
-    /// One flow. `next` is the number of its next transmission: losses of earlier ones are not its own.
+    /// Creates the controls of one flow. `next` is the number of its next transmission: losses of earlier ones do not
+    /// count.
     pub(super) fn new(settings: Settings, next: u64) -> Controls {
         Controls {
             flows: vec![One::new(&settings, next)],
@@ -61,7 +61,7 @@ impl Controls {
         }
     }
 
-    /// The lane carries so many flows now; `next` is the number of its next transmission.
+    /// Sets the number of flows that the lane carries now; `next` is the number of its next transmission.
     pub(super) fn set_flows(&mut self, count: usize, next: u64) {
         let most = match self.settings.family {
             Family::Bbr => 1,
@@ -78,18 +78,18 @@ impl Controls {
         self.flows.len()
     }
 
-    /// Packets that may be in flight: whole ones of each flow. Fractions that n flows lend each other
-    /// are half a packet for each, which is much where windows are small.
+    /// Returns the number of packets that may be in flight: whole packets of each flow. If the n flows added their
+    /// fractions, each would gain half a packet, which is much if windows are small.
     pub(super) fn window(&self) -> f64 {
         self.flows.iter().map(One::window).sum()
     }
 
-    /// Packets per second at which to send, if the controls say so.
+    /// Returns the rate at which to send, in packets per second, if the controls give one.
     pub(super) fn pace(&self) -> Option<f64> {
         self.flows.iter().map(|one| one.control.pace()).sum()
     }
 
-    /// What an acknowledgement tells of the path.
+    /// Takes in what an acknowledgement shows about the path.
     pub(super) fn on_delivered(&mut self, told: &Delivered) {
         self.causes.on_delivered(told);
         for one in &mut self.flows {
@@ -97,11 +97,12 @@ impl Controls {
         }
     }
 
-    /// A queue of the own packets stands, and makes others late who do not wait; so many packets could be in flight
-    /// without it. Every control gives up a part of its window, those that have not in this round trip; `next` is the
-    /// number of the next transmission.
+    /// Reacts to a standing queue of the lane's own packets, which makes other traffic late. `without` is the number of
+    /// packets that could be in flight without the queue. Every control that was not cut in this round trip gives up a
+    /// part of its window. `next` is the number of the next transmission.
     pub(super) fn on_own_queue(&mut self, now: Time, without: f64, next: u64) {
-        // Choice: half of it at once at most. What leaves a queue is measured to within a few packets.
+        // Choice: at most half of the window at once. The rate at which a queue drains is measured to within a few
+        // packets.
         let left = (without / self.window().max(1.0)).clamp(0.5, 1.0);
         for one in self.flows.iter_mut().filter(|one| !one.recovering) {
             let in_flight = one.window() * left;
@@ -117,7 +118,7 @@ impl Controls {
             .any(|one| !one.recovering && one.control.in_slow_start())
     }
 
-    /// Something new has arrived; `highest` is the latest transmission that did.
+    /// Takes in that something new has arrived; `highest` is the latest transmission that has.
     pub(super) fn on_ack(&mut self, ack: &Acked, highest: Option<u64>) {
         let window: f64 = self.flows.iter().map(|one| one.control.window()).sum();
         for one in &mut self.flows {
@@ -126,7 +127,7 @@ impl Controls {
                 one.recovering = false;
                 one.control.on_recovered(ack.now);
             }
-            // What was sent after the timeout has come first: it was right.
+            // A packet that was sent after the timeout has arrived first, so the timeout was right.
             one.before = one.before.filter(|_| !is_past);
             let share = one.control.window() / window;
             if one.recovering {
@@ -142,7 +143,7 @@ impl Controls {
         }
     }
 
-    /// The transmission `order` is lost; `next` is the number of the next one. True when a window
+    /// Takes in that the transmission `order` is lost; `next` is the number of the next one. Returns true if a window
     /// was cut.
     pub(super) fn on_loss(&mut self, now: Time, order: u64, next: u64) -> bool {
         let Some(at_least) = self.left_by_loss() else {
@@ -153,8 +154,8 @@ impl Controls {
         let Some(one) = self.flows.iter_mut().filter(is_open).max_by(widest) else {
             return false;
         };
-        // Choice: cut from the window and not from what is in flight: a window that an application
-        // does not fill does not grow either.
+        // Choice: the cut starts from the window and not from the packets in flight, because a window that an
+        // application does not fill does not grow either.
         let in_flight = one.window() * at_least;
         one.control.on_congestion(now, in_flight, Congestion::Loss);
         one.cut_at = next;
@@ -162,8 +163,8 @@ impl Controls {
         true
     }
 
-    /// By how much more than its window a control is to be cut from, so that it keeps what it may; none where it
-    /// may keep all.
+    /// Returns the factor by which to enlarge a window before the control cuts it, so that the control keeps the share
+    /// that it may keep. None if it may keep all.
     fn left_by_loss(&self) -> Option<f64> {
         let kept = self.settings.family.kept_on_loss(&self.settings.control());
         match kept.filter(|_| self.settings.spares_random_losses) {
@@ -175,7 +176,7 @@ impl Controls {
         }
     }
 
-    /// The path has room by what all of them know: the timer is not to be backed off.
+    /// Whether all controls know that the path has room. Then the timer is not backed off.
     pub(super) fn aborts_timeout(&self) -> bool {
         self.flows.iter().all(|one| one.control.aborts_timeout())
     }
@@ -191,7 +192,7 @@ impl Controls {
         }
     }
 
-    /// What the last timeout took for lost has come: the path was slow, and no more.
+    /// Takes back the last timeout: the packets that it took for lost have arrived, so the path was only slow.
     pub(super) fn undo_timeout(&mut self) {
         for one in &mut self.flows {
             if let Some((window, threshold)) = one.before.take() {

@@ -1,10 +1,10 @@
-//! How fast a queue drains while something waits in it. The pace says what a lane would send; a
-//! receiver that has closed its window, or packets that need repeating, let less leave, and it is
-//! that by which the room in the queue is to be measured.
+//! How fast a queue drains while something waits in it. The pace says what a lane would send. If the receiver has
+//! closed its window, or packets have to be repeated, less leaves. The room in the queue is measured by what really
+//! leaves.
 
 use base::{Duration, Time};
 
-/// What left is counted over so long.
+/// The time over which leaving packets are counted.
 const SPAN: Duration = Duration::from_millis(50);
 
 /// Counts what leaves a queue that is never empty meanwhile.
@@ -17,7 +17,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// The queue was empty until now: nothing is known.
+    /// Starts anew, because the queue was empty until now.
     pub(super) fn restart(&mut self, now: Time) {
         *self = Drain {
             since: now,
@@ -25,13 +25,13 @@ impl Drain {
         };
     }
 
-    /// A packet has left.
+    /// Counts a packet that has left.
     pub(super) fn on_left(&mut self, now: Time) {
         self.left += 1;
         self.look(now);
     }
 
-    /// Time has passed.
+    /// Computes the rate if enough time has passed.
     pub(super) fn look(&mut self, now: Time) {
         let span = now.since(self.since);
         if span >= SPAN {
@@ -40,7 +40,7 @@ impl Drain {
         }
     }
 
-    /// Packets per second; unknown for a queue that was empty of late.
+    /// Returns the packets per second; unknown for a queue that was empty recently.
     pub(super) fn rate(&self) -> Option<f64> {
         self.rate
     }

@@ -1,5 +1,5 @@
-//! The reliable lane of a link: every packet arrives, in any order, at a rate that is fair to the
-//! others on the path. [Amir03 §IV]
+//! The reliable lane of a link: every packet arrives, in any order, at a rate that is fair to the other traffic on the
+//! path. [Amir03 §IV]
 //!
 //! ```text
 //!   sender                                                      receiver
@@ -11,33 +11,32 @@
 //!      │ pressure            └── 8 again: three later transmissions have come
 //! ```
 //!
-//! Life of a packet: it waits in the queue of its flow only while the window or the pace forbids to
-//! send, gets the next lane number, and its copy is kept until an acknowledgement names it. It is
-//! taken for lost when transmissions that left later have arrived: three of them, or any that left
-//! a quarter of a round trip later. That holds for retransmissions too, so a second loss is found
-//! like the first. The last packets before a silence have nobody behind them: after two round trips
-//! one more packet is sent as a probe, and after a timeout everything is.
+//! Life of a packet: it waits in the queue of its flow only while the window or the pace forbids sending. Then it gets
+//! the next lane number, and the sender keeps its copy until an acknowledgement names it. The sender takes a packet for
+//! lost when transmissions that left later have arrived: three of them, or any that left a quarter of a round trip
+//! later. That holds for retransmissions too, so a second loss is found like the first. No later packet follows the
+//! last packets before a silence. So after two round trips the sender sends one more packet as a probe, and after a
+//! timeout it sends everything again.
 //!
-//! A packet whose deadline would pass on the way is given up before it has a number. What has one is repeated
-//! until it has come, for the receiver waits for it.
+//! The sender gives up a packet whose deadline would pass on the way, before the packet has a number. It repeats a
+//! packet that has a number until the packet has arrived, because the receiver waits for it.
 //!
-//! A link of several paths has a window for each of them ([`Sender`]), so that bulk data takes all, each by what it
-//! carries. What one overtakes on another path is not lost.
+//! A link of several paths has a window for each of them ([`Sender`]), so that bulk data uses all paths, in proportion
+//! to what each carries. A packet that is overtaken by packets of another path does not count as lost.
 //!
-//! How much may be in flight is the business of the [`congestion`] family. A packet that had to
-//! wait for long carries a mark of congestion on, and the session at the exit tells the source.
-//! [Amir03 §II]
+//! The [`congestion`] family decides how much may be in flight. A packet that had to wait for long carries a mark of
+//! congestion from there on, and the session at the exit reports it to the source. [Amir03 §II]
 //!
-//! Back-pressure goes from hop to hop and is per destination: a node says how many packets to where may
-//! be on their way to it, while too many wait there for its own lanes ([`Told`]). A lane keeps what is
-//! held aside, and goes on with the rest; what comes to be held makes the node before it wait in turn,
-//! up to the client. So a relay holds of each lane some 200 ms of what the lane carries, [`HELD_BYTES`]
-//! in all from neighbours that listen, and [`QUEUE_BYTES`] per lane whoever sends; beside the copies of
-//! what is in flight, [`WINDOW_MAX`] packets per lane at most.
+//! Back-pressure goes from hop to hop and is per destination. While too many packets to a destination wait at a node
+//! for its own lanes, the node tells its neighbour how many packets to that destination may be on their way to it
+//! ([`Told`]). A lane puts the packets of such a destination aside, and continues with the others. If many packets are
+//! put aside, the node before has to wait in turn, and so on up to the client. So a relay holds for each lane some 200
+//! ms of what the lane carries. In all it holds [`HELD_BYTES`] from neighbours that obey, and [`QUEUE_BYTES`] per lane
+//! whoever sends; in addition it holds the copies of the packets in flight, at most [`WINDOW_MAX`] packets per lane.
 //!
-//! Lane numbers have 64 bits in memory and 24 on the wire; both sides start at zero on
-//! [`Lane::restart`]. What is given up (it takes another way, for example) leaves a hole that the
-//! sender closes by a [`wire::control::ReliableSkip`].
+//! Lane numbers have 64 bits in memory and 24 on the wire; both sides start at zero on [`Lane::restart`]. A packet that
+//! is given up (because it takes another way, for example) leaves a hole, which the sender closes with a
+//! [`wire::control::ReliableSkip`].
 
 mod controls;
 mod drain;
@@ -63,64 +62,66 @@ pub use congestion::Family;
 
 use base::Duration;
 
-/// The most numbers between the oldest packet that is missing and the highest that may come: their
-/// distance stands in 16 bits on the wire.
+/// The most numbers between the oldest packet that is missing and the highest that may come. On the wire, their
+/// distance has 16 bits.
 pub const SPAN: u64 = u16::MAX as u64;
 
-/// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms of 2 Gbit/s.
+/// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms at 2 Gbit/s.
 pub const WINDOW_MAX: usize = 16_384;
 
-/// No loss cuts the window of a lane below this: a lost packet and the three behind it that tell, as
-/// RFC 3042 has it. With less, a lane of few packets stands still after each loss. After a timeout
-/// the window is one packet all the same.
+/// No loss cuts the window of a lane below this: a lost packet and the three behind it that show the loss (RFC 3042).
+/// With less, a lane of few packets would stand still after each loss. After a timeout the window is one packet all the
+/// same.
 const WINDOW_KEPT: f64 = 4.0;
 
-/// Packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms of 1 Gbit/s.
+/// The most packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms at 1 Gbit/s.
 pub const QUEUE_PACKETS: usize = 4_096;
-/// And their bytes: long packets fill the one limit, short ones the other.
+/// The most bytes of these packets. Long packets reach this limit, short ones reach [`QUEUE_PACKETS`].
 pub const QUEUE_BYTES: usize = 6 << 20;
 
-/// What a relay takes of its neighbours' packets to wait for its lanes: then it closes their windows.
+/// Bytes of its neighbours' packets that a relay lets wait for its lanes. When there are more, it closes the
+/// neighbours' windows.
 pub const HELD_BYTES: usize = 24 << 20;
-/// Destinations that one neighbour holds.
+/// The most destinations that one neighbour can hold back.
 pub const HOLDS_MAX: usize = 128;
-/// A hold that is not told again ends after so long.
+/// A hold ends after this time unless the neighbour repeats it.
 pub const HOLD_LIFE: Duration = Duration::from_millis(300);
 
-/// A packet that waited for so long, or for half a round trip if that is longer, is marked. Choice:
-/// long enough to keep the lane busy after the window of a session was cut, short beside what makes
-/// people wait.
+/// The lane marks a packet that waited for this long, or for half a round trip if that is longer. Choice: this is long
+/// enough to keep the lane busy after the window of a session was cut, and short compared with delays that people
+/// notice.
 pub const MARK_SOJOURN: Duration = Duration::from_millis(20);
-/// Unless fewer wait: a lane that repairs a loss has as many, and sources that made room for it would
-/// leave it idle afterwards.
+/// The lane marks no packet while fewer than this wait. A lane that repairs a loss has as many waiting; if the sources
+/// slowed down for that, they would leave the lane idle afterwards.
 pub const MARK_LEAST: usize = 16;
-/// And every packet while so much waits: half of what the queue holds.
+/// The lane marks every packet while more than this many wait: half of what the queue holds.
 pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
 
-/// An acknowledgement of a single packet in order waits for the next one for so long.
+/// How long the acknowledgement of a single packet in order waits for the next packet.
 pub const ACK_DELAY: Duration = Duration::from_millis(2);
-/// And at most so long where the packet before came as shortly ago: then a next one is to be expected in as long. Both
-/// neighbours must know it, for the sender asks after a silence. Choice: that of streams; a lane with a packet in 20 ms
-/// has half the acknowledgements, and what is sent alone is acknowledged at once as before. A lane with less than four packets
-/// in its window would stand still meanwhile: its sender does not let them wait.
+/// How long an acknowledgement waits at most if the packet before came no longer ago than this: then the next packet is
+/// expected within the same time. Both neighbours must know this value, because the sender asks after a silence.
+/// Choice: the value of streams. A lane with one packet in 20 ms needs half the acknowledgements, and a packet that is
+/// sent alone is acknowledged after [`ACK_DELAY`]. A lane with fewer than four packets in its window would stand still
+/// meanwhile, so its sender does not let acknowledgements wait.
 pub const ACK_WAIT: Duration = Duration::from_millis(25);
 
-/// The most flows that one lane may behave like: what one neighbour may take of a path is bounded.
+/// The most flows that one lane may behave like. It bounds the share of a path that one neighbour can take.
 pub const FLOWS_MAX: usize = 64;
 
-/// How a lane behaves.
+/// The settings of a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The rule for the window. Choice: CUBIC, as the kernels of the hosts around have it; on short
-    /// round trips it is as gentle as NewReno.
+    /// The rule for the window. Choice: CUBIC, which the kernels of other hosts use; on short round trips it is as
+    /// gentle as NewReno.
     pub family: Family,
-    /// A lane that carries n flows behaves like n of them, up to this number; 1 is one flow
-    /// whatever it carries. [Amir03 §IV] leaves it open.
+    /// A lane that carries n flows behaves like n flows, up to this number. With 1 it behaves like one flow whatever it
+    /// carries. [Amir03 §IV] leaves this open.
     pub flows_max: usize,
     /// The window at the start, in packets.
     pub initial_window: f64,
-    /// A loss that is not congestion ([`congestion::Causes`]) leaves the window as it is. Else each is taken for
-    /// congestion, as [Amir03 §III] has it.
+    /// Whether a loss that is not congestion ([`congestion::Causes`]) leaves the window as it is. If false, each loss
+    /// counts as congestion, as in [Amir03 §III].
     pub spares_random_losses: bool,
 }
 
@@ -135,19 +136,19 @@ impl Default for Settings {
     }
 }
 
-/// What the lane of one link does otherwise than its node's settings say.
+/// Settings of the lane of one link that differ from its node's settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSettings {
     /// The rule for the window.
     pub family: Option<Family>,
-    /// The most flows that it behaves like.
+    /// The most flows that the lane behaves like.
     pub flows_max: Option<usize>,
     /// Whether a loss that is not congestion leaves the window as it is.
     pub spares_random_losses: Option<bool>,
 }
 
 impl Settings {
-    /// The same, as one link has it.
+    /// These settings with those of one link in their place.
     #[must_use]
     pub fn of_link(self, link: LinkSettings) -> Settings {
         Settings {
@@ -160,7 +161,7 @@ impl Settings {
         }
     }
 
-    /// The paper's: one flow with the window of the TCPs of its time.
+    /// The settings of the paper: one flow with the window of the TCPs of its time.
     pub fn paper() -> Settings {
         Settings {
             family: Family::NewReno,

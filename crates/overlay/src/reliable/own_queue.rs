@@ -1,4 +1,4 @@
-//! Whether the packets of a reliable lane make a queue in which the calls beside it wait.
+//! Finds out whether the packets of a reliable lane make a queue in which the calls beside it wait.
 //!
 //! ```text
 //!   in flight ÷ the most that was delivered per second ≥ the wait that these packets cause
@@ -7,43 +7,46 @@
 //!   a longer path:   4 packets ÷ 50/s = 80 ms,   round trips are 400 ms longer: it is not
 //! ```
 //! A bottleneck delivers no less than it has delivered. So packets in flight cannot wait for longer than it takes to
-//! deliver them at the highest rate of late, and a round trip that has grown by more has grown by something else: the
-//! path has become longer, or others fill the queue. A lane that held back then would starve, and help nobody.
+//! deliver them at the highest recent rate. A round trip that has grown by more has another cause: the path has become
+//! longer, or other traffic fills the queue. A lane that held back then would starve without helping anybody.
 //!
-//! A lane whose sources gave less than the path carries cannot tell a longer path by that. But a queue answers: given less
-//! it falls. One that does not is none.
+//! If the sources sent less than the path carries, the lane cannot recognize a longer path this way. But a queue gets
+//! shorter when the lane sends less. If the wait does not get shorter, it is not a queue.
 //!
-//! Where the queue is its own, the lane gives up what stands in it, once per round trip: what a stream makes up for after
-//! an outage is in time a little later as well, what a call says meanwhile is not.
+//! If the queue consists of its own packets, the lane reduces its window by the packets in the queue, once per round
+//! trip. After an outage, the data of a stream may arrive a little later and is still of use; the speech of a call is
+//! not.
 
 use base::{Duration, Time};
 
-/// So many round trips in a row are longer where a queue stands. Choice: as many as the brake takes.
+/// A queue is standing when this many round trips in a row are longer. Choice: the same number as the brake uses.
 const STANDING: usize = 3;
-/// The highest rate of so much time counts, and of as much before it.
+/// The highest rate of this period counts, and that of the period before it.
 const WINDOW: Duration = Duration::from_secs(10);
-/// What has not answered is no queue for so long. Choice: by then the round trips of before are known to be over.
+/// If the wait has not become shorter, it does not count as a queue for this long. Choice: by then the lane knows that
+/// the earlier, shorter round trips are over.
 const NONE_FOR: Duration = Duration::from_secs(3);
-/// A wait this much longer is judged by its answer. Choice: less is what round trips vary by.
+/// A wait of at least this length has to become shorter when the lane sends less. Choice: round trips vary by less than
+/// this anyway.
 const JUDGED: Duration = Duration::from_millis(20);
 
 /// The queue of one lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnQueue {
-    /// Round trips from here on tell of a queue; none where no calls are beside.
+    /// Round trips longer than this indicate a queue. None if there are no calls beside the lane.
     from: Option<Duration>,
-    /// How many in a row have been longer because of the own packets.
+    /// How many round trips in a row have been longer because of the lane's own packets.
     long_ones: usize,
-    /// Packets per second: the most in this window, and in the one before.
+    /// The highest rate, in packets per second, in this period and in the one before.
     most: [f64; 2],
     since: Time,
-    /// When less was given, and what packets waited for then.
+    /// When the lane began to send less, and how long packets waited then.
     asked: Option<(Time, Duration)>,
     none_until: Time,
 }
 
 impl OwnQueue {
-    /// Round trips from here on tell of a queue in which calls wait.
+    /// Sets the round trip from which on calls wait in a queue.
     pub(super) fn set_from(&mut self, from: Option<Duration>) {
         self.from = from;
         if from.is_none() {
@@ -51,8 +54,9 @@ impl OwnQueue {
         }
     }
 
-    /// A round trip was measured, with so many packets in flight, and at most a rate of delivery (packets per second). If
-    /// the own queue stands, the packets that could be in flight without one.
+    /// Takes a measured round trip, the number of packets in flight, and the rate of delivery (packets per second) if
+    /// it is known. If the lane's own queue is standing, returns the number of packets that could be in flight without
+    /// a queue.
     pub(super) fn on_round_trip(
         &mut self,
         now: Time,
@@ -79,7 +83,7 @@ impl OwnQueue {
         Some(most * from.as_secs_f64())
     }
 
-    /// Whether the wait falls since less is given, as far as that can be known yet.
+    /// Whether the wait has become shorter since the lane sends less, as far as that can be known yet.
     fn answers(&mut self, now: Time, rtt: Duration, wait: Duration) -> bool {
         let (at, before) = *self.asked.get_or_insert((now, wait));
         if before < JUDGED || now.since(at) < rtt * 2 {
@@ -94,7 +98,7 @@ impl OwnQueue {
         has_fallen
     }
 
-    /// A round trip without what the own queue adds.
+    /// Returns a round trip without the delay of the lane's own queue.
     pub(super) fn without(&self, rtt: Duration) -> Duration {
         match self.from {
             Some(from) if self.long_ones > 0 => rtt.min(from),
@@ -132,11 +136,11 @@ mod tests {
         let long = Duration::from_millis(460);
         let mut queue = queue();
         assert_eq!(queue.on_round_trip(at(0), FROM, 4, Some(50.0)), None);
-        // 100 packets take two seconds of the path, and 3 would make no queue.
+        // 100 packets take two seconds on this path, and 3 packets would make no queue.
         let stands = [1, 2, 3].map(|n| queue.on_round_trip(at(n), long, 100, Some(50.0)));
         assert_eq!(stands, [None, None, Some(3.0)]);
         assert_eq!(queue.without(long), FROM);
-        // 4 packets take 80 ms, not 400.
+        // 4 packets take 80 ms, not 400 ms.
         assert!((4..20).all(|n| queue.on_round_trip(at(n), long, 4, Some(50.0)).is_none()));
         assert_eq!(queue.without(long), long);
     }
@@ -152,7 +156,7 @@ mod tests {
             "30 packets do take 400 ms, but fewer as well"
         );
         assert!(![1_010, 1_020, 1_030].map(|ms| stands(ms, long))[2]);
-        // Later it may be one.
+        // Later it may count as a queue again.
         assert!([4_010, 4_020, 4_030].map(|ms| stands(ms, long))[2]);
         assert!([5_000, 5_100].map(|ms| stands(ms, long.div(2)))[1]);
     }

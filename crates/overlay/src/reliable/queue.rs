@@ -1,6 +1,6 @@
-//! Packets that wait for the window: a queue per flow, served by priority, and among equals in turn by
-//! bytes, whoever sends little ahead of those who send much (deficit round robin with new flows first,
-//! RFC 8290 §4).
+//! Packets that wait for the window. There is a queue per flow. Queues are served by priority, and in turns by bytes
+//! within one priority; flows that send little go ahead of flows that send much (deficit round robin with new flows
+//! first, RFC 8290 §4).
 //!
 //! ```text
 //!   push ──▶ priority 7   new   a            1500 bytes ahead of the others for who comes to wait
@@ -8,16 +8,15 @@
 //!            priority 2   new, old ...       when nothing waits above, and each 16th packet
 //! ```
 //!
-//! A flow that has nothing left keeps the rest of its 1500 bytes until its turn among the old ones
-//! has passed: what it sends within them goes ahead, and not more than that in one round. So a key
-//! stroke waits for no bulk, and no bulk passes for key strokes.
+//! A flow without packets keeps the rest of its 1500 bytes until its turn among the old flows has passed. Within that
+//! rest its next packets go ahead of the old flows, but not more than that in one round. So a key stroke does not wait
+//! for bulk data, and bulk data cannot pass as key strokes.
 //!
-//! Who may put how much into the queue is a share per flow as well ([`Queue::room`]): those who wait
-//! for room wait for their own packets to leave, and not for those of others.
+//! Each flow may also put only its share into the queue ([`Queue::room`]). A source that waits for room waits for its
+//! own packets to leave, and not for those of other flows.
 //!
-//! A full queue takes a packet of a flow that has less than its share in the place of the last one
-//! of the longest flow. The buffers of packets are reused, so that nothing is allocated after
-//! warm-up.
+//! If the queue is full and a packet comes of a flow that has less than its share, the packet replaces the last packet
+//! of the longest flow. The buffers of packets are reused, so that nothing is allocated after warm-up.
 
 mod held;
 mod room;
@@ -32,34 +31,34 @@ use base::{Map, Time};
 use std::collections::VecDeque;
 use wire::data::{Class, Header, Remaining};
 
-/// What a flow may send per turn: at least one packet of any length.
+/// Bytes that a flow may send per turn. At least one packet of any length may leave.
 const QUANTUM: usize = 1_500;
-/// Priorities, each with turns of its own.
+/// The number of priorities. Each has turns of its own.
 const BANDS: usize = Class::PRIORITY_MAX as usize + 1;
-/// Of so many packets one is of a lower priority, if one waits. Choice: a stream that gets nothing at
-/// all ends, and priorities are for who goes first, not for who goes.
+/// One packet out of this many is of a lower priority, if one waits. Choice: a stream that may send nothing at all
+/// would end, and priorities decide which packet leaves first, not which packet leaves at all.
 const BELOW_EVERY: usize = 16;
-/// Room that each buffer has from the start, so that it fits any packet of an Ethernet.
+/// The capacity of a new buffer: any packet of an Ethernet fits.
 const BUFFER_BYTES: usize = 1_504;
-/// Buffers that are kept for later: 1.5 MB, or 9.4 MB of the largest.
+/// The most buffers that are kept for reuse: 1.5 MB, or 9.4 MB of the largest.
 const SPARE_MAX: usize = 1_024;
-/// A buffer that is kept has at most so many bytes: what fits a jumbo frame.
+/// The largest capacity of a buffer that is kept for reuse: a jumbo frame fits.
 const SPARE_BYTES_MAX: usize = 9_216;
 
 /// There is no room for another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A packet of the lane: its plaintext, and what it was when it came.
+/// A packet of the lane: its plaintext, and its state when it came.
 #[derive(Debug)]
 pub struct Packet {
     /// Overlay header and payload.
     pub bytes: Vec<u8>,
     /// When it came to this lane.
     pub entered: Time,
-    /// What was left of its deadline then.
+    /// The time that was left to its deadline when it came.
     pub remaining: Remaining,
-    /// The index of the link that it came by; none for this node's own.
+    /// The index of the link on which it came; none for a packet of this node.
     pub came: Option<u16>,
 }
 
@@ -70,14 +69,14 @@ struct Flow {
     bytes: usize,
     deficit: i64,
     band: u8,
-    /// It stands in the lists of its band.
+    /// Whether the flow stands in the lists of its band.
     is_new: bool,
     is_old: bool,
-    /// Its destination is held.
+    /// The flow stands aside, because its destination is held.
     is_aside: bool,
-    /// The link by which its last packet came.
+    /// The link on which its last packet came.
     came: Option<u16>,
-    /// Who waits until no more than so many packets are left.
+    /// The clients that wait until no more than `wake_at` packets are left.
     waiters: Vec<u32>,
     wake_at: usize,
 }
@@ -94,35 +93,36 @@ struct Band {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     flows: Vec<Flow>,
-    /// Places of `flows` without packets.
+    /// The free places in `flows`.
     free: Vec<u32>,
     places: Map<FlowKey, u32>,
     bands: [Band; BANDS],
-    /// Packets since one of a lower priority left, and the priority whose turn that is.
+    /// The number of packets since one of a lower priority left, and the lower priority whose turn is next.
     above: usize,
     below: usize,
-    /// Flows that have packets and do not stand aside; and the packets of those that do.
+    /// The number of flows that have packets and do not stand aside, and the number of packets of flows that stand
+    /// aside.
     busy: usize,
     aside: usize,
     held: Map<Toward, held::Held>,
-    /// Who waits until the whole queue is shorter.
+    /// The clients that wait until the whole queue is shorter.
     crowd: Vec<u32>,
-    /// Who waited and has room.
+    /// The clients that waited and now have room.
     ready: Vec<u32>,
     packets: usize,
     bytes: usize,
-    /// Packets by the link that they came by.
+    /// The number of packets by the link on which they came.
     came: Vec<u32>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Queue {
-    /// Packets that wait.
+    /// Returns the number of packets that wait.
     pub(super) fn len(&self) -> usize {
         self.packets
     }
 
-    /// Their bytes.
+    /// Returns the bytes of the packets that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -131,22 +131,22 @@ impl Queue {
         self.packets == 0
     }
 
-    /// Packets that wait for nothing but their turn.
+    /// Returns the number of packets that wait only for their turn.
     pub(super) fn due(&self) -> usize {
         self.packets - self.aside
     }
 
-    /// A packet that came by a link waits.
+    /// Whether a packet that came on this link waits.
     pub(super) fn holds_of(&self, came: u16) -> bool {
         self.came.get(usize::from(came)).is_some_and(|&n| n > 0)
     }
 
-    /// Flows that wait for nothing but their turn.
+    /// Returns the number of flows that wait only for their turn.
     pub(super) fn flows(&self) -> usize {
         self.busy
     }
 
-    /// Takes a copy of a packet. The packet that had to make room for it comes back, if one had to.
+    /// Takes a copy of a packet. If another packet had to make room for it, returns that one.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -173,13 +173,13 @@ impl Queue {
         Ok(out)
     }
 
-    /// Puts a packet back that has waited before, whatever the limits.
+    /// Puts back a packet that has waited before, regardless of the limits.
     pub(super) fn push_again(&mut self, packet: Packet) {
         let place = self.place(&packet.bytes);
         self.put(place, packet);
     }
 
-    /// Nothing waits for its turn: nobody has had one.
+    /// Empties all lists, because no packet waits for its turn any more.
     fn rest(&mut self) {
         for at in 0..BANDS {
             while let Some(place) = self.bands[at].new.pop_front() {
@@ -199,7 +199,7 @@ impl Queue {
         }
     }
 
-    /// Takes a buffer back that is not needed any more.
+    /// Takes back a buffer that is not needed any more.
     pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
             bytes.clear();
@@ -243,7 +243,7 @@ impl Queue {
         band.packets += 1;
         if flow.packets.is_empty() {
             self.busy += 1;
-            // What is left of its turn goes ahead. [RFC 8290 §4.1]
+            // The flow may still use the rest of its turn, ahead of the old flows. [RFC 8290 §4.1]
             if flow.deficit > 0 && !flow.is_new {
                 flow.is_new = true;
                 band.new.push_back(place);
@@ -252,7 +252,7 @@ impl Queue {
         flow.packets.push_back(packet);
     }
 
-    /// The place of a packet's flow, a free one if it has none.
+    /// Returns the place of a packet's flow. A flow without a place gets a free one.
     fn place(&mut self, bytes: &[u8]) -> u32 {
         let header = Header::trusted(bytes);
         let key = FlowKey::of(&header);
@@ -271,7 +271,7 @@ impl Queue {
         place
     }
 
-    /// A flow that has nothing and stands in no list is forgotten.
+    /// Forgets a flow that has no packets and stands in no list.
     fn retire(&mut self, place: u32) {
         let flow = &mut self.flows[place as usize];
         self.ready.append(&mut flow.waiters);
@@ -279,8 +279,9 @@ impl Queue {
         self.free.push(place);
     }
 
-    /// The last packet of the longest flow, unless it is the one at `place` or no longer than that.
-    /// It must have so many bytes: short packets make no room for long ones.
+    /// Removes the last packet of the longest flow and returns it, unless that flow is the one at `place` or has at
+    /// most a turn's bytes more than that one. The packet must have at least `least` bytes, because short packets make
+    /// no room for long ones.
     fn make_room(&mut self, place: u32, least: usize) -> Option<Packet> {
         let own = &self.flows[place as usize];
         let is_listed = own.is_new || own.is_old || own.is_aside;
@@ -302,7 +303,7 @@ impl Queue {
         Some(packet)
     }
 
-    /// A packet has left its flow.
+    /// Updates the counts after a packet has left its flow.
     fn count_out(&mut self, place: u32, packet: &Packet) {
         self.packets -= 1;
         self.bytes -= packet.bytes.len();

@@ -1,17 +1,16 @@
-//! The rate at which the data of a lane arrives, for senders whose window goes by it.
-//! [Papadimitriou06 §3.1]
+//! The rate at which the data of a lane arrives, for senders whose window depends on it. [Papadimitriou06 §3.1]
 //!
 //! ```text
 //!   packets  | | | | | | | | | | | |      a wave lasts for a round trip; its rate is its bytes
 //!            '──── wave ────'── wave ──   over its time, told once
 //! ```
 //!
-//! State: when the wave began, its bytes so far, and the rate that is still to be told.
+//! State: when the wave began, its bytes so far, and the rate that has not been reported yet.
 
 use base::{Duration, Time};
 use wire::control::ReliableRate;
 
-/// Choice: no wave is shorter; on a short link a few packets would be all of it.
+/// The shortest wave. Choice: on a short link, a wave of one round trip would be only a few packets.
 const WAVE_MIN: Duration = Duration::from_millis(10);
 
 /// The measurement of one lane.
@@ -23,7 +22,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// A packet has come over a link with this round trip.
+    /// Takes in that a packet has come over a link with this round trip.
     pub(super) fn on_packet(&mut self, now: Time, bytes: usize, rtt: Duration) {
         let span = now.since(*self.began.get_or_insert(now));
         if span >= rtt.max(WAVE_MIN) {
@@ -36,7 +35,7 @@ impl Rate {
         self.bytes += bytes as u64;
     }
 
-    /// The rate of the last wave, once.
+    /// Returns the rate of the last wave, once.
     pub(super) fn poll(&mut self) -> Option<ReliableRate> {
         self.untold.take()
     }
@@ -50,7 +49,7 @@ mod tests {
     fn each_wave_is_told_once_at_its_rate() {
         let mut rate = Rate::default();
         let mut told = Vec::new();
-        // 1000 bytes each millisecond are 8 Mbit/s; then half as many.
+        // 1000 bytes each millisecond are 8 Mbit/s. After 100 ms it is half the rate.
         for n in 0..200_u64 {
             let at = if n < 100 { n } else { 2 * n - 100 };
             let now = Time::ZERO + Duration::from_millis(at);

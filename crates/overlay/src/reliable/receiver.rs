@@ -1,10 +1,10 @@
-//! The receiver's side of a reliable lane: what has come, and the acknowledgements that say so.
+//! The receiver's side of a reliable lane: it notes which packets have arrived, and acknowledges them.
 //!
 //! ```text
 //!   numbers   0 ......... next   7      9 10      13
 //!                 come      |    gap    [  )  gap [ )    ranges above `next`
 //! ```
-//! Nothing is held back: a packet goes on at once, and only its number stays.
+//! The receiver holds no packet back: the node forwards a packet at once, and only the number is kept.
 
 use super::rate::Rate;
 use super::{ACK_DELAY, ACK_WAIT, SPAN};
@@ -13,22 +13,22 @@ use std::collections::VecDeque;
 use wire::control::{AckHead, ReliableRate, ReliableSkip};
 use wire::data::LaneSeq;
 
-/// Ranges of numbers above the first gap. 1024 of 16 bytes; a lane that loses every other packet
-/// has so many in 2048 packets. A packet that would make one more is refused: it comes again.
+/// The most ranges of numbers above the first gap: 1024 of 16 bytes. A lane that loses every other packet reaches this
+/// with 2048 packets. A packet that would need one more range is refused; the sender sends it again.
 const RANGES_MAX: usize = 1_024;
-/// Packets in order that one acknowledgement may be for, unless they came in one burst.
+/// The number of packets in order that one acknowledgement covers, unless they came in one burst.
 const ACK_EVERY: u32 = 2;
 
-/// What a packet is to its lane.
+/// What the arrival of a packet means for its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is here for the first time.
+    /// It arrived for the first time.
     New,
-    /// It is here for the first time, and fills a gap.
+    /// It arrived for the first time, and fills a gap.
     Recovered,
-    /// It has been here before.
+    /// It arrived before.
     Duplicate,
-    /// Its number is beyond all that this side takes.
+    /// Its number is higher than this side takes.
     Beyond,
 }
 
@@ -37,9 +37,9 @@ pub enum Arrival {
 pub struct ReceiverStats {
     /// Packets that came for the first time.
     pub received: u64,
-    /// Of those, the ones that filled a gap.
+    /// Received packets that filled a gap.
     pub recovered: u64,
-    /// Packets that had been here before.
+    /// Packets that had arrived before.
     pub duplicates: u64,
     /// Packets with numbers beyond the window.
     pub beyond: u64,
@@ -49,11 +49,11 @@ pub struct ReceiverStats {
     pub skipped: u64,
 }
 
-/// What has come over one reliable lane.
+/// The packets that have arrived over one reliable lane.
 #[derive(Debug)]
 pub struct Receiver {
     next: u64,
-    /// First number and the one after the last, rising, apart from each other and above `next`.
+    /// First number and the one after the last. The ranges rise, do not touch, and lie above `next`.
     ranges: VecDeque<(u64, u64)>,
     newest: (u64, Time),
     /// Packets since the last acknowledgement.
@@ -61,7 +61,7 @@ pub struct Receiver {
     /// The acknowledgement must not wait.
     is_urgent: bool,
     ack_at: Option<Time>,
-    /// The sender lets an acknowledgement wait for a packet that is to be expected.
+    /// The sender lets an acknowledgement wait for a packet that is expected.
     acks_wait: bool,
     rate: Rate,
     stats: ReceiverStats,
@@ -104,22 +104,22 @@ impl Receiver {
         let wait = self.wait(now.since(self.newest.1));
         self.newest = (seq, now);
         self.pending += 1;
-        // The sender learns of gaps, and of their end, without delay.
+        // The sender has to learn of gaps, and of their end, without delay.
         self.is_urgent |= arrival != Arrival::New || !self.ranges.is_empty();
         self.ack_at.get_or_insert(now + wait);
         arrival
     }
 
-    /// How long an acknowledgement waits for the next packet; the one before came so long ago.
+    /// Returns how long an acknowledgement waits for the next packet; the packet before came `gap` ago.
     fn wait(&self, gap: Duration) -> Duration {
         match self.acks_wait && gap <= ACK_WAIT {
-            // A quarter more for what the path varies by.
+            // A quarter more covers the variation of the path's delay.
             true => (gap + gap.div(4)).clamp(ACK_DELAY, ACK_WAIT),
             false => ACK_DELAY,
         }
     }
 
-    /// Whether an acknowledgement may wait for a packet that is to be expected.
+    /// Sets whether an acknowledgement may wait for a packet that is expected.
     pub(super) fn set_acks_wait(&mut self, acks_wait: bool) {
         self.acks_wait = acks_wait;
     }
@@ -129,12 +129,12 @@ impl Receiver {
         self.rate.on_packet(now, bytes, rtt);
     }
 
-    /// The rate that is to be told with the next acknowledgement.
+    /// Returns the rate that is to be reported with the next acknowledgement.
     pub fn poll_rate(&mut self) -> Option<ReliableRate> {
         self.rate.poll()
     }
 
-    /// The sender has given up what is before a number.
+    /// Takes in that the sender has given up all packets before a number.
     pub fn on_skip(&mut self, skip: ReliableSkip) {
         let first = skip.first.widen(self.next);
         self.is_urgent = true;
@@ -151,18 +151,18 @@ impl Receiver {
         }
     }
 
-    /// When an acknowledgement is due that is not due yet.
+    /// Returns when an acknowledgement that waits becomes due.
     pub fn next_timeout(&self) -> Option<Time> {
         self.ack_at
     }
 
-    /// An acknowledgement is to be sent now.
+    /// Whether an acknowledgement is to be sent now.
     pub fn is_due(&self, now: Time) -> bool {
         self.is_urgent || self.pending >= ACK_EVERY || self.ack_at.is_some_and(|at| at <= now)
     }
 
-    /// The acknowledgement for all that has come, with the window that this node has left. Its
-    /// ranges are those of [`Receiver::ranges`].
+    /// Returns the acknowledgement of all that has come, with the window that this node has left. Its ranges are those
+    /// of [`Receiver::ranges`].
     pub fn acknowledge(&mut self, now: Time, window: u16) -> AckHead {
         self.pending = 0;
         self.is_urgent = false;
@@ -170,7 +170,7 @@ impl Receiver {
         self.stats.acks += 1;
         let (newest, at) = self.newest;
         let end = self.end();
-        // What the numbers span must fit in 16 bits.
+        // The span of the numbers must fit in 16 bits.
         let room = SPAN.saturating_sub(end - self.next);
         AckHead {
             next: LaneSeq::of(self.next),
@@ -182,8 +182,8 @@ impl Receiver {
         }
     }
 
-    /// What has come above the first gap, as counts of numbers received and missing below them,
-    /// from the highest down.
+    /// Returns the ranges above the first gap, from the highest down: the count of numbers received, and of numbers
+    /// missing below them.
     pub fn ranges(&self) -> impl Iterator<Item = (u16, u16)> {
         let below = self.ranges.iter().map(|&(_, to)| to).rev().skip(1);
         let below = below.chain([self.next]);
@@ -191,17 +191,17 @@ impl Receiver {
         counts.map(|(&(from, to), below)| ((to - from) as u16, (from - below) as u16))
     }
 
-    /// The number after the highest that has come.
+    /// Returns the number after the highest that has come.
     fn end(&self) -> u64 {
         self.ranges.back().map_or(self.next, |&(_, to)| to)
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
 
-    /// Starts again at number 0. Counters go on.
+    /// Starts again at number 0. The counters continue.
     pub fn reset(&mut self) {
         *self = Receiver {
             stats: self.stats,
@@ -233,7 +233,7 @@ impl Receiver {
 
     /// Enters a number above the first gap.
     fn enter_above(&mut self, seq: u64) -> Arrival {
-        // The first range that ends at or after the number.
+        // This is the first range that ends at or after the number.
         let at = self.ranges.partition_point(|&(_, to)| to < seq);
         let Some(&(from, to)) = self.ranges.get(at) else {
             if self.ranges.len() >= RANGES_MAX {

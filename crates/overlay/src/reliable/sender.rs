@@ -1,4 +1,4 @@
-//! The sender's side of a reliable lane: numbers, copies, what is lost, and when to send.
+//! The sender's side of a reliable lane: it numbers packets, keeps copies, finds losses, and decides when to send.
 //!
 //! ```text
 //!   entries   base                                        next
@@ -7,13 +7,12 @@
 //!   lost      to be sent again, in the order in which they were found
 //! ```
 //!
-//! Numbers, copies and the queue are the lane's. Window, pace, round trip and order belong to each path of the link
-//! ([`Way`]): mostly there is one.
+//! Numbers, copies and the queue belong to the lane. Each path of the link has its own window, pace, round trip and
+//! order of transmissions ([`Way`]). Most links have one path.
 //!
-//! A transmission is lost when one that left later has arrived and it is three places or a
-//! quarter of a round trip behind [RFC 8985]. Since retransmissions take a new place in the order,
-//! their losses are found by the same rule. Once reordering has been seen places count no more, and
-//! the time that is allowed grows.
+//! A transmission is lost if one that left later has arrived, and the transmission is three places or a quarter of a
+//! round trip behind it [RFC 8985]. Retransmissions take a new place in the order, so the same rule finds their losses.
+//! Once the sender has seen reordering, it no longer counts places, and the time that it allows grows.
 
 mod acknowledge;
 mod depart;
@@ -38,9 +37,9 @@ pub struct SenderStats {
     pub sent: u64,
     /// Packets sent again.
     pub retransmissions: u64,
-    /// Of those, the ones that proved unnecessary.
+    /// Retransmissions that proved unnecessary.
     pub spurious: u64,
-    /// Probes for the end of the lane.
+    /// Probes for the last packets before a silence.
     pub probes: u64,
     /// Timeouts.
     pub timeouts: u64,
@@ -48,55 +47,56 @@ pub struct SenderStats {
     pub cuts: u64,
     /// Packets marked as having met congestion.
     pub marked: u64,
-    /// Acknowledgements of what was never sent.
+    /// Acknowledgements of packets that were never sent.
     pub bogus: u64,
     /// Packets for which there was no room.
     pub overflows: u64,
 }
 
-/// What a control takes for a packet.
+/// The bytes of a packet as a congestion control assumes them.
 const SEGMENT_BYTES: f64 = 1460.0;
-/// [RFC 4828 §4.1]: one in ten milliseconds.
+/// The rate below which a flow counts as thin: one packet in ten milliseconds [RFC 4828 §4.1].
 const THIN_PACKETS_PER_S: f64 = 100.0;
 
-/// The window, in packets, of a lane that yields to what calls catch up with. Choice: a stream of messages as long as
-/// those of a call keeps up where a round trip is shorter than that of a queue in which calls are late.
+/// The window, in packets, of a lane that yields while calls catch up after a stall. Choice: with it, a stream whose
+/// messages are as long as those of a call keeps up if the round trip is shorter than one with a queue that makes calls
+/// late.
 const YIELDING: usize = 2;
 
-/// A smaller window, in packets, waits for each acknowledgement.
+/// With a smaller window, in packets, the sender has to wait for each acknowledgement.
 const WAIT_LEAST: usize = 4;
 
 #[derive(Debug)]
 struct Entry {
     /// The copy, until it is acknowledged.
     packet: Option<Packet>,
-    /// The way of its last transmission, and its place in the order there.
+    /// The way of its last transmission, and the place of that transmission in the way's order.
     way: u8,
     order: u64,
     sent_at: Time,
     stamp: Stamp,
     transmissions: u8,
     state: State,
-    /// It was sent again because its loss was found by what arrived.
+    /// The packet was sent again because the arrival of later packets showed its loss.
     by_loss: bool,
 }
 
-/// New packets after the first answer to what a timeout has sent again. [RFC 5682 §2.1]
+/// The number of new packets that follow the first answer to a retransmission after a timeout. [RFC 5682 §2.1]
 const NEW_FIRST: u8 = 2;
 
 /// Where the last transmission of a packet is believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There was none yet.
+    /// The packet has not been sent yet.
     Waiting,
     InFlight,
-    /// Others have overtaken it.
+    /// Later transmissions have overtaken it.
     Lost,
-    /// Nothing at all has been heard.
+    /// A timeout passed without any acknowledgement.
     Expired,
 }
 
-/// The delay from the neighbour to a node, if it is known.
+/// Returns the delay from the neighbour to a node, if it is known.
 pub type RestOfPath<'a> = &'a dyn Fn(NodeAddr) -> Option<Duration>;
 
 /// A packet that leaves now.
@@ -104,61 +104,61 @@ pub type RestOfPath<'a> = &'a dyn Fn(NodeAddr) -> Option<Duration>;
 pub struct Outgoing<'a> {
     /// Overlay header, as it goes on the wire, and payload.
     pub bytes: &'a [u8],
-    /// It has been sent before.
+    /// It is a retransmission.
     pub is_again: bool,
-    /// It is one of this node's own.
+    /// It is a packet of this node.
     pub is_own: bool,
 }
 
 /// The packets on their way to one neighbour.
 #[derive(Debug)]
 pub struct Sender {
-    /// By the numbers of their paths.
+    /// The ways, by the numbers of their paths.
     ways: Vec<Way>,
     /// The way of the path in use.
     used: usize,
-    /// The path in use is in doubt, and there are others: nothing leaves by it but questions.
+    /// The path in use is in doubt, and there are others: only probes leave by it.
     used_rests: bool,
-    /// What calls catch up with goes first.
+    /// Calls catch up after a stall, and their packets go first.
     yields: bool,
-    /// The receiver knows that acknowledgements may wait for a packet that is to be expected.
+    /// The receiver knows that acknowledgements may wait for a packet that is expected.
     acks_wait: bool,
-    /// When a packet left last, by any way: the receiver sees the packets of all.
+    /// When the last packet left, by any way: the receiver sees the packets of all ways.
     last_left: Time,
     drain: Drain,
     queue: Queue,
     base: u64,
     entries: VecDeque<Entry>,
     lost: VecDeque<u64>,
-    /// So many packets were given up because they could not be in time.
+    /// The number of packets that were given up because they could not arrive in time.
     overdue: u32,
-    /// What leaves next, once it was looked at.
+    /// The packet that leaves next, if it was chosen already.
     chosen: Option<u64>,
-    /// Bytes of a packet, averaged.
+    /// The average bytes of a packet.
     packet_bytes: f64,
-    /// The receiver takes numbers below this.
+    /// The receiver takes only numbers below this.
     limit: u64,
-    /// What the last acknowledgement told above its `next`, from the highest down.
+    /// The ranges of the last acknowledgement above its `next`, from the highest down.
     told: Vec<(u64, u64)>,
-    /// Kept for its memory.
+    /// A list that is kept to reuse its memory.
     told_before: Vec<(u64, u64)>,
     told_end: u64,
-    /// As the receiver measured it last.
+    /// The rate that the receiver measured last.
     receive_rate_bps: Option<u64>,
-    /// Packets that the receiver has had more than once, as it told last.
+    /// The number of packets that the receiver got more than once, as it reported last.
     repeated: Option<u16>,
     /// The most flows at once in this half second, and in the one before.
     flows: [usize; 2],
     flows_since: Time,
     last_used: Time,
-    /// When something was acknowledged, or came to an empty queue.
+    /// When a packet was last acknowledged, or came to an empty queue.
     progress: Time,
-    /// Packets wait that are due, and since when without a pause.
+    /// Whether packets wait that are due, and since when without a pause.
     is_busy: bool,
     busy_since: Time,
-    /// There was no buffer to send from.
+    /// When to try again, because there was no buffer to send from.
     again_at: Option<Time>,
-    /// The receiver must not wait for numbers below this, and is to be told so.
+    /// The receiver must not wait for numbers below this; and whether the sender has to tell it so.
     skip_to: Option<u64>,
     skip_due: bool,
     settings: Settings,
@@ -166,7 +166,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// An empty lane.
+    /// Creates an empty lane.
     pub fn new(settings: Settings) -> Sender {
         Sender {
             ways: vec![Way::new(settings)],
@@ -203,34 +203,36 @@ impl Sender {
         }
     }
 
-    /// Calls go beside this lane, by the paths of these numbers: round trips from here on tell of a queue that they wait in.
-    /// None where no calls go.
+    /// Sets, for each path by its number, the round trip from which on calls beside this lane wait in a queue. None for
+    /// a path without calls.
     ///
-    /// A slow start ends at the queue then, not where the queue overflows: what a stream makes up for after an outage is
-    /// in time a little later as well, what a call says meanwhile is not. As HyStart++ does [RFC 9406], with the
-    /// round trips of before the outage.
+    /// Slow start then ends when the queue begins, not when the queue overflows. After an outage, the data of a stream
+    /// may arrive a little later and is still of use; the speech of a call is not. This works like HyStart++ [RFC
+    /// 9406], with the round trips from before the outage.
     pub fn spare_calls(&mut self, queues_from: [Option<Duration>; WAYS_MAX]) {
         for (way, queue_from) in self.ways.iter_mut().zip(queues_from) {
             way.own_queue.set_from(queue_from);
         }
     }
 
-    /// Calls beside this lane catch up with a stall, or have caught up a moment ago: what stands in front of a narrow
-    /// place is theirs. Until it has left, hardly anything is added to it by the path in use.
+    /// Sets whether calls beside this lane catch up after a stall, or have caught up a moment ago. Then the queue in
+    /// front of a bottleneck consists of their packets. Until these have left, the lane adds hardly anything to it by
+    /// the path in use.
     pub(crate) fn set_yields(&mut self, yields: bool) {
         self.yields = yields;
     }
 
-    /// What the receiver says of the other direction: whether acknowledgements may wait there at present.
+    /// Takes in what the receiver says about the other direction: whether acknowledgements may wait there at present.
     pub(super) fn on_peer(&mut self, lets_wait: bool) {
         self.acks_wait |= lets_wait;
     }
 
-    /// Acknowledgements may wait for a packet that is to be expected: the windows do not keep that one back until they come.
+    /// Whether acknowledgements may wait for a packet that is expected. They may if the windows do not hold that packet
+    /// back until the acknowledgements come.
     pub(crate) fn lets_wait(&self) -> bool {
         let told = self.limit.saturating_sub(self.base);
         let mut ways = self.ways.iter().enumerate();
-        // What yields has a smaller window.
+        // A lane that yields has a smaller window.
         !self.yields
             && told >= WAIT_LEAST as u64
             && ways.all(|(at, way)| {
@@ -247,54 +249,54 @@ impl Sender {
         self.entries.get(seq.checked_sub(self.base)? as usize)
     }
 
-    /// The bytes of a packet that is not acknowledged.
+    /// Returns the bytes of a packet that is not acknowledged.
     fn held(&self, seq: u64) -> Option<&Vec<u8>> {
         self.entry(seq)?.packet.as_ref().map(|packet| &packet.bytes)
     }
 
-    /// Packets that wait for the window.
+    /// Returns the number of packets that wait for the window.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Their bytes.
+    /// Returns the bytes of the packets that wait.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes()
     }
 
-    /// Packets sent and not heard of.
+    /// Returns the number of packets that are in flight.
     pub fn in_flight(&self) -> usize {
         self.ways.iter().map(|way| way.in_flight).sum()
     }
 
-    /// Nothing waits and nothing is on its way.
+    /// Whether no packet waits and none is on its way.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.entries.is_empty()
     }
 
-    /// Packets that may be in flight, by all ways that are open.
+    /// Returns the number of packets that may be in flight, on all open ways together.
     pub fn congestion_window(&self) -> f64 {
         let ways = self.ways.iter().enumerate();
         let counts = ways.filter(|(at, way)| *at == self.used || way.is_open);
         counts.map(|(_, way)| way.controls.window()).sum()
     }
 
-    /// The rule for the window.
+    /// Returns the rule for the window.
     pub fn family(&self) -> congestion::Family {
         self.settings.family
     }
 
-    /// Flows that the window stands for.
+    /// Returns the number of flows that the window stands for.
     pub fn flows(&self) -> usize {
         self.ways[self.used].controls.flows()
     }
 
-    /// The round trip of the path in use, with what the network's queues add.
+    /// Returns the round trip of the path in use, with the delay of the network's queues.
     pub fn rtt(&self) -> &Rtt {
         &self.ways[self.used].rtt
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> SenderStats {
         self.stats
     }

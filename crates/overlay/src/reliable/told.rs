@@ -1,23 +1,23 @@
-//! What a neighbour has been told of the destinations whose packets wait at this node.
+//! What this node has told a neighbour about the destinations whose packets wait here.
 //!
-//! Back-pressure is per destination and routing, because that is what a branch is: a window per
-//! neighbour stops everything for the slowest branch, one per flow costs as many words as there are
-//! flows, and which lane a packet takes here the neighbour does not know, nor need it.
+//! Back-pressure is per destination and routing, because these determine the branch of a packet. A window per neighbour
+//! would stop everything for the slowest branch, and a window per flow would need as many messages as there are flows.
+//! The neighbour does not know which lane a packet takes here, and does not need to know.
 //!
 //! ```text
 //!   lanes of this node ── backlogs ──▶ wanted ── what has changed, all now and then ──▶ LaneHolds
 //! ```
-//! Nothing depends on a single word: what is told is told again, and what is not told any more ends.
+//! Nothing depends on a single message: the node repeats each hold, and a hold that is not repeated ends.
 
 use super::{HOLD_LIFE, HOLDS_MAX};
 use base::{Duration, Time};
 use wire::control::{Builder, Hold};
 
-/// Holds are looked at so often.
+/// The interval at which holds are checked.
 const EVERY: Duration = Duration::from_millis(10);
-/// What has not changed is told again after so long.
+/// The time after which a hold that has not changed is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The end of a hold is told so often.
+/// How many times the end of a hold is sent.
 const ENDS: u8 = 3;
 
 const _: () = assert!(AGAIN.as_nanos() * 2 < HOLD_LIFE.as_nanos());
@@ -25,29 +25,30 @@ const _: () = assert!(AGAIN.as_nanos() * 2 < HOLD_LIFE.as_nanos());
 /// The holds that a neighbour knows.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// With how often their end was told.
+    /// Each with the number of times that its end was sent.
     holds: Vec<(Hold, u8)>,
     next: Time,
     again: Time,
 }
 
 impl Told {
-    /// It is time to look at what is to be told.
+    /// Whether it is time to check the holds.
     pub fn is_due(&self, now: Time) -> bool {
         self.next <= now
     }
 
-    /// When that is, if anything has been told.
+    /// Returns when the holds are to be checked, if the neighbour knows any.
     pub fn next_timeout(&self) -> Option<Time> {
         (!self.holds.is_empty()).then_some(self.next)
     }
 
-    /// The neighbour has forgotten.
+    /// Forgets all, because the neighbour has restarted and knows no holds.
     pub fn reset(&mut self) {
         *self = Told::default();
     }
 
-    /// Tells what the neighbour does not know of what is wanted now. What does not fit follows.
+    /// Writes the holds that the neighbour does not know yet, and those to repeat. What does not fit follows with a
+    /// later call.
     pub fn tell(&mut self, now: Time, wanted: &[Hold], builder: &mut Builder<'_>) {
         let is_same = |a: &Hold, b: &Hold| (a.destination, a.routing) == (b.destination, b.routing);
         let is_again = self.again <= now;

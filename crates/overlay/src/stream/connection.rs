@@ -9,13 +9,13 @@
 //!   anything else that ends it: RST with the reason; an end that knows nothing answers with RST
 //! ```
 //!
-//! A peer that has met this node before has given it a ticket: then the stream is open for the client at
-//! once (Early), and its first bytes go with the SYN, see [`super::tickets`].
+//! If the peer has given this node a ticket before, the stream is open for the client at once (Early), and its first
+//! bytes go with the SYN, see [`super::tickets`].
 //!
-//! The initiator is not answered before somebody accepts, and repeats itself. After silence the peer
-//! is asked whether it is there, again and again, until it is given up. A path that is gone for a
-//! while is no reason to end a stream: only a peer that says so is, or one that is silent for longer
-//! than the stream is meant to survive.
+//! The acceptor answers only when a client accepts; until then the initiator repeats its call. After silence, an end
+//! asks whether the peer is there, and repeats the question until it gives the peer up. A path that is down for a while
+//! is no reason to end a stream. A stream ends only if the peer says so, or if the peer is silent for longer than the
+//! stream is meant to survive.
 
 use super::receiver::{Receiver, Taken};
 use super::rtt;
@@ -30,26 +30,26 @@ use wire::data::{Class, LinkProtocol, Repr, Routing};
 use wire::ipc::{Options, Scheme, StreamControl};
 use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Segment, Ticket};
 
-/// The first answer to a SYN is waited for so long; each next one twice as long as that before.
+/// How long the initiator waits for the answer to its first SYN. Each further wait is twice as long as the one before.
 const CALL_START: Duration = Duration::from_millis(500);
 const CALL_MAX: Duration = Duration::from_secs(4);
-/// Nobody has accepted.
+/// A call ends after this time if nobody has accepted it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Questions that fit the time until the peer is given up, at the least.
+/// The least number of questions before the peer is given up.
 const QUESTIONS_MIN: u64 = 4;
-/// How long a stream lives on whose client is gone while the peer is there and takes nothing of what
-/// was written.
+/// How long a stream without a client continues while the peer is there but takes nothing of what was written.
 const LINGER: Duration = Duration::from_secs(60);
-/// And at most: a reader so slow does not keep the place of another stream.
+/// How long a stream without a client continues at most, so that a very slow reader does not keep the place of another
+/// stream.
 const LINGER_MAX: Duration = Duration::from_secs(600);
 
-/// Segments of which one acknowledgement tells, if their sender lets it wait. [RFC 5681 §4.2]
+/// The number of segments that one acknowledgement covers, if their sender lets it wait. [RFC 5681 §4.2]
 const ACK_EVERY: u32 = 2;
 
-/// A stream without a route looks again so often; it is also told when routes change.
+/// How often a stream without a route looks for one again. It also looks when routes change.
 const ROUTE_RETRY: Duration = Duration::from_secs(1);
 
-/// What a connection is known by at one end.
+/// The key of a connection at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     /// The peer's node.
@@ -62,27 +62,27 @@ pub(crate) struct Key {
     pub(crate) connection: u32,
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// This end has asked for it.
+    /// This end has called.
     Calling,
-    /// The same with a ticket of the peer: bytes go with the call.
+    /// This end has called with a ticket of the peer: bytes go with the call.
     Early(Ticket),
-    /// The peer has; nobody has accepted yet.
+    /// The peer has called; nobody has accepted yet.
     Waiting(StreamId),
-    /// Bytes flow.
+    /// The stream is open.
     Open,
 }
 
-/// What a segment has done.
+/// The effect of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reaction {
     /// The connection is open from now on.
     pub(crate) opened: bool,
-    /// What became of its bytes.
+    /// How its bytes were treated.
     pub(crate) taken: Taken,
-    /// Something in it cannot be: it was not heeded.
+    /// The segment contains something impossible, which was ignored.
     pub(crate) is_bad: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Reaction {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) key: Key,
-    /// Whose end it is; the listener's while it waits, nobody's when the client is gone.
+    /// The client of this end. It is the listener while the stream waits, and none when the client has gone.
     pub(crate) client: Option<ClientId>,
     pub(crate) phase: Phase,
     pub(crate) content: Content,
@@ -101,24 +101,24 @@ pub(crate) struct Connection {
     pub(crate) scheme: Option<Scheme>,
     pub(crate) deadline: Option<Duration>,
     is_initiator: bool,
-    /// Of the acceptor: bytes that came with the call are taken.
+    /// At the acceptor: whether bytes that came with the call are taken.
     takes_early: bool,
-    /// Of the acceptor: what the peer is given for its next call.
+    /// At the acceptor: the ticket that the peer gets for its next call.
     ticket: Option<Ticket>,
-    /// The stamp from which on a call with bytes was sent again.
+    /// The stamp from which on a call with bytes was repeated.
     repeated: Option<u32>,
     /// The peer has answered.
     confirmed: bool,
     call_due: bool,
     ack_due: bool,
-    /// Segments whose acknowledgement waits for the next one, and until when it does at most.
+    /// The number of segments whose acknowledgement waits for the next one, and until when it waits at most.
     unanswered: u32,
     ack_at: Option<Time>,
     question_due: bool,
     congested: bool,
     echo_us: u32,
     echoed_us: u32,
-    /// The round trip as the receiving half sees it.
+    /// The round trip that the receiving half measures.
     rtt: Option<Duration>,
     began: Time,
     call_at: Option<Time>,
@@ -127,19 +127,19 @@ pub(crate) struct Connection {
     questions: u32,
     keep_alive: Duration,
     give_up: Duration,
-    /// Since when its client is gone.
+    /// When its client left.
     gone: Option<Time>,
-    /// Since when the peer is there and could take what is left for it.
+    /// Since when the peer is there and could take the rest of the bytes.
     lingers: Time,
     no_route_since: Option<Time>,
-    /// Somebody else has to make room first: when to look again at the latest.
+    /// When to look again at the latest, because room has to become free first.
     retry_at: Option<Time>,
     pub(crate) finish_told: bool,
     flow_seq: u32,
 }
 
 impl Connection {
-    /// A connection that begins now.
+    /// Creates a connection that begins now.
     pub(crate) fn new(
         now: Time,
         key: Key,
@@ -212,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// Somebody takes the stream.
+    /// Takes in that a client accepts the stream.
     pub(crate) fn accept(&mut self, now: Time, client: ClientId) {
         self.client = Some(client);
         self.phase = Phase::Open;
@@ -220,13 +220,13 @@ impl Connection {
         self.call_due = true;
     }
 
-    /// The client is gone, and has said before that it has written everything: that is still delivered.
+    /// Takes in that the client has gone after it had written everything. What it wrote is still delivered.
     pub(crate) fn orphan(&mut self, now: Time) {
         self.client = None;
         self.linger(now);
     }
 
-    /// The client is gone, but not all that it wrote has been read.
+    /// Takes in that the client has gone, while the host still has bytes of it to read.
     pub(crate) fn linger(&mut self, now: Time) {
         self.gone.get_or_insert(now);
     }
@@ -237,17 +237,17 @@ impl Connection {
         Some((progress + LINGER).min(gone + LINGER_MAX.max(self.give_up)))
     }
 
-    /// The peer has been asked and has not answered.
+    /// Whether the peer was asked and has not answered.
     fn is_silent(&self) -> bool {
         self.questions > 1
     }
 
-    /// This end has opened it.
+    /// Whether this end has opened the stream.
     pub(crate) fn is_initiator(&self) -> bool {
         self.is_initiator
     }
 
-    /// Both directions have ended and the peer knows.
+    /// Whether both directions have ended and the peer knows it.
     pub(crate) fn is_over(&self) -> bool {
         let heard_out = match self.client {
             Some(_) => self.receiver.is_finished(),
@@ -256,7 +256,7 @@ impl Connection {
         self.sender.is_done() && heard_out
     }
 
-    /// Takes the peer's call, with its bytes if it is `early`; the answer brings `ticket`.
+    /// Takes the peer's call, with its bytes if it is `early`. The answer carries `ticket`.
     pub(crate) fn on_call(
         &mut self,
         call: &Parsed<'_>,
@@ -273,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what has come with a call until somebody accepts.
+    /// Keeps the bytes that came with a call until a client accepts.
     fn take_early(&mut self, call: &Parsed<'_>) -> Result<(), ResetReason> {
         let segment = &call.segment;
         let fin = segment.flags.has(Flags::FIN);
@@ -284,7 +284,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What stands in a segment that begins the connection and has room for it.
+    /// Returns the ticket for a segment that begins the connection and has room for it.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self.phase {
             Phase::Early(ticket) => Some(ticket),
@@ -292,18 +292,18 @@ impl Connection {
         }
     }
 
-    /// Bytes go with its call.
+    /// Whether bytes go with its call.
     pub(crate) fn is_early(&self) -> bool {
         matches!(self.phase, Phase::Early(_))
     }
 
-    /// The client may write.
+    /// Whether the client may write.
     pub(crate) fn may_write(&self) -> bool {
         self.is_open() || self.is_early()
     }
 
-    /// The peer has answered a call with bytes: those that it has not taken go again. Not if another life
-    /// of its node may have taken them: nothing is delivered twice.
+    /// Takes in that the peer has answered a call with bytes. If the peer has not taken the bytes, they are sent again,
+    /// unless the node may have taken them before a restart: nothing is delivered twice.
     fn on_early_answer(&mut self, answer: &Segment) -> Result<(), ResetReason> {
         if answer.takes_early {
             self.sender.on_early_answer(true);
@@ -319,7 +319,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Something waits to be sent, or to be acknowledged.
+    /// Whether something waits to be sent or to be acknowledged.
     pub(crate) fn has_business(&self) -> bool {
         self.control_due()
             || self.expired_due()
@@ -327,7 +327,7 @@ impl Connection {
             || self.sender.has_unsent()
     }
 
-    /// The route to the peer: whether there is one.
+    /// Takes in whether there is a route to the peer.
     pub(crate) fn on_route(&mut self, now: Time, is_there: bool) {
         match is_there {
             true => self.no_route_since = None,
@@ -338,12 +338,12 @@ impl Connection {
         }
     }
 
-    /// Something else has to make room first.
+    /// Schedules another look after `wait`, because room has to become free first.
     pub(crate) fn retry_after(&mut self, now: Time, wait: Duration) {
         self.retry_at = Some(now + wait);
     }
 
-    /// Takes a segment of the peer. `congested` if a relay has marked it.
+    /// Takes a segment of the peer. `congested` is true if a relay has marked it.
     pub(crate) fn on_segment(
         &mut self,
         now: Time,
@@ -422,8 +422,8 @@ impl Connection {
         if carries {
             self.sender.on_told();
             if self.client.is_none() && self.receiver.lacks(segment.offset, parsed.bytes) {
-                // Nobody will ever read it. What is repeated has been read: its acknowledgement
-                // was lost, and what the client wrote before it went is still on its way.
+                // Nobody will ever read these bytes. Repeated bytes are different: the client has read them and only
+                // their acknowledgement was lost, and what the client wrote before it left is still on its way.
                 return Err(ResetReason::Peer);
             }
             let fin = flags.has(Flags::FIN);
@@ -438,37 +438,38 @@ impl Connection {
         Ok(reaction)
     }
 
-    /// A segment with bytes is to be acknowledged: with the next one if that may wait. What came out of order, again, or
-    /// with a mark is news that the peer waits for. [RFC 9000 §13.2.1]
+    /// Notes that a segment with bytes is to be acknowledged, together with the next one if the acknowledgement may
+    /// wait. If the segment came out of order, again, or with a mark, the peer needs the acknowledgement at once. [RFC
+    /// 9000 §13.2.1]
     fn owe(&mut self, now: Time, waits: bool) {
         self.unanswered += 1;
         self.ack_due |= !waits || self.unanswered >= ACK_EVERY;
         self.ack_at.get_or_insert(now + rtt::ACK_WAIT);
     }
 
-    /// The host says that so many bytes have been taken.
+    /// Takes in that the application has taken so many bytes.
     pub(crate) fn on_consumed(&mut self, now: Time, bytes: u32, budget: &mut Budget) {
         let rtt = self.rtt.or(self.sender.rtt().smoothed());
         self.ack_due |= self.receiver.on_consumed(now, bytes, rtt, budget);
     }
 
-    /// Something is to be sent that is not a part of the stream: SYN, acknowledgement, question.
+    /// Whether a segment without bytes of the stream is due: SYN, acknowledgement or question.
     pub(crate) fn control_due(&self) -> bool {
         self.call_due || self.ack_due || self.question_due
     }
 
-    /// Nothing may be sent yet but the SYN.
+    /// Whether the stream is open. Before, only the SYN may be sent.
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// The class of segments with bytes, and of all that belongs to connecting.
+    /// Returns the class of segments with bytes, and of those that open the connection.
     pub(crate) fn class(&self) -> Class {
         self.class
     }
 
-    /// The overlay header of the next packet. Acknowledgements alone do not stand in line behind the
-    /// bytes of reliable links: a lost one is made good by the next.
+    /// Returns the overlay header of the next packet. Acknowledgements alone do not queue behind the bytes on reliable
+    /// links: the next one makes up for a lost one.
     pub(crate) fn header(&mut self, own: NodeAddr, is_bare: bool) -> Repr {
         self.flow_seq = self.flow_seq.wrapping_add(1);
         let mut class = self.class;
@@ -478,7 +479,7 @@ impl Connection {
         super::packet_header(class, self.ttl, own, self.key, self.flow_seq)
     }
 
-    /// The flow of its packets.
+    /// Returns the flow of its packets.
     pub(crate) fn flow(&self, own: NodeAddr) -> FlowKey {
         FlowKey {
             source: own,
@@ -488,7 +489,7 @@ impl Connection {
         }
     }
 
-    /// The header of the next segment; `offset` is its place.
+    /// Returns the header of the next segment; `offset` is its place.
     pub(crate) fn segment(&mut self, now: Time, offset: u64, fin: bool) -> Segment {
         let is_calling = self.is_initiator && !self.is_open();
         let syn = is_calling || (!self.is_initiator && !self.confirmed);
@@ -508,7 +509,7 @@ impl Connection {
         self.receiver.refresh_edge();
         let echo_us = self.echo(now);
         if self.ack_at.is_some() && echo_us != 0 {
-            // The segments that follow say the same.
+            // The segments that follow send the same echo.
             self.echo_us = echo_us;
         }
         self.ack_due = false;
@@ -534,7 +535,7 @@ impl Connection {
         }
     }
 
-    /// The header of the next segment with bytes, those of `chunk`.
+    /// Returns the header of the next segment with bytes, those of `chunk`.
     pub(crate) fn data_segment(&mut self, now: Time, chunk: Chunk) -> Segment {
         let mut segment = self.segment(now, chunk.offset, chunk.fin);
         let may_wait = self.sender.lets_wait() && !segment.flags.has(Flags::SYN);
@@ -542,9 +543,9 @@ impl Connection {
         segment
     }
 
-    /// The stamp of what was heard a moment ago; 0 if that was earlier. A question after seconds of silence,
-    /// or an answer that a program took its time for, tells nothing of the round trip. An acknowledgement that has waited
-    /// is no part of it: the stamp is later by that time.
+    /// Returns the stamp of the last segment of the peer if that came a moment ago, and 0 otherwise. A question after
+    /// seconds of silence, or an answer for which a program took its time, says nothing about the round trip. The time
+    /// that an acknowledgement has waited is no part of the round trip: the echoed stamp is later by that time.
     fn echo(&self, now: Time) -> u32 {
         let held = now.since(self.heard);
         match self.echo_us {
@@ -555,10 +556,10 @@ impl Connection {
         }
     }
 
-    /// What has come out of order, to stand in a segment of its own.
+    /// Writes the ranges that have come out of order, for a segment of their own.
     pub(crate) fn ranges(&self, out: &mut [Range; RANGES_MAX]) -> usize {
         let all = self.receiver.ranges();
-        // With more holes than fit, those that came last say most.
+        // If there are more ranges than fit, the last ones say most.
         let skip = all.len().saturating_sub(RANGES_MAX);
         let mut count = 0;
         for ((from, to), place) in all.skip(skip).zip(out.iter_mut()) {
@@ -568,13 +569,13 @@ impl Connection {
         count
     }
 
-    /// The peer is to be told what has expired, and knows of the connection: what begins it has no
-    /// ranges of that kind.
+    /// Whether the peer is to be told what has expired. It must know the connection already, because segments that
+    /// begin it have no ranges of that kind.
     pub(crate) fn expired_due(&self) -> bool {
         self.sender.expired_due() && self.is_open() && (self.is_initiator || self.confirmed)
     }
 
-    /// A segment that tells what has expired.
+    /// Returns a segment that tells what has expired.
     pub(crate) fn expired(&mut self, now: Time, out: &mut [Range; RANGES_MAX]) -> (Segment, usize) {
         let count = self.sender.expired(out);
         let mut segment = self.segment(now, self.sender.end_place(), false);
@@ -582,12 +583,12 @@ impl Connection {
         (segment, count)
     }
 
-    /// There are ranges to tell.
+    /// Whether there are ranges to send.
     pub(crate) fn has_ranges(&self) -> bool {
         self.receiver.ranges().len() > 0
     }
 
-    /// When something is due of itself.
+    /// Returns when something is due without any input.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         if matches!(self.phase, Phase::Waiting(_)) {
             return Some(self.began + CALL_TIMEOUT);
@@ -611,7 +612,7 @@ impl Connection {
         next.min(self.heard + self.give_up)
     }
 
-    /// Does what is due; the reason if that is the end.
+    /// Does what is due. If the stream ends by that, returns the reason.
     pub(crate) fn on_timeout(&mut self, now: Time) -> Result<(), ResetReason> {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let silence = match self.no_route_since {
@@ -638,7 +639,7 @@ impl Connection {
             if is_over || !self.is_silent() {
                 return Err(ResetReason::Timeout);
             }
-            // Who cannot be reached cannot take anything: that is judged by its silence.
+            // A peer that cannot be reached cannot take anything. Only its silence decides when the stream ends.
             self.lingers = now;
         }
         if self.is_open() && now >= self.heard + self.give_up {
@@ -652,7 +653,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The routes have changed.
+    /// Takes in that the routes have changed.
     pub(crate) fn on_route_change(&mut self, now: Time) {
         self.retry_at = None;
         if self.no_route_since.is_some() {
@@ -661,13 +662,14 @@ impl Connection {
         self.sender.on_route_change(now);
     }
 
-    /// There are new keys with the peer: it may have been started again, and what it did not open is lost.
+    /// Takes in that there are new keys with the peer: it may have restarted, and packets that it could not open are
+    /// lost.
     pub(crate) fn on_end_change(&mut self, now: Time) {
         self.on_route_change(now);
         self.question_due |= self.is_open();
     }
 
-    /// For people.
+    /// Returns the status for display.
     pub(crate) fn status(&self, own: NodeAddr) -> StreamStatus {
         let state = match (self.phase, self.client) {
             (Phase::Calling | Phase::Early(_), _) => "calling",
@@ -702,7 +704,7 @@ impl Connection {
         }
     }
 
-    /// For the client.
+    /// Returns the message for the client about expired messages.
     pub(crate) fn expired_messages(&self) -> StreamReply {
         StreamReply::Expired {
             given_up: self.sender.given_up(),
@@ -710,7 +712,7 @@ impl Connection {
         }
     }
 
-    /// The next number of the flow, after the end of the connection.
+    /// Returns the last number of the flow, which continues after the end of the connection.
     pub(crate) fn last_flow_seq(&self) -> u32 {
         self.flow_seq
     }

@@ -1,46 +1,45 @@
-//! Disjoint ranges of 64-bit places in a stream, in order: what has come beyond what is contiguous,
-//! at the receiver; what the peer says has come, at the sender.
+//! Disjoint ranges of 64-bit places in a stream, in order. At the receiver they hold what has come beyond the
+//! contiguous part; at the sender, what the peer says has come.
 
-/// Sorted ranges that neither overlap nor touch; each is from the first place to before the second.
+/// Sorted ranges that neither overlap nor touch. Each goes from the first place up to, but without, the second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
     list: Vec<(u64, u64)>,
 }
 
 impl Ranges {
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// True if there is none.
+    /// Whether there is no range.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of them, the lowest first.
+    /// Returns all ranges, the lowest first.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.list.iter().copied()
     }
 
-    /// The lowest.
+    /// Returns the lowest range.
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.list.first().copied()
     }
 
-    /// The highest.
+    /// Returns the highest range.
     pub(crate) fn last(&self) -> Option<(u64, u64)> {
         self.list.last().copied()
     }
 
-    /// A range that `from..to` would overlap or touch is there.
+    /// Whether there is a range that `from..to` would overlap or touch.
     pub(crate) fn adjoins(&self, from: u64, to: u64) -> bool {
         let at = self.list.partition_point(|range| range.1 < from);
         self.list.get(at).is_some_and(|range| range.0 <= to)
     }
 
-    /// Adds `from..to`, calls `news` for each part that was not there, and returns the range that it
-    /// is part of now.
+    /// Adds `from..to`, calls `news` for each part that is new, and returns the range that now contains it.
     pub(crate) fn insert(
         &mut self,
         from: u64,

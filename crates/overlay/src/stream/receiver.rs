@@ -1,43 +1,42 @@
-//! The receiving half of a stream: puts bytes in order within bounded memory, and says how much more
-//! may come.
+//! The receiving half of a stream: it puts bytes in order within bounded memory, and says how much more may come.
 //!
 //! ```text
 //!      consumed ........ delivered ........ next ..... ranges ..... edge
 //!      by the application   to the host    contiguous   holes       nothing beyond is taken
 //! ```
 //!
-//! The edge never goes back. The window grows while the application keeps up with it and memory
-//! lasts, so that a long fat path is filled and an idle stream costs little.
+//! The edge never moves back. The window grows while the application keeps up with it and memory is left, so that a
+//! fast path with a long round trip is filled and an idle stream costs little.
 //!
-//! Places of messages that the peer has given up count as received; nothing of them is handed over.
-//! The numbers of the messages tell how many were missed.
+//! Places of messages that the peer has given up count as received, but their bytes are not delivered. The numbers of
+//! the messages show how many were missed.
 
 use super::ranges::Ranges;
 use super::ring::Ring;
 use super::{Budget, Content, ResetReason, WINDOW_MAX, WINDOW_START};
 use base::{Duration, Time, seq};
 
-/// Ranges that are kept at once, of 16 bytes each: the largest window with one loss in a dozen has
-/// so many. A peer that sends every other byte gets no farther.
+/// The most ranges that are kept, of 16 bytes each: the largest window with one loss in a dozen needs this many. A peer
+/// that sends every other byte gets no farther.
 const RANGES_KEPT: usize = 16_384;
-/// Bytes of the length before each message.
+/// The bytes of the length field before each message.
 pub(crate) const LENGTH_BYTES: usize = 4;
-/// Bytes of the number and the length before each message that expires.
+/// The bytes of the number and the length before each message that expires.
 pub(crate) const NUMBERED_BYTES: usize = 6;
-/// The longest message, that of a datagram.
+/// The longest message, in bytes: that of a datagram.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;
 
-/// What became of a segment's bytes.
+/// How a segment's bytes were treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// They are next: so many bytes from this place of the segment on are the application's at once.
+    /// They are next in order: so many bytes from this place of the segment on go to the application at once.
     InOrder {
-        /// Bytes at the front that were here before.
+        /// The number of bytes at the front that had arrived before.
         skip: usize,
-        /// How many follow that are new.
+        /// The number of new bytes that follow.
         len: usize,
     },
-    /// They are kept, or were here before.
+    /// They are kept, or had arrived before.
     Kept,
     /// They lie beyond the edge, or there are too many holes.
     Refused,
@@ -48,25 +47,25 @@ pub(crate) enum Taken {
 pub(crate) struct Receiver {
     content: Content,
     ring: Ring,
-    /// What has come beyond `next`.
+    /// The ranges that have come beyond `next`.
     ranges: Ranges,
-    /// What the peer has given up, from `delivered` on.
+    /// The places that the peer has given up, from `delivered` on.
     expired: Ranges,
-    /// The number of the next message, and how many were missed before.
+    /// The number of the next message, and how many messages were missed before.
     number: u64,
     missed: u64,
-    /// All before has come.
+    /// All bytes before this place have come.
     next: u64,
-    /// All before has been delivered.
+    /// All bytes before this place have been delivered.
     delivered: u64,
-    /// All before is used up.
+    /// The application has taken all bytes before this place.
     consumed: u64,
     window: u64,
-    /// What the peer has been told at most.
+    /// The highest edge that the peer was told.
     edge: u64,
-    /// Where the stream ends, once known.
+    /// Where the stream ends, once that is known.
     end: Option<u64>,
-    /// Since when the consumption of half a window is timed, and from where.
+    /// When the measurement of how fast half a window is consumed began, and at which place.
     mark: (Time, u64),
 }
 
@@ -89,53 +88,53 @@ impl Receiver {
         }
     }
 
-    /// What to acknowledge: the end counts as one.
+    /// Returns the place to acknowledge; the end counts as one.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.next + u64::from(self.has_ended())
     }
 
-    /// Bytes beyond what is acknowledged that may come.
+    /// Returns how many bytes may come beyond what is acknowledged.
     pub(crate) fn window(&self) -> u32 {
         self.edge.saturating_sub(self.acknowledged()) as u32
     }
 
-    /// What has come beyond, the lowest first.
+    /// Returns the ranges that have come beyond, the lowest first.
     pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.ranges.iter()
     }
 
-    /// Everything up to the end has come.
+    /// Whether everything up to the end has come.
     pub(crate) fn has_ended(&self) -> bool {
         self.end == Some(self.next)
     }
 
-    /// Everything up to the end has been delivered.
+    /// Whether everything up to the end has been delivered.
     pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.delivered)
     }
 
-    /// Bytes that have come in order.
+    /// Returns the number of bytes that have come in order.
     pub(crate) fn received(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that wait here and with the host.
+    /// Returns the number of bytes that wait here and at the host.
     pub(crate) fn held(&self) -> u64 {
         self.next - self.consumed.min(self.next)
     }
 
-    /// What the window takes of the node's memory beyond its start.
+    /// Returns the memory that the window takes beyond its first size.
     pub(crate) fn charge(&self) -> u64 {
         self.window - WINDOW_START
     }
 
-    /// Some of a segment's bytes lie beyond all that has come in order.
+    /// Whether some of a segment's bytes lie beyond all that has come in order.
     pub(crate) fn lacks(&self, offset_low: u32, bytes: &[u8]) -> bool {
         let offset = seq::widen(offset_low.into(), 32, self.next);
         !bytes.is_empty() && offset + bytes.len() as u64 > self.next
     }
 
-    /// Takes a segment's bytes, and the end if it stands behind them.
+    /// Takes a segment's bytes, and the end if it follows them.
     pub(crate) fn on_segment(
         &mut self,
         offset_low: u32,
@@ -145,7 +144,7 @@ impl Receiver {
         self.take(offset_low, bytes, fin, self.content == Content::Bytes)
     }
 
-    /// The same where nobody is there yet to whom they could be handed.
+    /// Does the same while no client has accepted yet: the bytes are only kept.
     pub(crate) fn keep_segment(
         &mut self,
         offset_low: u32,
@@ -198,7 +197,7 @@ impl Receiver {
         Ok(Taken::Kept)
     }
 
-    /// Makes room for what has come, and counts it as received.
+    /// Makes room for a range that has come, and counts it as received.
     fn keep(&mut self, from: u64, to: u64) {
         let high = self.ranges.last().map_or(self.next, |last| last.1);
         self.ring.reserve(self.delivered..high, to.max(high));
@@ -211,12 +210,12 @@ impl Receiver {
         }
     }
 
-    /// Messages of the peer that were missed, as far as what has been delivered tells.
+    /// Returns the number of the peer's messages that were missed, as far as the delivered ones show.
     pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The peer has given up these places. False if that cannot be.
+    /// Takes in that the peer has given up these places. Returns false if that is impossible.
     pub(crate) fn on_expired(&mut self, (from, to): (u32, u32)) -> bool {
         let widen = |low: u32| seq::widen(low.into(), 32, self.next);
         let (from, to) = (widen(from), widen(to));
@@ -226,12 +225,12 @@ impl Receiver {
         }
         let from = from.max(self.delivered);
         if from >= to {
-            // It was delivered, and the peer did not know.
+            // The message was delivered, and the peer did not know that.
             return true;
         }
         let is_full = |all: &Ranges| all.len() >= RANGES_KEPT && !all.adjoins(from, to);
         if is_full(&self.expired) || is_full(&self.ranges) {
-            // It is told again.
+            // The peer will repeat this.
             return true;
         }
         self.expired.insert(from, to, |_, _| {});
@@ -241,7 +240,7 @@ impl Receiver {
         true
     }
 
-    /// Passes over what has expired.
+    /// Skips the places that have expired.
     fn pass_expired(&mut self) {
         while let Some((from, to)) = self.expired.first()
             && from <= self.delivered
@@ -251,13 +250,13 @@ impl Receiver {
         }
     }
 
-    /// What is next is nothing for the application.
+    /// Skips the next bytes, which are not for the application.
     fn pass(&mut self, bytes: u64) {
         self.delivered += bytes;
         self.consumed += bytes;
     }
 
-    /// How many bytes can be delivered next: of one message, or of what there is.
+    /// Returns how many bytes can be delivered next: those of one message, or all that have come.
     pub(crate) fn ready(&mut self) -> Result<Option<usize>, ResetReason> {
         if self.content == Content::Bytes {
             let there = self.next - self.delivered;
@@ -296,7 +295,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes before each message.
+    /// Returns the bytes of the header before each message.
     fn before(&self) -> usize {
         match self.content {
             Content::Bytes => 0,
@@ -305,7 +304,7 @@ impl Receiver {
         }
     }
 
-    /// The number and the length of the next message.
+    /// Returns the number and the length of the next message.
     fn read_header(&self) -> (u64, usize) {
         if self.content != Content::Expiring {
             let mut length = [0; LENGTH_BYTES];
@@ -320,7 +319,7 @@ impl Receiver {
         (number, u16::from_be_bytes([high, low]).into())
     }
 
-    /// Hands out the next bytes, as many as `out` takes, of those that [`Receiver::ready`] tells.
+    /// Hands out the next bytes, as many as `out` takes, of those that [`Receiver::ready`] has reported.
     pub(crate) fn deliver(&mut self, out: &mut [u8]) {
         if self.content != Content::Bytes {
             let (number, _) = self.read_header();
@@ -335,8 +334,8 @@ impl Receiver {
         }
     }
 
-    /// The application has taken so many bytes. Grows the window if it takes half of one within two
-    /// round trips. True if the peer is to be told at once.
+    /// Takes in that the application has taken so many bytes. Doubles the window if the application takes half of it
+    /// within two round trips. Returns true if the peer is to be told at once.
     pub(crate) fn on_consumed(
         &mut self,
         now: Time,
@@ -354,7 +353,7 @@ impl Receiver {
         }
         let before = self.edge.saturating_sub(self.next);
         let edge = self.consumed + self.window;
-        // Small steps are told with the next acknowledgement: many of them would be one packet each.
+        // Small steps go with the next acknowledgement: otherwise each would need a packet.
         if edge < self.edge + self.window / 4 && before >= self.window / 4 {
             return false;
         }
@@ -363,7 +362,7 @@ impl Receiver {
         moved
     }
 
-    /// The edge that goes with an acknowledgement that is sent anyway.
+    /// Moves the edge forward for an acknowledgement that is sent anyway.
     pub(crate) fn refresh_edge(&mut self) {
         self.edge = self.edge.max(self.consumed + self.window);
     }

@@ -1,18 +1,17 @@
-//! Bytes of a stream by their place: a ring that grows to what is kept and is never larger than
-//! twice that.
+//! Bytes of a stream by their place: a ring that grows with what it holds, and is never larger than twice that.
 
-/// The smallest ring that is made.
+/// The smallest size of a ring, in bytes.
 const LEAST: usize = 4 << 10;
 
-/// A ring of bytes. Who uses it knows which places it holds.
+/// A ring of bytes. Its user knows which places it holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
-    /// A power of two, or nothing.
+    /// The length is a power of two, or 0.
     bytes: Vec<u8>,
 }
 
 impl Ring {
-    /// Makes room for `held.start..end`; what stands in `held` is kept.
+    /// Makes room for `held.start..end`, and keeps the bytes in `held`.
     pub(super) fn reserve(&mut self, held: core::ops::Range<u64>, end: u64) {
         let need = end.saturating_sub(held.start) as usize;
         if need <= self.bytes.len() {
@@ -50,7 +49,7 @@ impl Ring {
         self.bytes = Vec::new();
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.len()
     }

@@ -2,31 +2,32 @@
 
 use base::{Duration, Time};
 
-/// The shortest timeout. Choice: Linux's; the RFC's second would stall a stream over a lost tail.
+/// The shortest timeout. Choice: the value of Linux. With the RFC's second, a stream would stall if its last segments
+/// are lost.
 pub(crate) const RTO_MIN: Duration = Duration::from_millis(200);
-/// The longest, backed off. Choice: not the RFC's minute: a path that is mended is found again
-/// within seconds, and one small packet in four seconds harms nobody.
+/// The longest timeout after back-off. Choice: not the RFC's minute. The stream then finds a repaired path within
+/// seconds, and one small packet in four seconds is no burden.
 pub(crate) const RTO_MAX: Duration = Duration::from_secs(4);
-/// Before anything is measured.
+/// The timeout before anything is measured.
 const RTO_START: Duration = Duration::from_millis(500);
-/// A stamp is echoed within this time or not at all. Choice: acknowledgements leave in the turn in which the
-/// segment came, so this is long even for a host that is busy.
+/// A stamp is echoed within this time or not at all. Choice: acknowledgements leave in the batch in which the segment
+/// came, so this is long even for a busy host.
 pub(crate) const ECHO_WITHIN: Duration = Duration::from_millis(100);
-/// An acknowledgement waits so long at most where the segment's sender lets it. Choice: a stream with a packet in 20 ms, as
-/// of speech, is acknowledged every second time; of the waits that kernels and QUIC have (40 ms and 25 ms) the shorter.
-/// [RFC 9000 §18.2]
+/// The longest wait of an acknowledgement, if the segment's sender lets it wait. Choice: in a stream with one packet in
+/// 20 ms, such as speech, every second packet is acknowledged. Of the waits of kernels and QUIC (40 ms and 25 ms) this
+/// is the shorter. [RFC 9000 §18.2]
 pub(crate) const ACK_WAIT: Duration = Duration::from_millis(25);
-/// Samples that must agree that the round trip is short again.
+/// The number of samples that must be short before the round trip counts as short again.
 const PRESENT_SAMPLES: usize = 3;
-/// A sample above this is a wrong echo.
+/// A sample above this comes from a wrong echo.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
-/// The estimator.
+/// The estimator of the round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    /// The newest first.
+    /// The last samples, the newest first.
     recent: [Duration; PRESENT_SAMPLES],
 }
 
@@ -56,46 +57,46 @@ impl Rtt {
         }
     }
 
-    /// The smoothed round trip, once there is one.
+    /// Returns the smoothed round trip, once there is one.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// The smoothed round trip, but no longer than any of the last few: after an outage of some seconds the average is
-    /// long for tens of samples, and a pace of the window over it would be slow for as long.
+    /// Returns the smoothed round trip, but no more than the longest of the last few samples. After an outage of some
+    /// seconds the average stays long for tens of samples, and a pace computed from it would be too slow for as long.
     pub(crate) fn present(&self) -> Option<Duration> {
         let longest = self.recent.iter().max().copied()?;
         Some(self.smoothed?.min(longest))
     }
 
-    /// The smoothed round trip or the latest, whichever is longer.
+    /// Returns the smoothed round trip or the latest one, whichever is longer.
     pub(crate) fn cautious(&self) -> Duration {
         self.smoothed.unwrap_or(RTO_START).max(self.recent[0])
     }
 
-    /// The timeout after so many in a row, where the acknowledgement may `wait` so long.
+    /// Returns the timeout after `backoff` timeouts in a row, if the acknowledgement may `wait` so long.
     pub(crate) fn rto(&self, backoff: u32, wait: Duration) -> Duration {
         let base = match self.smoothed {
             None => RTO_START,
             Some(smoothed) => smoothed + (self.variation * 4).max(Duration::from_millis(1)) + wait,
         };
         let base = base.max(RTO_MIN);
-        // A path whose round trip is long is not asked more often than that.
+        // If the round trip is longer than the limit, the timeout is not cut below the computed one.
         (base * (1 << backoff.min(8))).min(RTO_MAX.max(base))
     }
 }
 
-/// The clock on the wire: microseconds, and never 0.
+/// Returns the time as it is sent on the wire: microseconds, and never 0.
 pub(crate) fn stamp(now: Time) -> u32 {
     (now.as_micros() as u32).max(1)
 }
 
-/// A stamp that is later by so much.
+/// Returns a stamp that is later by `by`.
 pub(crate) fn later(stamp_us: u32, by: Duration) -> u32 {
     stamp_us.wrapping_add(by.as_micros() as u32).max(1)
 }
 
-/// How long ago a stamp was made; none for 0, and for one from the future.
+/// Returns how long ago a stamp was made; none for 0, and for a stamp from the future.
 pub(crate) fn since(now: Time, stamp_us: u32) -> Option<Duration> {
     let ago = stamp(now).wrapping_sub(stamp_us);
     (stamp_us != 0 && ago < 1 << 31).then(|| Duration::from_micros(ago.into()))

@@ -1,4 +1,4 @@
-//! The sending half of a stream: what is written, what may leave now, and what is sent again.
+//! The sending half of a stream: it takes what is written, decides what may leave now, and sends lost bytes again.
 //!
 //! ```text
 //!   write ─▶ ring ─▶ poll: probe? lost? new? ── within window, pace, edge ──▶ segments
@@ -6,10 +6,10 @@
 //!            '── credit ◀── on_ack: scoreboard, congestion control, timers ◀─────┘
 //! ```
 //!
-//! Loss is found by the scoreboard; the window is one of the congestion family; what leaves is
-//! paced. A tail that is not acknowledged is probed after two round trips [RFC 8985 §7], then the
-//! retransmission timer starts over [RFC 6298]; after a change of the routes the probe goes at once,
-//! so that a stream over a killed relay is silent no longer than the routing takes.
+//! The scoreboard finds losses. The window comes from the congestion family, and what leaves is paced. If the last
+//! segments are not acknowledged, the sender probes after two round trips [RFC 8985 §7]; then the retransmission timer
+//! starts over [RFC 6298]. After a change of the routes the probe is sent at once, so that a stream over a failed relay
+//! is silent no longer than the routing takes.
 
 mod acknowledge;
 mod depart;
@@ -25,30 +25,30 @@ use congestion::{Control, Family};
 use messages::Messages;
 use wire::data::LinkProtocol;
 
-/// How long the peer's closed window is left alone at first.
+/// How long the sender waits at first before it asks about the peer's closed window.
 const PERSIST_START: Duration = Duration::from_millis(200);
-/// Reliable links have windows of their own, mark what waits long, and make the sender wait where
-/// their queues are full. So the session's window only has to keep those queues short: it begins
-/// with more than that of a path without. It has no floor of its own: many streams to a slow branch
-/// must come down to what the branch carries, and a hop that repairs a loss marks nothing by that.
+/// The first window over reliable links, in segments. Reliable links have windows of their own, mark packets that wait
+/// long, and make the sender wait if their queues are full. So the session's window only has to keep those queues
+/// short, and it begins larger than on other paths. It has no floor of its own: many streams to a slow branch must come
+/// down to what the branch carries, and a hop that repairs a loss does not mark packets for that.
 const RELIABLE_START: f64 = 32.0;
-/// A larger ring gives its memory back when it is empty.
+/// A ring larger than this gives its memory back when it is empty.
 const RING_KEPT: usize = 1 << 20;
-/// Bytes of credit that are worth a message to the host.
+/// The least credit, in bytes, that is worth a message to the host.
 const CREDIT_STEP: u64 = 16 << 10;
 
-/// What the acknowledgement was not.
+/// The acknowledgement names bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeverSent;
 
-/// What a segment says of the other direction.
+/// What a segment says about the other direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// Low bits of the place up to which all has come.
+    /// The low bits of the place up to which all has come.
     pub(crate) acknowledged: u32,
-    /// Bytes beyond that may be sent.
+    /// The number of bytes beyond that place that may be sent.
     pub(crate) window: u32,
-    /// How long ago the segment left that it answers.
+    /// How long ago the segment left that this one answers.
     pub(crate) rtt: Option<Duration>,
     /// Segments came with the mark of congestion.
     pub(crate) congested: bool,
@@ -59,38 +59,39 @@ pub(crate) struct Heard {
 pub(crate) struct Sender {
     link: LinkProtocol,
     segment: u64,
-    /// Bytes that fit a packet on the present path, a segment at most.
+    /// The bytes that fit a packet on the present path, at most a segment.
     fit: u64,
-    /// What is left of a segment that is longer, and of which a part has just been sent again.
+    /// The rest of a segment that is longer than fits, and of which a part has just been sent.
     rest: Option<Chunk>,
     ring: Ring,
     content: Content,
-    /// Those that expire.
+    /// The messages, if they expire.
     messages: Option<Box<Messages>>,
     board: Scoreboard,
     control: Box<dyn Control + Send>,
-    /// What the control is made of.
+    /// The family and the settings from which the control is made.
     family: Family,
     settings: congestion::Settings,
     rtt: Rtt,
-    /// All before is acknowledged.
+    /// All bytes before this place are acknowledged.
     una: u64,
     /// The next place that was never sent.
     next: u64,
-    /// Behind what is written.
+    /// The place behind the last byte that is written.
     end: u64,
     finished: bool,
     fin_sent: bool,
-    /// The peer takes nothing beyond.
+    /// The peer takes nothing beyond this place.
     edge: u64,
-    /// Places up to which a window was cut already, by loss and by marks.
+    /// The place up to which the window was already cut for losses.
     recovering: Option<u64>,
-    /// Places up to which all was sent again after a timeout: losses on the way there are no news.
+    /// The place up to which all was sent again after a timeout: losses before it do not cut the window again.
     restarting: u64,
     /// The place up to which bytes went with the call, over best-effort links.
     early: u64,
+    /// The place up to which the window was already cut for marks.
     marked: u64,
-    /// Payload that the host may still write.
+    /// The payload bytes that the host may still write.
     credit: u64,
     limit: u64,
     charge: u64,
@@ -98,13 +99,14 @@ pub(crate) struct Sender {
     limited: bool,
     pace: Time,
     paced_at: Option<Time>,
-    /// Segments that go whatever the window says.
+    /// The number of segments that leave regardless of the window.
     probes: u32,
     probed: bool,
-    /// Reordering has been seen so often that more patience is due, in quarters of a round trip.
+    /// By how many quarters of a round trip the sender waits longer before it takes a segment for lost, because it has
+    /// seen reordering.
     patience: u64,
     backoff: u32,
-    /// What was acknowledged at the last timeout.
+    /// The place up to which all was acknowledged at the last timeout.
     expired: Option<u64>,
     rto_at: Option<Time>,
     probe_at: Option<Time>,
@@ -112,25 +114,25 @@ pub(crate) struct Sender {
     persist_at: Option<Time>,
     persist: Duration,
     last_sent: Time,
-    /// When something left that was new, and how long before something had.
+    /// When new bytes left last, and how long after the new bytes before.
     last_new: Option<Time>,
     gap: Duration,
-    /// Bytes of the peer have come since.
+    /// Bytes of the peer have come since then.
     was_told: bool,
-    /// The acknowledgement of what left last may wait.
+    /// The acknowledgement of the segment that left last may wait.
     lets_wait: bool,
-    /// The last segment of which that was so: its places, and when it left.
+    /// The last segment whose acknowledgement may wait: its places, and when it left.
     asked: (u64, u64),
     asked_at: Time,
-    /// One such was acknowledged at once when it was alone: the peer knows of no waiting.
+    /// Such a segment was acknowledged at once although it was alone, so the peer does not let acknowledgements wait.
     answers_at_once: bool,
     progress: Time,
-    /// Segments sent again.
+    /// The number of retransmissions.
     pub(crate) retransmissions: u64,
 }
 
 impl Sender {
-    /// A sender of segments with so many bytes. Messages that expire are given up after `lifetime`.
+    /// Creates a sender of segments with so many bytes. Messages that expire are given up after `lifetime`.
     pub(crate) fn new(
         now: Time,
         family: Family,
@@ -198,8 +200,8 @@ impl Sender {
         }
     }
 
-    /// Takes what the application writes; false if it is more than the credit, or an empty message:
-    /// those cost no credit, and a reader could not tell them from the end.
+    /// Takes what the application writes. Returns false if it is more than the credit, or an empty message: empty
+    /// messages cost no credit, and a reader could not distinguish them from the end.
     pub(crate) fn write(&mut self, now: Time, bytes: &[u8]) -> bool {
         let len = bytes.len() as u64;
         let is_empty_message = len == 0 && self.content != Content::Bytes;
@@ -227,23 +229,23 @@ impl Sender {
         self.end = end;
     }
 
-    /// Nothing more will be written.
+    /// Takes in that nothing more will be written.
     pub(crate) fn finish(&mut self) {
         self.finished = true;
         self.credit = 0;
     }
 
-    /// The application has said that it writes no more.
+    /// Whether the application has said that it writes no more.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Everything that was written has arrived, and the end.
+    /// Whether everything that was written has arrived, and the end.
     pub(crate) fn is_done(&self) -> bool {
         self.fin_sent && self.una > self.end
     }
 
-    /// Everything that was written has arrived.
+    /// Whether everything that was written has arrived.
     pub(crate) fn is_delivered(&self) -> bool {
         self.una >= self.end && self.waiting() == 0
     }
@@ -255,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Bytes that are written and not acknowledged.
+    /// Returns the number of bytes that are written and not acknowledged.
     pub(crate) fn buffered(&self) -> u64 {
         self.end - self.base() + self.waiting()
     }
@@ -264,68 +266,68 @@ impl Sender {
         self.board.base().unwrap_or(self.next.min(self.end))
     }
 
-    /// Bytes acknowledged.
+    /// Returns the number of bytes acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.una.min(self.end)
     }
 
-    /// When something was last acknowledged, or sent after everything was.
+    /// Returns when something was last acknowledged, or was sent after everything had been acknowledged.
     pub(crate) fn progress(&self) -> Time {
         self.progress
     }
 
-    /// What the buffer takes of the node's memory beyond its start.
+    /// Returns the memory that the buffer takes beyond its first size.
     pub(crate) fn charge(&self) -> u64 {
         self.charge
     }
 
-    /// The round trip's estimator.
+    /// Returns the estimator of the round trip.
     pub(crate) fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
-    /// The window in bytes.
+    /// Returns the window in bytes.
     pub(crate) fn window(&self) -> u64 {
         (self.control.window() * self.segment as f64) as u64
     }
 
-    /// Bytes in flight.
+    /// Returns the bytes in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.board.in_flight()
     }
 
-    /// So many bytes fit a packet from now on: new segments are no longer, and those that are sent
-    /// again go in parts.
+    /// Sets how many bytes fit a packet from now on. New segments are no longer than that, and longer ones that are
+    /// sent again leave in parts.
     pub(crate) fn set_fit(&mut self, bytes: usize) {
         self.fit = self.segment.min(bytes as u64).max(1);
     }
 
-    /// The place where the next segment without bytes stands.
+    /// Returns the place of the next segment without bytes.
     pub(crate) fn end_place(&self) -> u64 {
         self.next
     }
 
-    /// The peer's first window.
+    /// Takes the peer's first window.
     pub(crate) fn open(&mut self, window: u32) {
         self.edge = self.edge.max(window.into());
     }
 
-    /// Something is written, or is to be ended, that was never sent.
+    /// Whether bytes or the end have yet to be sent, for the first time or again.
     pub(crate) fn has_unsent(&self) -> bool {
         self.has_new() || self.board.has_lost() || self.rest.is_some()
     }
 
-    /// Something is there that was never sent.
+    /// Whether there are bytes, or the end, that were never sent.
     fn has_new(&self) -> bool {
         self.next < self.end || self.waiting() > 0 || self.fin_due()
     }
 
-    /// Something was sent and is not acknowledged.
+    /// Whether something was sent and is not acknowledged.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.board.is_empty()
     }
 
-    /// How much more the host may write, when that is worth telling.
+    /// Returns how much more the host may write, if that is worth a message.
     pub(crate) fn grant(&mut self, budget: &mut Budget) -> Option<u32> {
         if self.finished {
             return None;
@@ -341,7 +343,7 @@ impl Sender {
         Some(more as u32)
     }
 
-    /// The buffer holds two windows, so that acknowledgements and the host's writes overlap.
+    /// Adapts the buffer to two windows, so that acknowledgements and the host's writes overlap.
     fn tune(&mut self, budget: &mut Budget) {
         let wanted = (2 * self.window()).clamp(BUFFER_START, BUFFER_MAX);
         if wanted > self.limit + self.limit / 4 {

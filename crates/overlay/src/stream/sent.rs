@@ -1,25 +1,24 @@
-//! The scoreboard of a stream's sender: what was sent and what became of it.
+//! The scoreboard of a stream's sender: the segments that were sent, and their state.
 //!
 //! ```text
 //!   places:          una .. [ acked ][ in flight ][ lost ][ in flight ] .. next
 //!   transmissions:   1, 2, 3 (lost), 4, ... 9 = 3 again, ...            each has a number of its own
 //! ```
 //!
-//! A segment is taken for lost by the order of *transmissions* [RFC 8985]: something that was sent
-//! later has arrived, and the segment has had the time that its path may need to bring things out
-//! of order. So a lost retransmission is seen like any other loss. Links of the overlay repair
-//! losses themselves and forward out of order meanwhile [Amir03 §IV]; how long a segment over such
-//! links may stay behind is the caller's to say ([`Patience`]).
+//! The order of *transmissions* decides whether a segment counts as lost [RFC 8985]: something that was sent later has
+//! arrived, and the time by which the path may reorder has passed. So a lost retransmission is found like any other
+//! loss. Links of the overlay repair losses themselves and forward out of order meanwhile [Amir03 §IV]; the caller
+//! decides how long a segment over such links may stay behind ([`Patience`]).
 
 use super::ranges::Ranges;
 use base::{Duration, Time};
 use congestion::delivery::{Delivered, Sampler, Stamp};
 use std::collections::VecDeque;
 
-/// Segments that are outstanding at most: 256 MiB in full segments are 208 000, of some 110 bytes
-/// each here; what an application writes in small pieces is gathered beyond.
+/// The most segments that are outstanding: 256 MiB in full segments are 208 000, of some 110 bytes each here. Beyond
+/// that, small writes of an application wait and are combined.
 pub(super) const OUTSTANDING_MAX: usize = 262_144;
-/// Later transmissions that must have arrived where nothing is known of reordering [RFC 5681].
+/// The number of later transmissions that must have arrived if the path is not known to reorder [RFC 5681].
 const LATER: u64 = 3;
 
 /// A part of the stream that is sent as one segment.
@@ -29,14 +28,14 @@ pub(crate) struct Chunk {
     pub(crate) offset: u64,
     /// Its bytes.
     pub(crate) len: u32,
-    /// The end of the stream stands behind it.
+    /// The end of the stream follows it.
     pub(crate) fin: bool,
-    /// It has only places: its bytes have expired before they left.
+    /// It has only places: its bytes expired before they left.
     pub(crate) expired: bool,
 }
 
 impl Chunk {
-    /// Behind its last place.
+    /// Returns the place behind its last one.
     pub(super) fn end(self) -> u64 {
         self.offset + u64::from(self.len) + u64::from(self.fin)
     }
@@ -66,32 +65,32 @@ struct Sent {
 pub(super) struct Patience {
     /// The path is not known to reorder: [`LATER`] later transmissions are enough.
     pub(super) by_count: bool,
-    /// How long after its transmission otherwise.
+    /// Otherwise: how long after its transmission the segment counts as lost.
     pub(super) time: Duration,
 }
 
-/// What an acknowledgement has told.
+/// What is new in an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     /// Places newly acknowledged, cumulatively or selectively.
     pub(super) bytes: u64,
-    /// Something later than an acknowledged first transmission had arrived before it.
+    /// A segment was acknowledged after one that was sent later.
     pub(super) reordered: bool,
-    /// Some retransmission was not needed.
+    /// A retransmission was not needed.
     pub(super) spurious: bool,
 }
 
-/// What was sent and is not acknowledged cumulatively.
+/// The segments that were sent and are not acknowledged cumulatively.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
-    /// In the order of places; consecutive.
+    /// The segments, in the order of their places and without gaps.
     sent: VecDeque<Sent>,
     /// The number of the first of `sent`.
     first: u64,
-    /// Transmissions in their order: number, and segment. Those that are not a segment's latest, or
-    /// whose segment is not in flight, are passed over.
+    /// Transmissions in their order: number, and segment. Entries that are not a segment's latest transmission, or
+    /// whose segment is not in flight, are skipped.
     order: VecDeque<(u64, u64)>,
-    /// Segments taken for lost, the lowest first; those that are not any more are passed over.
+    /// Segments taken for lost, the lowest first. Entries that no longer count as lost are skipped.
     lost: VecDeque<u64>,
     lost_count: usize,
     sacked: Ranges,
@@ -99,17 +98,17 @@ pub(super) struct Scoreboard {
     transmissions: u64,
     /// The latest transmission that has arrived.
     newest: Option<(u64, Time)>,
-    /// What is in flight costs so much of the window.
+    /// The part of the window that the segments in flight use, in bytes.
     in_flight: u64,
-    /// A segment costs at least so much.
+    /// The least part of the window that a segment uses.
     least_cost: u64,
-    /// Bytes of a full segment, in which rates are measured.
+    /// The bytes of a full segment, the unit in which rates are measured.
     segment: u64,
     sampler: Sampler,
 }
 
 impl Scoreboard {
-    /// An empty one, for segments of so many bytes.
+    /// Creates an empty scoreboard, for segments of so many bytes.
     pub(super) fn new(segment: u64) -> Scoreboard {
         Scoreboard {
             // Choice: a packet costs at least a quarter of a segment, so that many small ones are
@@ -120,27 +119,27 @@ impl Scoreboard {
         }
     }
 
-    /// What is in flight, in bytes of the window.
+    /// Returns the part of the window in use, in bytes.
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Nothing waits for its acknowledgement.
+    /// Whether no segment waits for its acknowledgement.
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// No more can be noted.
+    /// Whether there is no room for another segment.
     pub(super) fn is_full(&self) -> bool {
         self.sent.len() >= OUTSTANDING_MAX
     }
 
-    /// Something is taken for lost and was not sent again.
+    /// Whether a segment is taken for lost and was not sent again.
     pub(super) fn has_lost(&self) -> bool {
         self.lost_count > 0
     }
 
-    /// The first place of which the bytes are still needed.
+    /// Returns the first place whose bytes are still needed.
     pub(super) fn base(&self) -> Option<u64> {
         self.sent.front().map(|sent| sent.chunk.offset)
     }
@@ -162,7 +161,7 @@ impl Scoreboard {
         self.in_flight += self.cost(chunk);
     }
 
-    /// The next chunk that was taken for lost, and is sent again now.
+    /// Returns the next chunk that was taken for lost. It is sent again now.
     pub(super) fn resend_lost(&mut self, now: Time) -> Option<Chunk> {
         while let Some(segment) = self.lost.pop_front() {
             if self
@@ -175,7 +174,7 @@ impl Scoreboard {
         None
     }
 
-    /// The last chunk that has not been acknowledged, sent again now as a probe.
+    /// Returns the last chunk that has not been acknowledged. It is sent again now as a probe.
     pub(super) fn resend_last(&mut self, now: Time) -> Option<Chunk> {
         let open = self.sent.iter().rposition(|s| s.state != State::Acked)?;
         self.resend(now, self.first + open as u64)
@@ -201,15 +200,15 @@ impl Scoreboard {
         }
         self.transmissions = transmission;
         self.order.push_back((transmission, segment));
-        // Probes leave their earlier transmissions behind: they must not pile up.
+        // The earlier transmissions of probes stay in the list: they must not pile up.
         if self.order.len() > 2 * OUTSTANDING_MAX {
             self.forget_stale();
         }
         Some(chunk)
     }
 
-    /// Takes the news of an acknowledgement up to `acknowledged` and of `ranges` beyond; all of it
-    /// lies within what was sent. `echo` is when the segment was sent that it answers, if known.
+    /// Takes in an acknowledgement up to `acknowledged` and of `ranges` beyond; all of it lies within what was sent.
+    /// `echo` is when the segment that it answers was sent, if that is known.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -243,7 +242,7 @@ impl Scoreboard {
             while let Some(sent) = self.sent.get(at)
                 && sent.chunk.offset < b
             {
-                // A segment of which the peer tells a part only is not there yet.
+                // A segment that the peer has only in part does not count as arrived.
                 if sent.chunk.offset >= low && sent.chunk.end() <= high {
                     self.acknowledge(now, self.first + at as u64, echo, news);
                 }
@@ -270,7 +269,7 @@ impl Scoreboard {
             stamp,
             ..
         } = *sent;
-        // What answers an earlier transmission of a segment tells nothing of the latest.
+        // An answer to an earlier transmission of a segment says nothing about the latest one.
         let earlier = again && echo.is_some_and(|echo| echo < at);
         news.spurious |= earlier;
         news.reordered |= !again && newest.is_some_and(|(n, _)| n > transmission);
@@ -292,7 +291,7 @@ impl Scoreboard {
         }
     }
 
-    /// Finds what is lost by now: true if there is something new, and when to look again.
+    /// Finds the segments that are lost by now. Returns true if there are new ones, and when to look again.
     pub(super) fn find_lost(&mut self, now: Time, patience: Patience) -> (bool, Option<Time>) {
         let Some((newest, _)) = self.newest else {
             return (false, None);
@@ -321,7 +320,7 @@ impl Scoreboard {
         (found, None)
     }
 
-    /// Takes all that is not acknowledged for lost.
+    /// Takes all segments that are not acknowledged for lost.
     pub(super) fn lose_all(&mut self) {
         self.sampler.on_timeout();
         self.order.clear();
@@ -346,7 +345,8 @@ impl Scoreboard {
         self.in_flight -= self.cost(chunk);
         self.sampler.on_lost(self.segments(self.cost(chunk)));
         self.lost_count += 1;
-        // What the receiver misses most goes first; mostly that is the order of discovery.
+        // The lowest segment goes first, because the receiver needs it most. Mostly that is the order in which losses
+        // are found.
         match self.lost.back() {
             Some(last) if *last > segment => {
                 let at = self.lost.partition_point(|known| *known < segment);
@@ -365,13 +365,13 @@ impl Scoreboard {
         });
     }
 
-    /// There is nothing to send, although the window would let it go.
+    /// Takes in that there is nothing to send, although the window would allow it.
     pub(super) fn on_nothing_to_send(&mut self) {
         let in_flight = self.segments(self.in_flight);
         self.sampler.on_nothing_to_send(in_flight);
     }
 
-    /// What the acknowledgement that was taken in says of the path.
+    /// Returns what the last acknowledgement says about the path.
     pub(super) fn delivered(
         &mut self,
         now: Time,
@@ -455,7 +455,7 @@ mod tests {
         let again = board.resend_lost(ms(12)).unwrap();
         assert_eq!((again.offset, again.len), (0, 100));
         assert!(!board.has_lost() && board.resend_lost(ms(12)).is_none());
-        // What was sent before the retransmission says nothing of it.
+        // Segments sent before the retransmission say nothing about it.
         ack(&mut board, (100, 1_000));
         assert_eq!(board.find_lost(ms(30), COUNT), (false, None));
         for i in 10..13 {

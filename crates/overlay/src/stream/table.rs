@@ -1,4 +1,4 @@
-//! All streams of a node: by connection and by client, who listens, and when each wants attention.
+//! All streams of a node, by connection and by client; the listeners; and when each stream needs attention.
 
 use super::{
     Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId, Tickets,
@@ -6,17 +6,17 @@ use super::{
 use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Connections that have ended are remembered for so long, to answer a peer that has not heard:
-/// beyond the silence that a stream survives unless more is asked for.
+/// How long an ended connection is remembered, to answer a peer that has missed the end. This is longer than the
+/// silence that a stream survives by default.
 const REMEMBERED: Duration = Duration::from_secs(16 * 60);
-/// And at most so many, some 60 bytes each: 17 in a second over all that time.
+/// The most ended connections that are remembered, some 60 bytes each: 17 in a second over all that time.
 const REMEMBERED_MAX: usize = 16_384;
 
-/// Connections to this node's listeners that one other node may have: half of all, so that no
-/// single one takes every place.
+/// The most connections to this node's listeners that one other node may have: half of all, so that no single node
+/// takes every place.
 const CALLS_PER_PEER_MAX: u32 = STREAMS_MAX as u32 / 2;
 
-/// Who takes connections at a port.
+/// A client that takes connections at a port.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) client: ClientId,
@@ -24,10 +24,10 @@ pub(crate) struct Listener {
     waiting: u16,
 }
 
-/// A connection that has ended in peace.
+/// A connection that has ended regularly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
-    /// What is acknowledged, the peer's end included, and where this end stands.
+    /// The place up to which all is acknowledged, including the peer's end; and the place of this end.
     pub(crate) acknowledged: u32,
     pub(crate) offset: u32,
     pub(crate) flow_seq: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Ended {
 #[derive(Debug, Default)]
 struct Slot {
     connection: Option<Box<Connection>>,
-    /// When it is woken, if ever.
+    /// When it is woken, if a time is set.
     wake: Option<Time>,
     touched: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Streams {
     free: Vec<u32>,
     by_key: Map<Key, u32>,
     by_client: Map<ClientId, u32>,
-    /// Connections that others have opened, by node.
+    /// The number of connections that other nodes have opened, by node.
     calls: Map<NodeAddr, u32>,
     waiting: Map<StreamId, u32>,
     listeners: Map<VirtualPort, Listener>,
@@ -83,23 +83,23 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// There is room for one more.
+    /// Whether there is room for one more.
     pub(crate) fn has_room(&self) -> bool {
         self.len() < STREAMS_MAX
     }
 
-    /// There is room for one more that `peer` opens.
+    /// Whether there is room for one more that `peer` opens.
     pub(crate) fn has_room_for(&self, peer: NodeAddr) -> bool {
         let calls = self.calls.get(&peer).copied().unwrap_or(0);
         self.has_room() && calls < CALLS_PER_PEER_MAX
     }
 
-    /// Adds a connection, for which there must be room, and looks at it in this flush.
+    /// Adds a connection, for which there must be room. This flush visits it.
     pub(crate) fn add(&mut self, connection: Connection) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -118,7 +118,7 @@ impl Streams {
         index
     }
 
-    /// Ends a connection at this end.
+    /// Removes a connection at this end.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Connection>> {
         let slot = self.slots.get_mut(index as usize)?;
         let connection = slot.connection.take()?;
@@ -142,14 +142,14 @@ impl Streams {
         }
         let charge = connection.sender.charge() + connection.receiver.charge();
         self.budget.give_back(charge);
-        // A touched slot is reused only when the list of touched ones no longer names it.
+        // A touched slot is reused only when the list of touched slots no longer contains it.
         if !slot_is_touched(&self.slots, index) {
             self.free.push(index);
         }
         Some(connection)
     }
 
-    /// The same for a connection that has ended in peace: it is remembered.
+    /// Removes a connection that has ended regularly, and remembers it.
     pub(crate) fn retire(&mut self, now: Time, index: u32) {
         let Some(connection) = self.remove(index) else {
             return;
@@ -169,12 +169,12 @@ impl Streams {
         self.ended_order.push_back((now, connection.key));
     }
 
-    /// A connection that has ended in peace.
+    /// A connection that has ended regularly.
     pub(crate) fn ended(&mut self, key: &Key) -> Option<&mut Ended> {
         self.ended.get_mut(key)
     }
 
-    /// The connection at `index`.
+    /// Returns the connection at `index`.
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut Connection> {
         self.slots
             .get_mut(index as usize)?
@@ -182,7 +182,7 @@ impl Streams {
             .as_deref_mut()
     }
 
-    /// The connection at `index`, and the memory that all share.
+    /// Returns the connection at `index`, and the memory that all share.
     pub(crate) fn with_budget(&mut self, index: u32) -> Option<(&mut Connection, &mut Budget)> {
         let connection = self
             .slots
@@ -200,19 +200,19 @@ impl Streams {
         self.by_client.get(&client).copied()
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots
             .iter()
             .filter_map(|slot| slot.connection.as_deref())
     }
 
-    /// Where they all are.
+    /// Returns the indices of all connections.
     pub(crate) fn indices(&self) -> Vec<u32> {
         self.by_key.values().copied().collect()
     }
 
-    /// The connection waits to be accepted: its name for the listener.
+    /// Returns a name for a connection that waits to be accepted, for the listener.
     pub(crate) fn next_stream(&mut self) -> StreamId {
         loop {
             self.next_stream = self.next_stream.wrapping_add(1);
@@ -230,7 +230,7 @@ impl Streams {
         }
     }
 
-    /// A waiting connection is taken by a client.
+    /// Gives a waiting connection to a client that accepts it.
     pub(crate) fn accept(&mut self, now: Time, stream: StreamId, client: ClientId) -> Option<u32> {
         let index = self.waiting.get(&stream).copied()?;
         let connection = self.at(index)?;
@@ -242,7 +242,7 @@ impl Streams {
         Some(index)
     }
 
-    /// The connection of this name.
+    /// Returns the waiting connection of this name.
     pub(crate) fn waiting(&self, stream: StreamId) -> Option<u32> {
         self.waiting.get(&stream).copied()
     }
@@ -255,7 +255,7 @@ impl Streams {
         }
     }
 
-    /// A client takes connections at its port.
+    /// Notes that a client takes connections at its port.
     pub(crate) fn listen(&mut self, port: VirtualPort, client: ClientId, backlog: u16) {
         let waiting = self.listeners.get(&port).map_or(0, |known| known.waiting);
         let listener = Listener {
@@ -266,7 +266,7 @@ impl Streams {
         self.listeners.insert(port, listener);
     }
 
-    /// Who takes a connection at `port`, if there is room for one more.
+    /// Returns the client that takes a connection at `port`, if there is room for one more.
     pub(crate) fn listener(&self, port: VirtualPort) -> Result<ClientId, ResetReason> {
         let listener = self.listeners.get(&port).ok_or(ResetReason::Refused)?;
         match listener.waiting < listener.backlog {
@@ -275,7 +275,7 @@ impl Streams {
         }
     }
 
-    /// A client takes no more connections; those that wait, to be refused.
+    /// Notes that a client takes no more connections. Returns those that wait, to be refused.
     pub(crate) fn stop_listening(&mut self, client: ClientId) -> Vec<u32> {
         let listens = |(port, listener): (&VirtualPort, &Listener)| {
             (listener.client == client).then_some(*port)
@@ -296,12 +296,13 @@ impl Streams {
         waiting.into_iter().map(|(_, index)| index).collect()
     }
 
-    /// The client is not the end of a stream any more.
+    /// Notes that the client is not the end of a stream any more.
     pub(crate) fn leave(&mut self, client: ClientId) -> Option<u32> {
         self.by_client.remove(&client)
     }
 
-    /// The connection is looked at in this flush. It may have gone: who waited for room says so by its place.
+    /// Lets this flush visit the connection. The connection may be gone, because those that waited for room are named
+    /// only by their index.
     pub(crate) fn touch(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index as usize)
             && !slot.touched
@@ -312,7 +313,7 @@ impl Streams {
         }
     }
 
-    /// All of those are for which `concerns` holds.
+    /// Lets this flush visit all connections for which `concerns` holds.
     pub(crate) fn touch_if(&mut self, mut concerns: impl FnMut(&mut Connection) -> bool) {
         for index in 0..self.slots.len() as u32 {
             if self.at(index).is_some_and(&mut concerns) {
@@ -321,7 +322,7 @@ impl Streams {
         }
     }
 
-    /// One of those to look at.
+    /// Returns one of the connections to visit.
     pub(crate) fn pop_touched(&mut self) -> Option<u32> {
         loop {
             let index = self.touched.pop_front()?;
@@ -334,7 +335,7 @@ impl Streams {
         }
     }
 
-    /// Notes when the connection wants attention next; at once if it is to go on in the next batch.
+    /// Notes when the connection needs attention next: `at_once` if it is to continue in the next batch.
     pub(crate) fn schedule(&mut self, index: u32, at_once: Option<Time>) {
         let Some(slot) = self.slots.get_mut(index as usize) else {
             return;
@@ -353,7 +354,7 @@ impl Streams {
         }
     }
 
-    /// A connection whose time has come.
+    /// Returns a connection whose time has come.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let &(at, index) = self.wakes.first()?;
         if at > now {
@@ -364,7 +365,7 @@ impl Streams {
         Some(index)
     }
 
-    /// When the next one wants attention.
+    /// Returns when the next connection needs attention.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.wakes.first().map(|(at, _)| *at)
     }

@@ -1,5 +1,5 @@
-//! Two ends of a stream with a channel between them that loses, repeats and reorders: what comes is
-//! what was written, and it comes.
+//! Tests with two ends of a stream, and a channel between them that loses, repeats and reorders packets: everything
+//! that was written arrives, unchanged.
 
 use super::*;
 use crate::sockets::default_options;
@@ -9,7 +9,7 @@ use wire::transport::{Flags, RANGES_MAX, Segment};
 
 const OWN: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 
-/// What the channel does to a packet.
+/// The faults of the channel.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     loss_pct: u64,
@@ -20,7 +20,7 @@ struct Channel {
 
 struct Pair {
     ends: [Connection; 2],
-    /// Under way: when it arrives, in the order of sending, to which end.
+    /// The packets on their way: when each arrives, its number in the order of sending, and to which end.
     way: Vec<(Time, u64, usize, Vec<u8>)>,
     budget: Budget,
     now: Time,
@@ -30,13 +30,13 @@ struct Pair {
     credit: [u64; 2],
     written: [Vec<u8>; 2],
     read: [Vec<u8>; 2],
-    /// Messages that came, and when.
+    /// The messages that arrived, and when.
     messages: [Vec<(Time, Vec<u8>)>; 2],
-    /// Bytes of a stream in the longest packet that the channel carries.
+    /// The bytes of a stream in the longest packet that the channel carries.
     carries: usize,
-    /// Segments that went to each end.
+    /// The number of segments sent to each end.
     posted: [usize; 2],
-    /// Segments whose acknowledgement might wait.
+    /// The number of segments whose acknowledgement might wait.
     patient: usize,
     /// The ends are of a version that acknowledges at once.
     is_old: bool,
@@ -185,7 +185,7 @@ impl Pair {
         self.written[i].extend_from_slice(&bytes);
     }
 
-    /// One millisecond.
+    /// Advances by a millisecond.
     fn step(&mut self) {
         self.now += Duration::from_millis(1);
         self.way.sort_by_key(|(at, number, ..)| (*at, *number));
@@ -250,7 +250,7 @@ proptest! {
         let mut pair = Pair::new(LinkProtocol::ALL[link], Framing::Bytes, channel, seed);
         for step in 0..600_000usize {
             pair.step();
-            // The channel changes each 300 ms, and the ends hear of it 50 ms later.
+            // The channel changes every 300 ms, and the ends learn of it 50 ms later.
             let width = widths[(step / 300).min(widths.len() - 1)];
             match step % 300 {
                 0 => pair.carries = width,
@@ -273,8 +273,6 @@ proptest! {
     }
 }
 
-/// A program that takes three seconds for its answer, and questions after long silence, are no long round
-/// trips: timeouts would last for half a minute on a path that loses much.
 #[test]
 fn the_memory_of_a_node_is_never_all_taken_by_who_came_first() {
     let mut budget = Budget { left: GROWTH_MAX };
@@ -293,6 +291,8 @@ fn the_memory_of_a_node_is_never_all_taken_by_who_came_first() {
     assert_eq!(taken + budget.left, GROWTH_MAX);
 }
 
+/// The time that a program takes for its answer (three seconds), and questions after long silence, do not count as round
+/// trips. Otherwise timeouts would last for half a minute on a path that loses much.
 #[test]
 fn who_thinks_before_it_answers_has_no_longer_round_trip() {
     let channel = Channel {
@@ -349,7 +349,7 @@ fn lies_of_a_peer_do_no_harm() {
         let parsed = Segment::parse(packet).unwrap();
         pair.ends[0].on_segment(now, &parsed, false)
     };
-    // What was never sent, cumulatively and by ranges.
+    // The peer acknowledges bytes that were never sent, cumulatively and by ranges.
     assert!(say(&lie(60_000, 9_000, 0, b"", &[])).unwrap().is_bad);
     assert!(
         say(&lie(0, 9_000, 0, b"", &[(90_000, 91_000)]))
@@ -361,7 +361,7 @@ fn lies_of_a_peer_do_no_harm() {
             .unwrap()
             .is_bad
     );
-    // Beyond the window, and as if before the beginning.
+    // These bytes lie beyond the window, and before the beginning.
     let beyond = WINDOW_START as u32;
     let refused = say(&lie(0, 0, beyond, b"far", &[])).unwrap();
     assert_eq!(refused.taken, Taken::Refused);
@@ -369,9 +369,9 @@ fn lies_of_a_peer_do_no_harm() {
         say(&lie(0, 0, u32::MAX - 9, b"old", &[])).unwrap().taken,
         Taken::Refused
     );
-    // A window that shrinks: what was allowed stays allowed, and nothing is lost.
+    // The window shrinks: bytes that were allowed stay allowed, and nothing is lost.
     assert!(!say(&lie(0, 1, 0, b"", &[])).unwrap().is_bad);
-    // Two ends.
+    // The peer gives two different ends of the stream.
     let fin = |offset| {
         let mut packet = lie(0, 9_000, offset, b"", &[]);
         packet[1] |= 0x20;
@@ -399,8 +399,8 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
         (pair.read[1].len(), &pair.read[1]),
         (1_000, &pair.written[0])
     );
-    // The client answers and goes. The acknowledgement of what it has read was lost, so that comes
-    // again; then something comes that nobody will read.
+    // The client answers and leaves. The acknowledgement of the bytes that it has read was lost, so they come again.
+    // Then bytes come that nobody will read.
     pair.write(1, 5_000);
     let now = pair.now;
     pair.ends[1].sender.finish();

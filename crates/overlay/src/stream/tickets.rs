@@ -1,5 +1,5 @@
-//! Who may send bytes with the opening of a stream: tickets that this node has given, and those that it
-//! holds.
+//! Tickets: they allow a node to send bytes with the opening of a stream. This module keeps the tickets that this node
+//! has given, and those that it holds.
 //!
 //! ```text
 //!   initiator ── S, asks ─────────────▶ acceptor      the first time: a ticket comes with the answer
@@ -8,35 +8,34 @@
 //!             ◀── S A E ───────────────               be read before the answer is back
 //! ```
 //!
-//! What is sent with an opening is delivered at most once. An opening may come twice: it is repeated, and
-//! the overlay may deliver copies. So each opening under a ticket has a number, and the giver keeps a window
-//! of the numbers that it has seen: no clock decides, and nothing that was taken is ever taken again. A giver
-//! that restarts has forgotten its tickets, so it takes nothing that was meant for its life before:
-//! it opens the stream in the ordinary way and gives a new ticket. An initiator that restarts has forgotten them
-//! too and asks for a new one, whose numbers begin anew. A ticket is also a proof that its holder can be
-//! reached at its address.
+//! Bytes that are sent with an opening are delivered at most once. An opening may arrive twice, because the initiator
+//! repeats it and the overlay may deliver copies. So each opening under a ticket has a number, and the giver keeps a
+//! window of the numbers that it has seen. No clock is involved, and an opening that was taken is never taken again. A
+//! giver that restarts has forgotten its tickets, so it takes no bytes that were sent before its restart: it opens the
+//! stream in the ordinary way and gives a new ticket. An initiator that restarts has forgotten its tickets too, and
+//! asks for a new one, whose numbers begin anew. A ticket also proves that its holder can be reached at its address.
 
 use base::seq::{Seen, Window};
 use base::{Map, NodeAddr};
 use std::collections::VecDeque;
 use wire::transport::Ticket;
 
-/// Nodes of which tickets are kept, in either direction; of the oldest is let go. A given one takes some 600
-/// bytes, so all come to 0.6 MB.
+/// The most nodes whose tickets are kept, in either direction; the oldest entry is dropped for a new one. A given
+/// ticket takes some 600 bytes, so all together take 0.6 MB.
 const PEERS_MAX: usize = 1024;
-/// Numbers of openings that are told apart: at 1000 openings in a second an opening that is repeated after
-/// half a second, one and two is still known.
+/// The length of the window of numbers. At 1000 openings per second, an opening that is repeated after 0.5, 1 and 2
+/// seconds is still in it.
 const NUMBERS: usize = 4096;
-/// Bytes that go with an opening at most: ten segments, what a path of which nothing is known bears at
-/// first [RFC 6928 §2]. The acceptor keeps them until somebody accepts, in the window that each stream has anyway.
+/// The most bytes that go with an opening: ten segments, which an unknown path can carry at first [RFC 6928 §2]. The
+/// acceptor keeps them until a client accepts, in the window that each stream has anyway.
 pub(crate) const EARLY_BYTES: u32 = 10 * 1_200;
 
-/// What is to become of an opening.
+/// How to treat an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Its bytes are taken.
     Early,
-    /// It is an ordinary one: the peer has no ticket of this life of the node.
+    /// It is an ordinary opening: the peer has no ticket that this node has given since it started.
     Plain,
     /// It was taken before.
     Seen,
@@ -70,7 +69,8 @@ impl Tickets {
         }
     }
 
-    /// Gives `peer` a ticket: the one before counts no more, unless it was not used yet.
+    /// Gives `peer` a ticket. The previous one becomes invalid, unless it was not used yet: then `peer` gets that one
+    /// again.
     pub(crate) fn give(&mut self, peer: NodeAddr, secret: u64) -> Ticket {
         let unused = self.given.get(peer).filter(|given| given.seen.next() == 0);
         let secret = unused.map_or(secret, |given| given.secret);
@@ -79,7 +79,7 @@ impl Tickets {
         Ticket { secret, number: 0 }
     }
 
-    /// `peer` has given a ticket. One that is known was repeated: its numbers go on.
+    /// Takes a ticket that `peer` has given. If it is already known, it was repeated, and its numbers continue.
     pub(crate) fn hold(&mut self, peer: NodeAddr, ticket: Ticket) {
         let known = self.held.get(peer).map(|held| held.secret);
         if known != Some(ticket.secret) {
@@ -87,14 +87,14 @@ impl Tickets {
         }
     }
 
-    /// The ticket for the next opening to `peer`, if there is one.
+    /// Returns the ticket for the next opening to `peer`, if there is one.
     pub(crate) fn next(&mut self, peer: NodeAddr) -> Option<Ticket> {
         let held = self.held.get(peer)?;
         held.number = held.number.checked_add(1)?;
         Some(*held)
     }
 
-    /// The ticket of `peer` has done nothing good: another one is waited for.
+    /// Stops using the ticket of `peer`, which did not work, until `peer` gives another one.
     pub(crate) fn forget(&mut self, peer: NodeAddr) {
         if let Some(held) = self.held.get(peer) {
             held.number = u32::MAX;
@@ -102,7 +102,7 @@ impl Tickets {
     }
 }
 
-/// Something of each of so many nodes.
+/// One value for each of at most [`PEERS_MAX`] nodes.
 #[derive(Debug)]
 struct Kept<T> {
     all: Map<NodeAddr, T>,
@@ -160,7 +160,7 @@ mod tests {
         // The giver has restarted.
         let mut giver = Tickets::default();
         assert_eq!(giver.admit(PEER, holder.next(PEER)), Admission::Plain);
-        // Far behind is as good as seen.
+        // A number far behind counts as seen.
         holder.hold(PEER, giver.give(PEER, 78));
         let old = holder.next(PEER);
         let far = Ticket {

@@ -1,4 +1,5 @@
-//! Two ends and a way that loses: what is found, sessions that begin anew, and peers that say what they like.
+//! Two ends and a path that loses packets: restored packets, sessions that begin anew, and peers that send arbitrary
+//! values.
 
 use super::*;
 use crate::realtime::tests_packet;
@@ -14,16 +15,16 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// What the way takes.
+/// The one-way delay of the path.
 const WAY: Duration = Duration::from_millis(50);
 
 fn of(session: SessionIndex) -> Of {
-    // Higher ones were made later.
+    // Sessions with higher indices were made later.
     let made = Time::ZERO + Duration::from_secs(session.value().into());
     Of { session, made }
 }
 
-/// Two ends, and a way that loses packets and rewrites what hops do.
+/// Two ends, and a path that loses packets and rewrites what hops rewrite.
 struct Way {
     sender: EndSender,
     receiver: EndReceiver,
@@ -31,9 +32,9 @@ struct Way {
     loss: f64,
     counter: u64,
     ms: u64,
-    /// Every other packet has so much time.
+    /// The deadline of every other packet.
     other: Duration,
-    /// So many numbers after each packet are of something else, of which nothing is lost.
+    /// How many numbers after each packet belong to other packets, of which none is lost.
     beside: u64,
     opened: BTreeSet<u64>,
     lost: Vec<(u64, Vec<u8>)>,
@@ -59,7 +60,7 @@ impl Way {
         }
     }
 
-    /// So many packets, 2 ms apart.
+    /// Sends so many packets, 2 ms apart.
     fn send(&mut self, session: SessionIndex, packets: u64) {
         for _ in 0..packets {
             self.ms += 2;
@@ -134,8 +135,8 @@ impl Way {
         let mut came = Vec::new();
         while let Some((counter, remaining, bytes)) = self.receiver.poll(now) {
             let header = Header::trusted(bytes);
-            // It is late by as much as the packet itself is older than its repair, and not later than that by more than what
-            // ages are told in.
+            // It is late by as much as the packet itself is older than its repair, and not later than that by more than
+            // the unit of ages.
             let seq = header.flow_seq().widen(self.counter);
             let sent = self.ms - 2 * (self.counter - seq) / (1 + self.beside);
             let passed = Duration::from_millis(self.ms - sent);
@@ -160,7 +161,8 @@ impl Way {
         }
     }
 
-    /// Forgets what was lost and found; how many of what is lost then are found.
+    /// Forgets what was lost and found, and sends packets. Returns how many of the packets that were lost then were
+    /// found, and how many were lost.
     fn measure(&mut self, session: SessionIndex, packets: u64) -> (usize, usize) {
         self.lost.clear();
         self.found.clear();
@@ -183,7 +185,7 @@ fn what_is_lost_on_the_way_is_found_whatever_hops_have_written() {
     assert!(way.sender.plan().share.is_some());
     let (found, lost) = way.measure(ONE, 5_000);
     assert!(found * 100 > lost * 97, "{found} of {lost}");
-    // And the reports say of what is left what has been found.
+    // And the reports agree: they say what stays lost after repair.
     let (left, of) = way.sender.measured().1.unwrap();
     assert!(of > 2_000 && left < 0.005, "{left} of {of}");
 }
@@ -206,7 +208,7 @@ fn what_was_repaired_for_a_short_deadline_does_not_shorten_later_ones() {
     let mut way = Way::new(0.05);
     way.other = Duration::from_millis(90);
     way.send(ONE, 5_000);
-    // As long as members have less time, so has what is found; after that it has all of its time.
+    // As long as other members have less time, a found packet has less time too. After that it has all of its time.
     way.other = DEADLINE;
     let mut room = [0; REPAIR_FRONT_BYTES + 64];
     let mut last = None;
@@ -280,7 +282,7 @@ fn what_was_restored_has_not_come_until_the_same_comes() {
 fn another_session_has_other_numbers_and_the_one_before_does_not_come_back() {
     let mut way = Way::new(0.05);
     way.send(ONE, 3_000);
-    // The counters begin anew, and what was reported of the session before says nothing.
+    // The counters begin anew, and reports about the previous session say nothing.
     way.ms += 5_000;
     let old = way.ask(at(way.ms), ONE, &Names::default()).unwrap();
     way.counter = 0;
@@ -295,7 +297,7 @@ fn another_session_has_other_numbers_and_the_one_before_does_not_come_back() {
     );
     assert!(way.sender.measured().0 < 0.1);
     way.send(TWO, 1_500);
-    // A repair packet of the old one that a hop has recovered.
+    // This is a repair packet of the old session that a hop has recovered.
     let late = Repair {
         newest: wire::data::LaneSeq::of(8_000),
         seed: 1,

@@ -1,5 +1,5 @@
-//! Destinations of which the neighbour takes no more than it says: their flows stand aside, and come
-//! back one for each packet that may go. What goes elsewhere does not wait for them.
+//! Held destinations: the neighbour limits how many packets to them it takes. Their flows stand aside, and for each
+//! packet that may leave one flow comes back. Packets to other destinations do not wait for them.
 //!
 //! ```text
 //!   turns ── may it go? ── no ──▶ aside: new | old ── one has arrived, there is more room, or the ──▶ turns
@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use wire::control::Hold;
 use wire::data::{Header, Routing};
 
-/// What the flows to a destination may have aside together, of this node's own.
+/// The most packets that this node's own flows to one destination may have aside together.
 const ASIDE_PACKETS: usize = 64;
 
-/// Where packets go and by which routing: those take one branch from any node on.
+/// The destination and the routing of packets: packets that agree in both take the same branch from any node on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Toward {
     /// A node or a group.
@@ -29,27 +29,27 @@ pub struct Toward {
 /// A destination that is held.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Packets that may be on their way, and that are.
+    /// The number of packets that may be on their way, and the number that are.
     room: usize,
     in_flight: usize,
     until: Time,
-    /// Flows that stand aside: those that were ahead of the others, and the others.
+    /// The flows that stand aside: those that were new, and the old ones.
     new: VecDeque<u32>,
     old: VecDeque<u32>,
 }
 
-/// What waits for one destination.
+/// The packets that wait for one destination.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::reliable) struct Backlog {
     pub(in crate::reliable) toward: Toward,
     pub(in crate::reliable) packets: usize,
     pub(in crate::reliable) flows: usize,
-    /// The room that the neighbour behind this lane leaves it.
+    /// The number of packets that the neighbour behind this lane allows for the destination, if that is held.
     pub(in crate::reliable) held: Option<usize>,
 }
 
 impl Toward {
-    /// Where an opened packet goes.
+    /// Returns the destination and routing of an opened packet.
     pub fn of(packet: &[u8]) -> Toward {
         let header = Header::trusted(packet);
         Toward {
@@ -69,7 +69,7 @@ impl From<Hold> for Toward {
 }
 
 impl Queue {
-    /// So many packets to a destination may be on their way; `in_flight` are.
+    /// Allows only `room` packets to a destination to be on their way; `in_flight` packets are at present.
     pub(in crate::reliable) fn hold(
         &mut self,
         now: Time,
@@ -93,7 +93,7 @@ impl Queue {
         self.bring_back(toward);
     }
 
-    /// A destination is not held any more.
+    /// Ends the hold of a destination.
     pub(in crate::reliable) fn let_go(&mut self, toward: Toward) {
         let Some(mut held) = self.held.remove(&toward) else {
             return;
@@ -106,19 +106,19 @@ impl Queue {
         }
     }
 
-    /// Some destination is held.
+    /// Whether any destination is held.
     pub(in crate::reliable) fn has_holds(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// No destination is held any more.
+    /// Ends all holds.
     pub(in crate::reliable) fn let_all_go(&mut self) {
         while let Some(&toward) = self.held.keys().next() {
             self.let_go(toward);
         }
     }
 
-    /// Ends the holds that nobody has repeated.
+    /// Ends the holds that the neighbour has not repeated in time.
     pub(in crate::reliable) fn expire_holds(&mut self, now: Time) {
         let is_over = |(toward, held): (&Toward, &Held)| (held.until <= now).then_some(*toward);
         while let Some(toward) = self.held.iter().find_map(is_over) {
@@ -126,12 +126,12 @@ impl Queue {
         }
     }
 
-    /// When one of them ends.
+    /// Returns when the next hold ends.
     pub(in crate::reliable) fn next_timeout(&self) -> Option<Time> {
         self.held.values().map(|held| held.until).min()
     }
 
-    /// A packet that was sent has arrived.
+    /// Takes in that a packet that was sent has arrived.
     pub(in crate::reliable) fn on_arrived(&mut self, packet: &[u8]) {
         if self.held.is_empty() {
             return;
@@ -143,15 +143,15 @@ impl Queue {
         }
     }
 
-    /// The packet leaves now.
+    /// Takes in that the packet leaves now.
     pub(super) fn on_leaving(&mut self, packet: &[u8]) {
         if let Some(held) = self.held.get_mut(&Toward::of(packet)) {
             held.in_flight += 1;
         }
     }
 
-    /// The flow, whose turn it is and which is the one of this number in its list, stands aside if its destination is held
-    /// and has no room.
+    /// Puts the flow whose turn it is aside, if its destination is held and has no room; returns whether it did. The
+    /// flow has this number in its list.
     pub(super) fn stands_aside(&mut self, place: u32, (is_new, number): (bool, usize)) -> bool {
         let flow = &mut self.flows[place as usize];
         let Some(toward) = flow.toward() else {
@@ -181,7 +181,7 @@ impl Queue {
         true
     }
 
-    /// As many flows as packets may go have turns again, those that were ahead first.
+    /// Gives flows turns again, one for each packet that may leave, the new flows first.
     fn bring_back(&mut self, toward: Toward) {
         let Some(held) = self.held.get_mut(&toward) else {
             return;
@@ -199,7 +199,7 @@ impl Queue {
         }
     }
 
-    /// A flow that stood aside has turns again.
+    /// Gives a flow that stood aside turns again.
     fn enlist(&mut self, place: u32, is_new: bool) {
         let flow = &mut self.flows[place as usize];
         let band = &mut self.bands[usize::from(flow.band)];
@@ -215,14 +215,14 @@ impl Queue {
         }
     }
 
-    /// What a flow that stands aside may have here: a part of some bursts, for what waits for long is
-    /// sent again by sessions that believe it lost.
+    /// Returns how many packets a flow that stands aside may have here. It is only a part of some bursts, because
+    /// sessions take packets that wait for long for lost and send them again.
     pub(super) fn share_aside(&self, flow: &Flow) -> Option<usize> {
         let held = self.held.get(&flow.toward().filter(|_| flow.is_aside)?)?;
         Some(ASIDE_PACKETS / (held.new.len() + held.old.len()).max(1))
     }
 
-    /// What waits of the link `came`, by destination.
+    /// Returns the packets of the link `came` that wait, by destination.
     pub(in crate::reliable) fn backlogs(&self, came: u16) -> Vec<Backlog> {
         let mut backlogs: Vec<Backlog> = Vec::new();
         for flow in self.flows.iter().filter(|flow| flow.came == Some(came)) {
@@ -247,7 +247,7 @@ impl Queue {
 }
 
 impl Flow {
-    /// Where its next packet goes.
+    /// Returns the destination and routing of its next packet.
     fn toward(&self) -> Option<Toward> {
         self.packets.front().map(|packet| Toward::of(&packet.bytes))
     }

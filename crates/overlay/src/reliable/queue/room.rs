@@ -1,6 +1,5 @@
-//! Room: how much of each of this node's own flows may wait in a lane, and who waits for it. Sources that
-//! wait are the queue's better half: what they have is still with them, and a flow with little finds
-//! room whatever the others have.
+//! Room: how much of each of this node's own flows may wait in a lane, and which clients wait for room. It is better
+//! that sources wait than that their packets do: a flow with few packets then finds room whatever the others have.
 //!
 //! ```text
 //!   flow a  [ ][ ][ ]   its share: waits until half of it has left ──┐
@@ -11,13 +10,12 @@
 use super::{QUEUE_PACKETS, Queue};
 use crate::flow::FlowKey;
 
-/// Room that is left to flows without a packet in the queue.
+/// Packets of the queue that are reserved for flows without a packet in it.
 const KEPT_FOR_NEW: usize = 256;
 
 impl Queue {
-    /// How many more packets a flow of this node's own may put in, if all that have some may have
-    /// `all` together and each flow `least`. A flow without packets always has room, unless there
-    /// is hardly any left.
+    /// Returns how many more packets a flow of this node may put in, if all flows with packets may have `all` together
+    /// and each flow `least`. A flow without packets always has room, unless the queue is nearly full.
     pub(in crate::reliable) fn room(&self, key: &FlowKey, all: usize, least: usize) -> usize {
         let share = self.share(key, all, least);
         share.saturating_sub(self.waiting(key))
@@ -41,7 +39,8 @@ impl Queue {
         place.map_or(0, |&place| self.flows[place as usize].packets.len())
     }
 
-    /// The same for one who waits if there is none: [`Queue::pop_ready`] will tell.
+    /// Returns the same as [`Queue::room`]. If there is no room, `who` waits for it, and [`Queue::pop_ready`] returns
+    /// it later.
     pub(in crate::reliable) fn ask_room(
         &mut self,
         key: &FlowKey,
@@ -68,13 +67,13 @@ impl Queue {
         0
     }
 
-    /// One who waited for room, and has some.
+    /// Returns one of those that waited for room and now have some.
     pub(in crate::reliable) fn pop_ready(&mut self) -> Option<u32> {
         self.ready.pop()
     }
 
-    /// A flow has become shorter: who waited for that has room, and who waited for the whole queue
-    /// perhaps.
+    /// Takes in that a flow has become shorter. If it is short enough, those that waited for it have room. If the whole
+    /// queue is short enough, those that waited for the queue have room as well.
     pub(super) fn wake(&mut self, place: u32) {
         let flow = &mut self.flows[place as usize];
         if flow.packets.len() <= flow.wake_at {

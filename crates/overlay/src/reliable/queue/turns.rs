@@ -1,28 +1,28 @@
-//! Whose packet leaves next: turns by bytes, and of what a path takes.
+//! The choice of the packet that leaves next: turns by bytes, among the packets that a path takes.
 //!
-//! A path that takes only some of what waits passes over the flows whose next packet it does not take. They keep their
-//! places and their turns, and nothing is counted as a turn until a packet leaves.
+//! A path that takes only some of the packets passes over the flows whose next packet it does not take. These flows
+//! keep their places and their turns. A turn counts only when a packet leaves.
 
 use super::{BANDS, BELOW_EVERY, Band, Flow, Packet, QUANTUM, Queue};
 
-/// Flows of one priority that a path passes over, looking for one whose next packet it takes. Choice: no more key strokes
-/// wait at once but on a very busy link, and each look costs a visit to memory.
+/// The most flows of one priority that a path passes over while it looks for one whose next packet it takes. Choice:
+/// only on a very busy link more key strokes wait at once, and each look costs a memory access.
 const PASSED_OVER_MAX: usize = 16;
 
-/// What a path takes.
+/// The packets that a path takes.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Takes<'a> {
-    /// Packets of at most so many bytes,
+    /// The most bytes of a packet.
     pub(in super::super) bytes_most: usize,
-    /// with so many behind them in their flow: what there is one of takes the best path, however soon it could leave by
-    /// another one,
+    /// The least number of packets behind it in its flow: a single packet takes the best path, however soon it could
+    /// leave by another one.
     pub(in super::super) behind: usize,
-    /// and, if it matters, in time by it.
+    /// Whether the packet arrives in time by the path, if that matters.
     pub(in super::super) in_time: Option<&'a dyn Fn(&Packet) -> bool>,
 }
 
 impl Takes<'static> {
-    /// Anything.
+    /// Takes any packet.
     pub(in super::super) const ALL: Takes<'static> = Takes {
         bytes_most: usize::MAX,
         behind: 0,
@@ -31,7 +31,7 @@ impl Takes<'static> {
 }
 
 impl Queue {
-    /// The packet whose turn it is, of those that a path takes.
+    /// Removes and returns the packet whose turn it is, among those that a path takes.
     pub(in super::super) fn pop(&mut self, takes: Takes<'_>) -> Option<Packet> {
         let first = self.next_band()?;
         let others = (0..BANDS).rev().filter(|band| *band != first);
@@ -42,7 +42,7 @@ impl Queue {
 
     fn pop_in(&mut self, at: usize, takes: Takes<'_>) -> Option<Packet> {
         let mut passed = 0;
-        // New flows first.
+        // New flows go first.
         for is_new in [true, false] {
             let mut number = 0;
             while self.bands[at].packets > 0 && passed < PASSED_OVER_MAX {
@@ -83,7 +83,7 @@ impl Queue {
         None
     }
 
-    /// The priority whose turn it is: the highest, and now and then one below.
+    /// Returns the priority whose turn it is: the highest, and from time to time a lower one.
     fn next_band(&self) -> Option<usize> {
         let highest = self.bands.iter().rposition(|band| band.packets > 0)?;
         let mut lower = (0..highest).map(|i| (self.below + i) % highest);
@@ -95,7 +95,7 @@ impl Queue {
         )
     }
 
-    /// A packet of this priority leaves.
+    /// Counts a packet of this priority that leaves.
     fn count_turn(&mut self, at: usize) {
         let waits = |bands: &[Band]| bands.iter().any(|band| band.packets > 0);
         match waits(&self.bands[at + 1..]) {
@@ -104,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// The first packet of a flow.
+    /// Removes and returns the first packet of a flow.
     fn take(&mut self, at: usize, place: u32) -> Option<Packet> {
         self.count_turn(at);
         let packet = self.flows[place as usize].packets.pop_front()?;
@@ -121,7 +121,7 @@ impl Queue {
 }
 
 impl Flow {
-    /// Its next packet is one that a path takes.
+    /// Whether its next packet is one that the path takes.
     fn has_for(&self, takes: Takes<'_>) -> bool {
         let fits = |packet: &Packet| {
             let in_time = takes.in_time.is_none_or(|in_time| in_time(packet));

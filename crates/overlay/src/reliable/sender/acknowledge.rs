@@ -1,8 +1,7 @@
-//! What acknowledgements tell: what has arrived, how long it took, and what has been overtaken.
+//! Processing of acknowledgements: they show which packets have arrived, how long that took, and which were overtaken.
 //!
-//! An acknowledgement names everything below a number and ranges above it; what the one before named
-//! is not looked at again. The latest transmission that has arrived then tells which of those before
-//! it are lost.
+//! An acknowledgement names everything below a number, and ranges above it. What the acknowledgement before already
+//! named is skipped. The latest transmission that has arrived then shows which of the earlier ones are lost.
 
 use super::{Entry, NEW_FIRST, Sender, State, WAYS_MAX};
 use base::{Duration, Time};
@@ -10,20 +9,20 @@ use congestion::Acked;
 use wire::control::{ReliableAck, ReliableRate};
 use wire::data::LaneSeq;
 
-/// Later transmissions that have arrived make one lost [RFC 5681's three duplicates].
+/// A transmission is lost when this many later ones have arrived [RFC 5681's three duplicates].
 const LATER: u64 = 3;
-/// The shortest time by which a transmission may be overtaken: bursts, timers, threads.
+/// The least time by which a transmission may be overtaken, because of bursts, timers and threads.
 const REORDER_MIN: Duration = Duration::from_micros(500);
-/// Quarters of the round trip by which packets may be overtaken, at most.
+/// The most quarters of a round trip by which packets may be overtaken.
 const REORDER_QUARTERS_MAX: u64 = 6;
-/// After so many cuts that proved right there is a quarter less [RFC 8985 §6.2].
+/// After more than this many cuts that proved right, packets may be overtaken by a quarter less [RFC 8985 §6.2].
 const CUTS_RIGHT: u32 = 16;
 
-/// What an acknowledgement tells of each way: packets, and their bytes.
+/// What an acknowledgement newly acknowledges of each way: packets, and their bytes.
 type Heard = [(u64, u64); WAYS_MAX];
 
 impl Sender {
-    /// Takes in what the receiver tells.
+    /// Takes in an acknowledgement of the receiver.
     pub fn on_ack(&mut self, now: Time, ack: &ReliableAck<'_>) {
         let head = ack.head;
         let next = head.next.widen(self.base);
@@ -32,8 +31,8 @@ impl Sender {
             self.stats.bogus += 1;
             return;
         }
-        // A neighbour that has restarted may have had packets of the lane before. What it says
-        // above the first gap is about those; below, it has had what was sent.
+        // A neighbour that has restarted may have received packets of the previous lane. What it reports above the
+        // first gap is about those packets. Below the gap, it has received packets of this lane.
         let is_honest = told_end <= self.next_seq();
         self.stats.bogus += u64::from(!is_honest);
         let end = if is_honest { told_end } else { next };
@@ -67,7 +66,7 @@ impl Sender {
         }
         for at in 0..self.ways.len() {
             let way = &mut self.ways[at];
-            // The second answer after a timeout has told.
+            // The second answer after a timeout has shown whether the timeout was right.
             way.new_first = way.new_first.filter(|left| *left == NEW_FIRST);
             self.detect(now, at);
             if acked[at].0 > 0 {
@@ -80,7 +79,7 @@ impl Sender {
         }
         self.progress = now;
         for (at, (packets, _)) in acked.into_iter().enumerate().take(self.ways.len()) {
-            // A probe of a way waits for silence on that way.
+            // The probe of a way waits for silence on that way.
             if packets > 0 {
                 self.ways[at].timeout_at = None;
             }
@@ -90,7 +89,7 @@ impl Sender {
         }
     }
 
-    /// Packets of a way have arrived, with so many in flight on it before that.
+    /// Takes in that packets of a way have arrived. `in_flight` packets were in flight on it before.
     fn on_arrived(
         &mut self,
         now: Time,
@@ -112,7 +111,7 @@ impl Sender {
             in_flight: in_flight as f64,
             limited: way.is_limited || slow_start_used,
             receive_rate_bps: self.receive_rate_bps,
-            // Packets of a lane have no stamps: the round trips have to tell.
+            // Packets of a lane have no stamps, so only the round trips show jitter.
             receive_jitter: None,
             srtt: way.rtt.smoothed().unwrap_or_default(),
         };
@@ -121,7 +120,8 @@ impl Sender {
         let told = way.sampler.take(now, rtt, way.in_flight as f64, !is_open);
         way.controls.on_delivered(&told);
         let rate = told.sample.map(|sample| sample.rate());
-        // What does not fill the window is no more than the sources give: a smaller window would only delay it.
+        // If the packets do not fill the window, the sources send no more than that, and a smaller window would only
+        // delay them.
         if let Some(rtt) = rtt
             && let Some(without) = way.own_queue.on_round_trip(now, rtt, in_flight, rate)
             && !is_open
@@ -131,12 +131,12 @@ impl Sender {
         way.controls.on_ack(&acked, highest);
     }
 
-    /// Takes in at which rate data arrives at the receiver.
+    /// Takes in the rate at which data arrives at the receiver.
     pub fn on_rate(&mut self, rate: ReliableRate) {
         self.receive_rate_bps = Some(u64::from(rate.kbps) * 1_000);
     }
 
-    /// The ranges of an acknowledgement, without what the last one told already.
+    /// Processes the ranges of an acknowledgement, without what the last one already acknowledged.
     fn acknowledge_ranges(
         &mut self,
         now: Time,
@@ -152,7 +152,7 @@ impl Sender {
             let from = first.widen(end);
             let to = from + u64::from(count);
             let mut seq = to;
-            // What was told lies in ranges that fall like these.
+            // The ranges of the last acknowledgement are also sorted from the highest down.
             while seq > from.max(self.base) {
                 while before.get(told).is_some_and(|&(known, _)| known >= seq) {
                     told += 1;
@@ -171,7 +171,7 @@ impl Sender {
         (self.told, self.told_before) = (ranges, before);
     }
 
-    /// One number has arrived.
+    /// Takes in that one number has arrived.
     fn acknowledge(&mut self, now: Time, seq: u64, acked: &mut Heard) {
         let Some(at) = seq.checked_sub(self.base) else {
             return;
@@ -200,7 +200,7 @@ impl Sender {
         let stamp = (!is_early).then_some(&stamp);
         way.sampler.on_arrived(now, stamp, 1.0);
         if is_lost || is_early {
-            // It is an earlier transmission that has come after all.
+            // An earlier transmission has arrived after all.
             if is_lost || by_loss {
                 way.is_too_hasty(REORDER_QUARTERS_MAX);
             }
@@ -209,10 +209,10 @@ impl Sender {
         }
     }
 
-    /// The receiver has had so many packets more than once; the last that came took this way.
+    /// Takes in how many packets the receiver got more than once; `at` is the way of the packet that arrived last.
     fn note_repeated(&mut self, repeated: u16, at: usize) {
         let before = self.repeated.replace(repeated).unwrap_or(repeated);
-        // Less than before is an acknowledgement that was overtaken.
+        // A smaller number than before means that the acknowledgement was overtaken.
         let more = repeated.wrapping_sub(before).cast_signed();
         if more <= 0 {
             self.repeated = Some(before);
@@ -229,8 +229,8 @@ impl Sender {
         }
     }
 
-    /// The packet that made the receiver tell was taken for lost at a timeout, was not sent again, and has come
-    /// nevertheless. [RFC 5682 §2.1]
+    /// Whether the packet that caused this acknowledgement was taken for lost at a timeout, was not sent again, and has
+    /// arrived nevertheless. [RFC 5682 §2.1]
     fn was_late(&self, newest: LaneSeq) -> bool {
         let entry = self.entry(newest.widen(self.base));
         let is_expired = |entry: &Entry| {
@@ -250,12 +250,12 @@ impl Sender {
         is_measure.then_some(rtt)
     }
 
-    /// A first guess of the round trip of the path in use, of who has measured it otherwise.
+    /// Takes a first estimate of the round trip of the path in use, measured elsewhere.
     pub fn seed_rtt(&mut self, now: Time, rtt: Duration) {
         self.ways[self.used].seed_rtt(now, rtt);
     }
 
-    /// Finds what is lost of what took a way.
+    /// Finds the lost transmissions of a way.
     pub(super) fn detect(&mut self, now: Time, at: usize) {
         self.ways[at].reorder_at = None;
         let Some((highest, highest_at)) = self.ways[at].highest else {
@@ -305,12 +305,11 @@ impl Sender {
 }
 
 impl super::Way {
-    /// How much later a transmission may arrive than one that left after it.
+    /// Returns how much later a transmission may arrive than one that left after it.
     fn reorder(&self) -> Duration {
         let least = self.rtt.least().unwrap_or_default();
         let usual = self.rtt.smoothed().unwrap_or_default();
-        // Choice: RFC 8985 takes quarters of the least, which says little where delays vary by
-        // many times of it.
+        // Choice: RFC 8985 takes quarters of the least round trip, which says little if delays vary by many times that.
         let more = usual.div(4) * self.reorder_quarters;
         (least.div(4) + more.min(usual.max(self.rtt.deviation() * 4))).max(REORDER_MIN)
     }

@@ -1,4 +1,5 @@
-//! Into the lane and out to the neighbour: what waits, how much more may come, and what leaves next.
+//! The path of a packet into the lane and out to the neighbour: what waits, how much more may come, and what leaves
+//! next.
 //!
 //! ```text
 //!   push ─▶ queue ─▶ peek by a way: grant? window? pace? ─▶ choose: lost, new, as a probe the last ─▶ take
@@ -15,28 +16,28 @@ use congestion::delivery::Stamp;
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq};
 
-/// Flows are counted over one to two of these.
+/// Flows are counted over one to two of these periods.
 const FLOWS_HALF: Duration = Duration::from_millis(500);
-/// Packets that wait for so long make their senders wait. Long beside the marks of congestion, which
-/// make the sources slower: this is for what does not listen to them.
+/// If more packets wait than leave in this time, the neighbours that send them have to wait. The time is long compared
+/// with that of the marks of congestion, which slow the sources down: it is meant for sources that ignore the marks.
 const PRESS_SOJOURN: Duration = Duration::from_millis(100);
-/// A lane that took nothing for so long.
+/// A lane is stalled if it took nothing for this long.
 const STALLED: Duration = Duration::from_secs(1);
-/// The wait for a buffer.
+/// The wait before the next attempt to get a buffer.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
-/// The room that this node's own flows find at least, in packets: some bursts.
+/// The least room for this node's own flows, in packets: some bursts.
 const ROOM_MIN: usize = 64;
-/// The packets that may wait of neighbours at least.
+/// The number of packets of neighbours that may wait in any case.
 const PRESS_MIN: usize = 16;
-/// What has waited for less has met no queue here.
+/// A packet that has waited for less than this has met no queue here.
 const WAITED: Duration = Duration::from_millis(1);
-/// A queue that was not empty for so long is no burst: more comes than leaves.
+/// If a queue was not empty for this long, it is not a burst: more packets come than leave.
 const OVERLOADED: Duration = Duration::from_millis(500);
-/// What each flow may have in a queue: one that leaves, and one that follows it.
+/// The number of packets that each flow may have in a queue in any case: one that leaves, and one that follows it.
 const FLOW_LEAST: usize = 2;
 
 impl Sender {
-    /// Takes a packet to be sent. One of another flow may have had to make room; it comes back.
+    /// Takes a packet to be sent. If a packet of another flow had to make room for it, returns that one.
     pub fn push(
         &mut self,
         now: Time,
@@ -64,8 +65,8 @@ impl Sender {
         pushed
     }
 
-    /// The most flows that waited at one moment of late: one that has sent all it had a moment ago
-    /// is still one.
+    /// Returns the most flows that waited at one moment recently. So a flow that has just sent all its packets still
+    /// counts.
     fn count_flows(&mut self, now: Time) -> usize {
         let age = now.since(self.flows_since);
         if age >= FLOWS_HALF {
@@ -80,18 +81,19 @@ impl Sender {
         self.flows[0].max(self.flows[1])
     }
 
-    /// Gives back the buffer of a packet that made room.
+    /// Takes back the buffer of a packet that made room.
     pub fn recycle(&mut self, packet: Packet) {
         self.queue.recycle(packet.bytes);
     }
 
-    /// Packets of one of this node's own flows that may be handed in now: its share of what leaves
-    /// within the time after which packets are marked.
+    /// Returns how many packets of one of this node's own flows may be handed in now: its share of what leaves within
+    /// the time after which packets are marked.
     pub fn room(&self, flow: &FlowKey) -> usize {
         self.queue.room(flow, self.room_max(), FLOW_LEAST)
     }
 
-    /// The same for `who`, who waits if there is none: [`Sender::pop_ready`] will tell.
+    /// Returns the same as [`Sender::room`]. If there is no room, `who` waits for it, and [`Sender::pop_ready`] returns
+    /// it later.
     pub fn ask_room(&mut self, flow: &FlowKey, who: u32) -> usize {
         let all = self.room_max();
         self.queue.ask_room(flow, all, FLOW_LEAST, who)
@@ -101,13 +103,13 @@ impl Sender {
         self.leaving_in(MARK_SOJOURN, ROOM_MIN)
     }
 
-    /// One who waited for room, and has some.
+    /// Returns one of those that waited for room and now have some.
     pub fn pop_ready(&mut self) -> Option<u32> {
         self.queue.pop_ready()
     }
 
-    /// Packets that leave within `time`, `least` at least: by the pace, or what the receiver's window
-    /// and repetitions leave of it.
+    /// Returns the number of packets that leave within `time`, at least `least`. It follows from the pace, or from the
+    /// measured drain if the receiver's window and retransmissions let fewer leave.
     fn leaving_in(&self, time: Duration, least: usize) -> usize {
         let ways = self.ways.iter().enumerate();
         let leaves = ways.filter(|(at, way)| *at == self.used || way.is_open);
@@ -116,11 +118,11 @@ impl Sender {
         ((rate * time.as_secs_f64()) as usize).clamp(least, MARK_PACKETS)
     }
 
-    /// What the link `came` is to be told of the destinations of which enough waits here. [Amir03 §IV]
-    /// speaks of buffers that fill; what fills them is told to stop, hop by hop. Enough is a
-    /// destination's part, by its flows, of what leaves in a tenth of a second; of one that is held
-    /// itself, as much as may be on its way. A lane that takes nothing for a second holds nobody up:
-    /// what comes for it is dropped.
+    /// Collects the holds for the link `came`: the destinations of which enough packets wait here. [Amir03 §IV]
+    /// describes buffers that fill; the nodes that fill them are told to stop, hop by hop. Enough is a destination's
+    /// share, by its flows, of what leaves in a tenth of a second. For a destination that is held itself, it is as much
+    /// as may be on its way. A lane that takes nothing for a second holds no neighbour back: packets that come for it
+    /// are dropped.
     pub fn holds_for(&self, now: Time, came: u16, holds: &mut Vec<Hold>) {
         let (press_at, flows) = (
             self.leaving_in(PRESS_SOJOURN, PRESS_MIN),
@@ -144,7 +146,7 @@ impl Sender {
                 routing: backlog.toward.routing,
                 room: (2 * enough).saturating_sub(backlog.packets) as u16,
             };
-            // A group's packets wait on several lanes: the slowest counts.
+            // The packets of a group wait on several lanes: the slowest lane counts.
             let is_same = |known: &&mut Hold| Toward::from(**known) == backlog.toward;
             match holds.iter_mut().find(is_same) {
                 Some(known) => known.room = known.room.min(hold.room),
@@ -153,12 +155,12 @@ impl Sender {
         }
     }
 
-    /// The lane takes nothing, and has not for long.
+    /// Whether the lane has taken nothing for a long time.
     pub fn is_stalled(&self, now: Time) -> bool {
         now.since(self.progress) >= STALLED
     }
 
-    /// The receiver takes so many packets to a destination, or any number again.
+    /// Takes in how many packets to a destination the receiver takes, or that it takes any number again.
     pub fn on_hold(&mut self, now: Time, hold: Hold) {
         let toward = Toward::from(hold);
         if hold.room == Hold::NONE {
@@ -175,8 +177,8 @@ impl Sender {
         self.queue.hold(now, toward, hold.room.into(), in_flight);
     }
 
-    /// The length of the next packet, if one may leave by this way now. `rest` is the delay from the neighbour to a
-    /// packet's destination, if known.
+    /// Returns the length of the next packet, if one may leave by this way now. `rest` gives the delay from the
+    /// neighbour to a packet's destination, if known.
     pub fn peek(&mut self, now: Time, by: u8, rest: RestOfPath<'_>) -> Option<usize> {
         let at = usize::from(by);
         let is_busy = self.queue.due() > 0;
@@ -190,7 +192,7 @@ impl Sender {
         let whole = way.window(self.packet_bytes);
         let window = if yields { whole.min(YIELDING) } else { whole };
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
-            // Nothing waits for the window.
+            // No packet waits for the window.
             way.is_limited &= way.in_flight >= whole;
             if way.in_flight < whole {
                 way.sampler.on_nothing_to_send(way.in_flight as f64);
@@ -211,7 +213,7 @@ impl Sender {
             if way.in_flight >= window {
                 way.is_limited = way.in_flight >= whole;
                 if !way.is_limited {
-                    // What yields says nothing of what the path would carry.
+                    // While the lane yields, its rate says nothing about what the path could carry.
                     way.sampler.on_nothing_to_send(way.in_flight as f64);
                 }
                 return None;
@@ -224,7 +226,7 @@ impl Sender {
         if self.chosen.and_then(|seq| self.held(seq)).is_none() {
             self.chosen = self.choose(now, at, rest);
         }
-        // What was chosen for another way, and has not left, keeps its place there.
+        // A packet that was chosen for another way, and has not left, stays with that way.
         let is_of_other = |entry: &Entry| entry.transmissions == 0 && usize::from(entry.way) != at;
         if self
             .chosen
@@ -242,8 +244,9 @@ impl Sender {
             way.grant = false;
             way.is_limited = false;
             way.sampler.on_nothing_to_send(way.in_flight as f64);
-            // The receiver's window is closed: it is asked now and then. Nothing has left, so a
-            // probe that is due already is not put off: packets may come to the queue for ever.
+            // The receiver's window is closed, and the sender asks from time to time. Nothing has left, so a probe
+            // whose time is already set must not be postponed: otherwise packets that keep coming to the queue would
+            // postpone it for ever.
             if way.timeout_at.is_none() {
                 self.arm(now, at);
             }
@@ -251,19 +254,19 @@ impl Sender {
         length
     }
 
-    /// The packet of which [`Sender::peek`] has told the length. It leaves now, by the same way.
+    /// Returns the packet whose length [`Sender::peek`] has returned. It leaves now, by the same way.
     pub fn take(&mut self, now: Time, by: u8) -> Option<Outgoing<'_>> {
         let seq = self.chosen.take()?;
         self.ways[usize::from(by)].grant = false;
         self.transmit(now, seq, by)
     }
 
-    /// There was no buffer to send from: once more, soon.
+    /// Schedules another attempt soon, because there was no buffer to send from.
     pub fn try_again(&mut self, now: Time) {
         self.again_at = Some(now + TRY_AGAIN);
     }
 
-    /// What to send: what is lost, then what is new, and as a probe the last one again.
+    /// Chooses what to send: lost packets first, then new ones, and as a probe the last one again.
     fn choose(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<u64> {
         let is_granted = self.ways[at].grant;
         if !is_granted
@@ -291,7 +294,7 @@ impl Sender {
         if new.is_some() || !is_granted {
             return new;
         }
-        // Of a spare its own last one: that of another way would say nothing of this one.
+        // A spare probes with its own last packet: that of another way would say nothing about this one.
         let is_only = self.ways.len() == 1;
         let held = |entry: &Entry| {
             let is_own = is_only || usize::from(entry.way) == at || at == self.used;
@@ -323,9 +326,9 @@ impl Sender {
         Some(next)
     }
 
-    /// The next packet for a way that can be in time by it. The best way gives up what cannot, before it has a number, so
-    /// the receiver waits for none of it: a lane that is asked for more than it carries would else carry only what the next
-    /// hop drops. Other ways leave that where it is.
+    /// Returns the next packet that can arrive in time by this way. The best way gives up packets that cannot, before
+    /// they have a number, so the receiver does not wait for them: otherwise an overloaded lane would carry only
+    /// packets that the next hop drops. Other ways leave such packets in the queue.
     fn pop_in_time(&mut self, now: Time, at: usize, rest: RestOfPath<'_>) -> Option<Packet> {
         let judge = Judge {
             now,
@@ -352,7 +355,7 @@ impl Sender {
         }
     }
 
-    /// The path in use, or while it rests the shortest of the others.
+    /// Returns the path in use, or while it rests, the shortest of the other open ones.
     fn best_way(&self) -> usize {
         let spares = || (0..self.ways.len()).filter(|at| self.ways[*at].is_open);
         let shortest = || spares().min_by_key(|at| self.way_there(*at));
@@ -362,18 +365,19 @@ impl Sender {
         }
     }
 
-    /// What a packet takes to the neighbour by a way without a queue.
+    /// Returns the one-way delay to the neighbour by a way, without a queue.
     fn way_there(&self, at: usize) -> Duration {
         let least = |at: usize| self.ways[at].rtt.least().unwrap_or_default();
         let half = least(at).div(2);
-        // Acknowledgements come by the path in use, so the rest of a spare's round trip is its own.
+        // Acknowledgements come back by the path in use, so the rest of a spare's round trip is the delay of the spare.
         match at == self.used {
             true => half,
             false => half.max(least(at).saturating_sub(least(self.used).div(2))),
         }
     }
 
-    /// What the last ones of a way were longer by. When nothing is in flight there is no queue that this lane has made.
+    /// Returns by how much the last round trips of a way exceeded the least one. If nothing is in flight, the lane has
+    /// made no queue.
     fn queue_there(&self, at: usize) -> Duration {
         let way = &self.ways[at];
         let least = way.rtt.least().unwrap_or_default();
@@ -383,19 +387,19 @@ impl Sender {
         }
     }
 
-    /// How many packets could not be in time since the last call.
+    /// Returns how many packets were given up since the last call because they could not arrive in time.
     pub fn take_overdue(&mut self) -> u32 {
         core::mem::take(&mut self.overdue)
     }
 
-    /// Marks a packet of a neighbour that had to wait for long among some others. This node's own
-    /// sources are not told: they wait for room, and put no more in than their share.
+    /// Marks a packet of a neighbour that had to wait long among some others. Packets of this node's own sources are
+    /// not marked: these sources wait for room, and put in no more than their share.
     fn mark(&mut self, now: Time, packet: &mut Packet, at: usize) {
-        // Who is told cuts its window by up to a half, and what waits has to last until it has grown
-        // again: else the lane, which has a window of its own, does not use it.
+        // A source that gets the mark cuts its window by up to a half. The packets that wait have to last until that
+        // window has grown again: otherwise the lane, which has a window of its own, would be idle.
         let way = &self.ways[at];
         let patience = MARK_SOJOURN.max(way.rtt.smoothed().unwrap_or_default().div(2));
-        // A lane that has never met its limit doubles each round trip: it will carry what waits.
+        // A lane that has never met its limit doubles its window each round trip, so it will soon carry what waits.
         let has_limit = self.stats.cuts + self.stats.timeouts > 0 || way.probes > 0;
         let waited = now.since(packet.entered) > patience && self.queue.len() >= MARK_LEAST;
         let is_full = self.queue.len() > MARK_PACKETS;
@@ -411,7 +415,7 @@ impl Sender {
             .entry(seq)
             .map(|entry| (usize::from(entry.way), entry.state));
         if let Some((before, State::InFlight)) = before {
-            // A probe; where it went before is not waited for any more.
+            // This is a probe. The sender does not wait for its earlier transmission any more.
             self.ways[before].in_flight -= 1;
         }
         let at = usize::from(by);
@@ -426,7 +430,7 @@ impl Sender {
             way.wide_window(self.packet_bytes),
             way.controls.in_slow_start(),
         );
-        // After an outage the average is long for tens of samples: at its pace a window would take as long.
+        // After an outage the average round trip stays long for tens of samples, and a pace from it would be too slow.
         let rtt = way.rtt.present().unwrap_or_default();
         match way.controls.pace() {
             Some(pace) => way.pacer.set_rate(pace * window / way.controls.window()),
@@ -438,7 +442,7 @@ impl Sender {
         way.sent.push_back((order, seq));
         way.last_sent = now;
         let gap = now.since(core::mem::replace(&mut self.last_left, now));
-        // The receiver goes by what it sees of the gap, which the path may have made longer.
+        // The receiver uses the gap that it sees, which the path may have made longer.
         way.ack_wait = match self.acks_wait && gap <= ACK_WAIT * 2 {
             true => (gap * 2).clamp(ACK_DELAY, ACK_WAIT),
             false => ACK_DELAY,
@@ -472,7 +476,7 @@ impl Sender {
     }
 }
 
-/// Whether packets are in time by a way.
+/// Decides whether packets arrive in time by a way.
 struct Judge<'a> {
     now: Time,
     rest: RestOfPath<'a>,
@@ -489,10 +493,11 @@ impl Judge<'_> {
         let waited = self.now.since(packet.entered);
         let left = packet.remaining.minus(waited);
         let to = Header::trusted(&packet.bytes[..]).destination();
-        // Of a group it is not known: the nearest member may be the neighbour.
+        // For a group the delay is not known: the nearest member may be the neighbour.
         let rest = (self.rest)(to).unwrap_or_default();
-        // Of more than leaves some is dropped in any case. Choice: what has waited for as long as it may have to on
-        // lanes further on, or nothing would be left for those. Behind the last link there are none.
+        // If more packets come than leave, some are dropped in any case. Choice: the lane allows that a packet waits on
+        // later lanes for as long as it has waited here; otherwise no time would be left for those. Behind the last
+        // link there is no further lane.
         let margin = match self.is_overloaded && rest > Duration::ZERO {
             true => waited,
             false => Duration::ZERO,

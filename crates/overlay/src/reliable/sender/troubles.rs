@@ -1,4 +1,4 @@
-//! Silence, restarts and other ways: probes and timeouts, and packets that are taken back.
+//! Silence, restarts and changes of path: probes and timeouts, and packets that are taken back.
 //!
 //! ```text
 //!   silence ── 2 round trips ──▶ probe ── again ──▶ probe ── timeout ──▶ all is lost, backed off
@@ -13,19 +13,20 @@ use base::{Duration, Time};
 use wire::control::ReliableSkip;
 use wire::data::LaneSeq;
 
-/// The limits of the retransmission timeout. Kernels take 200 ms for the least.
+/// The shortest retransmission timeout. Kernels use 200 ms.
 const RTO_MIN: Duration = Duration::from_millis(200);
-/// Choice: longer waits spare nobody anything, beside the hellos that come several times a second.
+/// The longest retransmission timeout. Choice: longer waits would save nothing, compared with the hellos that are sent
+/// several times a second.
 const RTO_MAX: Duration = Duration::from_secs(1);
-/// Before the first sample [RFC 6298].
+/// The timeout before the first sample [RFC 6298].
 const RTO_FIRST: Duration = Duration::from_secs(1);
 /// Probes per silence before the timeout.
 const PROBES: u8 = 2;
-/// A lane without packets for so long gives its memory back.
+/// A lane without packets for this long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Sender {
-    /// When something is to be done next: a packet may leave, or a time runs out.
+    /// Returns when something is due next: a packet may leave, or a timer expires.
     pub fn next_timeout(&self) -> Option<Time> {
         let of_way = |way: &Way| [way.pace_at, way.reorder_at, way.timeout_at];
         let ways = self.ways.iter().flat_map(of_way);
@@ -46,7 +47,7 @@ impl Sender {
                 way.timeout_at = None;
                 self.skip_due = self.skip_to.is_some();
                 if way.probes < PROBES && way.backoff == 0 && way.in_flight > 0 {
-                    // A packet that is sent now shows what became of those before it [RFC 8985 §7].
+                    // A packet that is sent now shows what became of the packets before it [RFC 8985 §7].
                     way.probes += 1;
                     self.stats.probes += 1;
                     way.grant = true;
@@ -61,14 +62,14 @@ impl Sender {
         }
     }
 
-    /// Everything in flight on a way is taken for lost.
+    /// Takes everything in flight on a way for lost, at a timeout.
     fn expire(&mut self, now: Time, at: usize) {
         self.stats.timeouts += 1;
         let way = &mut self.ways[at];
         way.is_overdue = true;
         let aborts = way.in_flight > 0 && way.controls.aborts_timeout();
         way.backoff = (way.backoff + u32::from(!aborts)).min(8);
-        // The second timeout of the same packets says nothing new of the path [RFC 5681 §3.1].
+        // The second timeout of the same packets says nothing new about the path [RFC 5681 §3.1].
         if way.in_flight > 0 && way.expired.replace(self.base) != Some(self.base) {
             way.controls.on_timeout(now, way.next_order);
         }
@@ -76,7 +77,7 @@ impl Sender {
         self.lose_way(at);
         let way = &mut self.ways[at];
         (way.has_timed_out, way.new_first) = (true, Some(NEW_FIRST));
-        // Should the receiver's window be closed, one packet asks whether it still is.
+        // If the receiver's window is closed, one packet asks whether it still is.
         way.grant = true;
     }
 
@@ -91,7 +92,7 @@ impl Sender {
         self.list_lost();
     }
 
-    /// All that is neither acknowledged nor in flight is sent again, in the order of numbers.
+    /// Lists all packets that are neither acknowledged nor in flight, in the order of numbers, to be sent again.
     fn list_lost(&mut self) {
         self.chosen = None;
         self.lost.clear();
@@ -107,7 +108,8 @@ impl Sender {
         }
     }
 
-    /// The last timeout of a way was none: what has not come of what it took for lost is on its way.
+    /// Takes back the last timeout of a way, which was wrong: the packets that it took for lost and that have not
+    /// arrived are still in flight.
     pub(super) fn undo_timeout(&mut self, at: usize) {
         let way = &mut self.ways[at];
         way.controls.undo_timeout();
@@ -124,9 +126,9 @@ impl Sender {
         self.list_lost();
     }
 
-    /// Sets the timer of a way for probe or timeout, if it is not set.
+    /// Sets the timer of a way for the probe or the timeout. A timeout that is already set stays.
     pub(super) fn arm(&mut self, now: Time, at: usize) {
-        // What nobody else waits for is asked about by the path in use.
+        // If no way has a packet in flight, the path in use asks.
         let is_idle = self.ways.iter().all(|way| way.in_flight == 0);
         let is_owed = !self.entries.is_empty() || self.queue.due() > 0 || self.skip_to.is_some();
         let waits = self.ways[at].in_flight > 0 || (at == self.used && is_idle && is_owed);
@@ -140,8 +142,8 @@ impl Sender {
             Some(rtt) => (way.probe_after(rtt) + ACK_DELAY + way.ack_wait).min(way.rto()),
             None => way.rto(),
         };
-        // A probe waits for silence after the last transmission, the timeout for the first. An
-        // acknowledgement that waits for its timer is late by the timer's own delay.
+        // A probe waits for silence after the last transmission, the timeout for silence after the first. An
+        // acknowledgement that waits for its timer may be late by the delay of the timer itself.
         match probe {
             true => way.timeout_at = Some(now + after),
             false => {
@@ -150,7 +152,7 @@ impl Sender {
         }
     }
 
-    /// The neighbour has restarted and knows nothing of the lane: everything is sent anew.
+    /// Begins anew, because the neighbour has restarted and knows nothing of the lane: everything is sent again.
     pub fn restart(&mut self) {
         self.take_back();
         self.base = 0;
@@ -161,8 +163,8 @@ impl Sender {
         (self.skip_to, self.skip_due) = (None, false);
     }
 
-    /// The link is up again after an outage. Losses of the outage say nothing of what the path carries now: the
-    /// window begins anew, as that of a new connection.
+    /// Takes in that the link is up again after an outage. The losses of the outage say nothing about what the path
+    /// carries now, so the window begins anew, like that of a new connection.
     pub fn resume(&mut self, now: Time) {
         self.is_busy = false;
         self.lose_all();
@@ -176,7 +178,7 @@ impl Sender {
         self.arm(now, self.used);
     }
 
-    /// The lane behaves so from now on. Its windows begin anew if that is news.
+    /// Sets the settings of the lane. If they differ from the present ones, its windows begin anew.
     pub fn configure(&mut self, settings: Settings) {
         if settings == self.settings {
             return;
@@ -187,10 +189,11 @@ impl Sender {
         }
     }
 
-    /// What leaves takes the path of this number from now on. If packets took it before beside the other one, its window
-    /// stays what it is. Else it begins anew, as of a new connection [RFC 9000 §9.4]. What is in flight on the path before
-    /// arrives still, unless that `is_gone`: then the window begins anew too. Choice: it was made while the lane gave
-    /// the path a part of its load, and one that is too small grows for ten seconds on a long path.
+    /// Makes another path the one in use. If it was already open beside the old path, its window stays as it is.
+    /// Otherwise its window begins anew, like that of a new connection [RFC 9000 §9.4]. Packets in flight on the old
+    /// path still arrive, unless that path `is_gone`; then the window begins anew as well. Choice: that window was
+    /// formed while the lane gave the path only a part of its load, and a window that is too small takes ten seconds to
+    /// grow on a long path.
     pub(crate) fn on_new_path(&mut self, now: Time, to: Open, is_gone: bool) {
         let (before, flows) = (self.used, self.flows());
         self.used = self.place(to.way);
@@ -208,13 +211,13 @@ impl Sender {
         }
         self.ways[before].is_open = false;
         if before != self.used {
-            // Calls have gone over to the other one.
+            // Calls now take the new path.
             self.ways[before].own_queue = OwnQueue::default();
         }
         self.arm(now, self.used);
     }
 
-    /// The place of a way; it is made if there was none of this number.
+    /// Returns the place of a way, and creates the way if there is none of this number.
     fn place(&mut self, way: u8) -> usize {
         let at = usize::from(way).min(WAYS_MAX - 1);
         while self.ways.len() <= at {
@@ -223,14 +226,14 @@ impl Sender {
         at
     }
 
-    /// Everything in flight on a path was taken for lost since this was asked last: it may carry less long packets than
-    /// before.
+    /// Whether a timeout took everything in flight on a path for lost since the last call. The path may no longer carry
+    /// packets as long as before.
     pub(crate) fn take_timeout(&mut self, way: u8) -> bool {
         let way = self.ways.get_mut(usize::from(way));
         way.is_some_and(|way| core::mem::take(&mut way.is_overdue))
     }
 
-    /// The spares that packets may take beside the path in use, or instead of it where that rests.
+    /// Sets the spares that packets may take beside the path in use, or instead of it while it rests.
     pub(crate) fn open_ways(&mut self, now: Time, open: &[Open], used_rests: bool) {
         self.used_rests = used_rests;
         for at in 0..self.ways.len() {
@@ -249,8 +252,8 @@ impl Sender {
         }
     }
 
-    /// The path of this number has fallen silent, or is there no more: what is in flight on it is sent again at once, by
-    /// others if there are any.
+    /// Takes in that a path has fallen silent or no longer exists. The packets in flight on it are sent again at once,
+    /// by other paths if there are any.
     pub(crate) fn lose_path(&mut self, now: Time, way: u8) {
         let at = usize::from(way);
         if self.ways.get(at).is_some_and(|way| way.in_flight > 0) {
@@ -260,7 +263,7 @@ impl Sender {
         }
     }
 
-    /// There is no path of this number any more.
+    /// Takes in that the path of this number no longer exists.
     pub(crate) fn end_path(&mut self, now: Time, way: u8) {
         self.lose_path(now, way);
         let (at, flows) = (usize::from(way), self.flows());
@@ -271,8 +274,8 @@ impl Sender {
         }
     }
 
-    /// Gives up everything, to be sent another way: first what was sent and not acknowledged, then
-    /// what waits. The receiver is told by [`Sender::poll_skip`].
+    /// Gives up everything, to be sent another way: first the packets that were sent and not acknowledged, then those
+    /// that wait. [`Sender::poll_skip`] gives the message that tells the receiver.
     pub fn give_up(&mut self, mut take: impl FnMut(Packet)) {
         self.take_back();
         while let Some(packet) = self.queue.pop(Takes::ALL) {
@@ -282,19 +285,19 @@ impl Sender {
         self.skip_due = self.skip_to.is_some();
     }
 
-    /// Takes a packet that was given up back.
+    /// Takes back a packet that was given up.
     pub fn push_again(&mut self, packet: Packet) {
         self.queue.push_again(packet);
     }
 
-    /// What to tell the receiver that it need not wait for.
+    /// Returns the message that tells the receiver for which numbers it need not wait, if one is due.
     pub fn poll_skip(&mut self) -> Option<ReliableSkip> {
         let due = core::mem::take(&mut self.skip_due);
         let first = LaneSeq::of(self.skip_to.filter(|_| due)?);
         Some(ReliableSkip { first })
     }
 
-    /// Everything that is not acknowledged becomes new; the next number is `base`.
+    /// Puts everything that is not acknowledged back into the queue as new; the next number is `base`.
     fn take_back(&mut self) {
         self.base = self.next_seq();
         self.queue.let_all_go();
@@ -317,8 +320,8 @@ impl Way {
         (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
     }
 
-    /// Choice: RFC 8985 §7.2 waits for two round trips. Two without a queue are enough beside one,
-    /// if that one is as long as usual.
+    /// Returns how long a probe waits. Choice: RFC 8985 §7.2 waits for two round trips. Two least round trips, which
+    /// contain no queue, are enough if they are at least one round trip of usual length.
     fn probe_after(&self, rtt: Duration) -> Duration {
         let least = self.rtt.least().unwrap_or(rtt);
         let usual = rtt + self.rtt.deviation() * 4;

@@ -1,12 +1,13 @@
-//! What a lane knows of one path of its link: its window and pace, its round trip, and what is in flight on it.
+//! The state of a lane for one path of its link: window, pace, round trip, and the packets in flight on it.
 //!
 //! ```text
 //!              ┌─ way 0, the path in use   window, pace, round trip, order of transmissions ─▶
 //!   queue ─────┤
 //!              └─ way 1, a spare           the same of its own ─▶   only packets that others of their flow wait behind
 //! ```
-//! Each way has a window of its own, so each carries what its path does, and the shares are in proportion without anybody
-//! counting. Transmissions are overtaken by those of their own way alone: that a path is longer is no loss.
+//! Each way has a window of its own. So each carries as much as its path can, and the shares come out in proportion
+//! without any counting. Only later transmissions of the same way can show a loss: a longer path does not count as a
+//! loss.
 
 use super::super::controls::Controls;
 use super::super::own_queue::OwnQueue;
@@ -17,17 +18,17 @@ use base::{Duration, Time};
 use congestion::delivery::Sampler;
 use std::collections::VecDeque;
 
-/// Ways of one lane: the paths that its link can have.
+/// The most ways of one lane: the number of paths that its link can have.
 pub(crate) const WAYS_MAX: usize = crate::link::MAX_PATHS;
 
-/// What a packet may take at present, and what is known of it before the lane has measured it.
+/// A path that packets may take at present, with what is known about it before the lane has measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
     /// The number of the path.
     pub(crate) way: u8,
-    /// Its round trip, zero if it is not known.
+    /// Its round trip; zero if it is not known.
     pub(crate) rtt: Duration,
-    /// The longest packet that it carries, headers and tag of the link apart.
+    /// The longest packet that it carries, without the link's headers and tag.
     pub(crate) packet_bytes: usize,
 }
 
@@ -39,39 +40,40 @@ pub(super) struct Way {
     pub(super) rtt: Rtt,
     /// The queue in which calls beside this lane wait.
     pub(super) own_queue: OwnQueue,
-    /// (order, number) of transmissions that may still be outstanding.
+    /// The transmissions that may still be outstanding, as (order, number).
     pub(super) sent: VecDeque<(u64, u64)>,
     pub(super) in_flight: usize,
     pub(super) next_order: u64,
     /// The latest transmission that has arrived, and when it was sent.
     pub(super) highest: Option<(u64, Time)>,
-    /// When the next transmission is lost if nothing comes, and when the timeout is.
+    /// When the next transmission counts as lost if nothing comes, and when the probe or the timeout is due.
     pub(super) reorder_at: Option<Time>,
     pub(super) timeout_at: Option<Time>,
     pub(super) probes: u8,
     pub(super) backoff: u32,
     /// The first packet that was not acknowledged at the last timeout.
     pub(super) expired: Option<u64>,
-    /// What was taken for lost was so at a timeout, and not because the link was gone.
+    /// The packets in state `Expired` expired at a timeout, and not because the link was down.
     pub(super) has_timed_out: bool,
-    /// After a timeout: so many packets go that are new, before those that it took for lost. If the next that comes is
-    /// one of these, the timeout was none.
+    /// After a timeout: the number of new packets that leave before those that the timeout took for lost. If one of the
+    /// latter arrives without having been sent again, the timeout was wrong.
     pub(super) new_first: Option<u8>,
-    /// One packet may be sent whatever the window.
+    /// One packet may be sent regardless of the window.
     pub(super) grant: bool,
-    /// A timeout has passed that nobody was told of.
+    /// A timeout has passed that [`Sender::take_timeout`](super::Sender::take_timeout) has not reported yet.
     pub(super) is_overdue: bool,
-    /// The window kept packets back lately.
+    /// The window held packets back lately.
     pub(super) is_limited: bool,
-    /// By how many quarters of a round trip packets may be overtaken, and the cuts since that was too few.
+    /// By how many quarters of a round trip packets may be overtaken, and the number of cuts since this last proved too
+    /// small.
     pub(super) reorder_quarters: u64,
     pub(super) cuts_right: u32,
     pub(super) last_sent: Time,
-    /// Its acknowledgement may wait so long for the next packet.
+    /// How long the acknowledgement of its last packet may wait for the next packet.
     pub(super) ack_wait: Duration,
-    /// The pace lets the next packet leave then.
+    /// When the pace lets the next packet leave.
     pub(super) pace_at: Option<Time>,
-    /// Packets may take it, so long ones.
+    /// Whether packets may take this way, and the longest that may.
     pub(super) is_open: bool,
     pub(super) packet_bytes: usize,
 }
@@ -108,10 +110,10 @@ impl Way {
         }
     }
 
-    /// The window in packets, where those of the lane have so many bytes. A flow of small ones may have as many bytes on
-    /// the way as one of large ones, as long as it sends no more than a hundred a second [RFC 4828 §4]: or a path on which
-    /// a bulk stream has two megabits per second leaves a stream of speech too little. A queue in which calls beside it
-    /// wait is not made longer for that.
+    /// Returns the window in packets if the lane's packets have `packet_bytes` on average. A flow of small packets may
+    /// have as many bytes in flight as a flow of large ones, as long as it sends no more than a hundred packets a
+    /// second [RFC 4828 §4]. Otherwise a path that gives a bulk stream two megabits per second would give a stream of
+    /// speech too little. This does not lengthen a queue in which calls beside the lane wait.
     pub(super) fn wide_window(&self, packet_bytes: f64) -> f64 {
         let window = self.controls.window();
         let of_bytes = window * (super::SEGMENT_BYTES / packet_bytes).max(1.0);
@@ -125,14 +127,15 @@ impl Way {
         (self.wide_window(packet_bytes) as usize).clamp(1, WINDOW_MAX)
     }
 
-    /// A first guess of the round trip, of who has measured it otherwise.
+    /// Takes a first estimate of the round trip, measured elsewhere.
     pub(super) fn seed_rtt(&mut self, now: Time, rtt: Duration) {
         if self.rtt.samples() == 0 && rtt > Duration::ZERO {
             self.rtt.on_sample(now, rtt);
         }
     }
 
-    /// Losses of before say nothing of what the path carries now: the window begins anew, as that of a new connection.
+    /// Begins anew with the window of a new connection, because earlier losses say nothing about what the path carries
+    /// now.
     pub(super) fn begin_anew(&mut self, settings: Settings) {
         self.begin_controls(settings);
         self.backoff = 0;
@@ -141,9 +144,9 @@ impl Way {
         self.timeout_at = None;
     }
 
-    /// The path is as good as another one, for so many flows: nothing of before says what it carries. What goes on is the
-    /// order of transmissions, and what is in flight. Those of before may be acknowledged still, even after they were
-    /// taken for lost; where the order began anew, all that leaves next would look overtaken by them.
+    /// Treats the path as a new one, for so many flows: no earlier measurement says what it carries. Only the order of
+    /// transmissions and the packets in flight stay. Earlier transmissions may still be acknowledged, even after they
+    /// were taken for lost. If the order began anew, they would seem to have overtaken everything that leaves next.
     pub(super) fn renew(&mut self, settings: Settings, flows: usize) {
         let mut fresh = Way {
             sent: core::mem::take(&mut self.sent),
@@ -157,14 +160,15 @@ impl Way {
         *self = fresh;
     }
 
-    /// For the flows of before. What was in flight then says nothing of the new windows, and cuts none.
+    /// Creates new controls for the same number of flows. Packets already in flight say nothing about the new windows,
+    /// and their loss cuts none.
     pub(super) fn begin_controls(&mut self, settings: Settings) {
         let flows = self.controls.flows();
         self.controls = Controls::new(settings, self.next_order);
         self.controls.set_flows(flows, self.next_order);
     }
 
-    /// Nothing of it is in flight any more.
+    /// Takes note that no packet is in flight on this way any more.
     pub(super) fn clear(&mut self) {
         self.sent.clear();
         self.in_flight = 0;
@@ -174,7 +178,7 @@ impl Way {
         self.grant = false;
     }
 
-    /// Quarters of a round trip by which it turned out that packets are overtaken: one more.
+    /// Allows one more quarter of a round trip, because packets turned out to be overtaken by more than assumed.
     pub(super) fn is_too_hasty(&mut self, most: u64) {
         let quarters = self.reorder_quarters + 1;
         self.reorder_quarters = quarters.min(most);

@@ -1,4 +1,4 @@
-//! The parts against naive models.
+//! Tests of the parts against naive models.
 
 use super::world::{at, lane, number, packet, packet_to};
 use crate::reliable::queue::{Queue, Takes, Toward};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, Message, Messages};
 use wire::data::{LaneSeq, Routing};
 
-/// What an acknowledgement tells, as a set.
+/// Returns the content of an acknowledgement, its ranges as a set.
 fn told(receiver: &mut Receiver) -> (u64, u64, BTreeSet<u64>) {
     let mut bytes = [0; 8_192];
     let mut builder = Builder::new(&mut bytes);
@@ -58,7 +58,7 @@ proptest! {
             }
         }
         let mut sent = vec![(0, 0); lengths.len()];
-        // As long as all flows wait.
+        // The loop runs as long as all flows have packets that wait.
         let shortest = lengths.iter().min().unwrap();
         let most = 150 * shortest;
         while sent.iter().all(|(_, bytes)| *bytes < most) {
@@ -73,7 +73,7 @@ proptest! {
         prop_assert!(most - least <= 2 * 1_500 + 1_400, "{:?}", sent);
     }
 
-    /// What is held never has more on its way than it may, and nothing is lost or forgotten by it.
+    /// A held destination never has more packets on their way than allowed, and a hold loses or forgets no packet.
     #[test]
     fn holds_lose_nothing(ops in proptest::collection::vec((0u8..6, 0u16..6, 0u32..3), 1..400)) {
         let mut queue = Queue::default();
@@ -125,7 +125,7 @@ proptest! {
         prop_assert_eq!(popped, (0..pushed).collect::<Vec<_>>());
     }
 
-    /// Whatever a neighbour claims, what it has not got is not forgotten by honest ones.
+    /// Whatever a neighbour claims: the sender does not forget packets that an honest neighbour has not received.
     #[test]
     fn lies_do_not_break_the_sender(
         lies in proptest::collection::vec(any::<[u8; 15]>(), 1..60),
@@ -144,7 +144,7 @@ proptest! {
                 body.extend(a.to_be_bytes());
                 body.extend(b.to_be_bytes());
             }
-            // Near the truth, so that some are believed.
+            // The numbers are near the true ones, so that the sender believes some of them.
             (body[0], body[1], body[3], body[4]) = (0, 0, 0, 0);
             body[2] %= 60;
             body[5] %= 80;
@@ -164,7 +164,7 @@ fn numbers_beyond_the_span_are_refused() {
     assert_eq!(receiver.on_packet(at(0), LaneSeq::of(0)), Arrival::New);
     assert_eq!(receiver.on_packet(at(0), beyond), Arrival::New);
     assert_eq!(receiver.stats().beyond, 1);
-    // A sender that uses every other number only makes so many ranges and no more.
+    // A sender that uses only every other number makes so many ranges and no more.
     let mut receiver = Receiver::default();
     for n in 0..10_000 {
         receiver.on_packet(at(0), LaneSeq::of(2 * n + 1));
@@ -210,7 +210,7 @@ fn short_packets_make_no_room_for_long_ones() {
         let _ = queue.push(at(0), &packet(flow, 0, 60_000), None);
     }
     assert!(queue.bytes() <= QUEUE_BYTES, "{}", queue.bytes());
-    // Of what is as long, a flow still gets its share.
+    // With packets no longer than those that wait, a flow still gets its share.
     assert!(matches!(
         queue.push(at(0), &packet(501, 0, 1_000), None),
         Ok(Some(_))

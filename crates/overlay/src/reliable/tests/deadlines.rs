@@ -1,11 +1,11 @@
-//! Packets that could not be in time leave the queue without a number.
+//! Packets that could not arrive in time leave the queue without a number.
 
 use super::world::{ack, at, hear, lane, ms, packet_within};
 use crate::reliable::Lane;
 use base::{Duration, Time};
 use wire::data::{Header, LaneSeq};
 
-/// Lane numbers of what may leave now, if the way on from the neighbour takes so long.
+/// Returns the lane numbers of the packets that may leave now, if the rest of the path from the neighbour takes `rest`.
 fn send(lane: &mut Lane, now: Time, rest: Duration) -> Vec<u32> {
     let mut sent = Vec::new();
     lane.sender.on_timeout(now);
@@ -16,7 +16,7 @@ fn send(lane: &mut Lane, now: Time, rest: Duration) -> Vec<u32> {
     sent
 }
 
-/// A lane that has measured 10 ms.
+/// Returns a lane that has measured a round trip of 10 ms.
 fn ready() -> Lane {
     let mut lane = lane();
     lane.sender.seed_rtt(at(0), ms(10));
@@ -35,7 +35,7 @@ fn what_was_stranded_elsewhere_is_not_taken_for_a_part_of_an_overload() {
         .sender
         .push(at(400), &packet_within(0, 1, 500, ms(1_000)), None)
         .unwrap();
-    // Its link was down for 600 ms, and 400 ms are left for a way of 10 ms.
+    // The packet's link was down for 600 ms, and 400 ms are left for a path of 10 ms.
     let mut packets = Vec::new();
     elsewhere.sender.give_up(|packet| packets.push(packet));
     for packet in packets {
@@ -45,8 +45,8 @@ fn what_was_stranded_elsewhere_is_not_taken_for_a_part_of_an_overload() {
     assert_eq!(lane.sender.take_overdue(), 0);
 }
 
-/// What is sent at last of 40 packets that have waited for 1.2 s of their 2 s, by a way that takes so long from the neighbour
-/// on, and how many are given up.
+/// Returns how many of 40 packets are finally sent after they have waited for 1.2 s of their 2 s, if the rest of the
+/// path from the neighbour takes `rest`; and how many are given up.
 fn after_a_long_wait(rest: Duration) -> (usize, u32) {
     let (mut from, mut to) = (ready(), lane());
     for number in 0..40 {

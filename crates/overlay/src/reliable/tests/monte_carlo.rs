@@ -1,4 +1,4 @@
-//! Bad networks of all kinds: everything arrives, once, and the lane comes to rest.
+//! Tests with bad networks of all kinds: everything arrives, once, and the lane becomes idle in the end.
 
 use super::world::{Path, World, ms};
 use crate::reliable::Settings;
@@ -69,7 +69,7 @@ fn losses_cost_little_more_than_they_are() {
     };
     let world = run(2, Settings::default(), path, 10_000);
     let stats = world.from.sender.stats();
-    // 2 % of the packets, 2 % of their repetitions, and some probes.
+    // These are 2 % of the packets, 2 % of their retransmissions, and some probes.
     assert!((150..320).contains(&stats.retransmissions), "{stats:?}");
     assert!(stats.spurious <= 10, "{stats:?}");
     assert!(stats.timeouts <= 2, "{stats:?}");
@@ -89,7 +89,7 @@ fn reordering_is_learnt_and_then_costs_nothing() {
     assert_eq!(stats.timeouts, 0, "{stats:?}");
 }
 
-/// Packets of speech, one in so many milliseconds; how long the slowest of a hundred took.
+/// Sends packets of speech, one in so many milliseconds. Returns the 99th percentile of their delays.
 fn speech(path: Path, interval_ms: u64) -> (World, Duration) {
     let mut world = World::new(4, Settings::default(), path);
     let mut pushed = Vec::new();
@@ -118,14 +118,15 @@ fn jitter_of_many_times_the_delay_is_no_loss() {
     };
     let (world, slow) = speech(path, 7);
     let stats = world.from.sender.stats();
-    // 51 are lost, and some repetitions.
+    // 51 packets are lost, and some retransmissions.
     assert!(stats.retransmissions < 150, "{stats:?}");
     assert!(slow < ms(150), "{slow}, {stats:?}");
 }
 
 #[test]
 fn speech_has_its_rate_where_a_bulk_stream_has_little() {
-    // A window of 5 packets in 150 ms is enough for 400 kbit/s in large packets, and 36 small ones a second.
+    // A window of 5 packets in 150 ms is enough for 400 kbit/s in large packets, but only for 36 small packets a
+    // second.
     let path = Path {
         loss: 0.05,
         twice: 0.0,

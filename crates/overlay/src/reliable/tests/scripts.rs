@@ -1,4 +1,4 @@
-//! Single moments of a lane, told packet by packet.
+//! Tests of single situations of a lane, packet by packet.
 
 use super::world::{ack, at, hear, lane, ms, number, packet, packet_to, send};
 use crate::flow::FlowKey;
@@ -7,7 +7,7 @@ use base::NodeAddr;
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq, Routing};
 
-/// A lane that has measured 10 ms and sends at `at(100)`, and its other end.
+/// Returns a lane that has measured a round trip of 10 ms and may send at `at(100)`, and its other end.
 pub(super) fn ready() -> (Lane, Lane) {
     let (mut from, to) = (lane(), lane());
     from.sender.seed_rtt(at(0), ms(10));
@@ -58,7 +58,7 @@ fn a_loss_is_found_by_three_later_ones_and_its_repetition_like_it() {
     from.sender.seed_rtt(at(0), ms(10));
     push(&mut from, 100, 0..8);
     assert_eq!(send_all(&mut from, 100, 105), [0, 1, 2, 3, 4, 5, 6, 7]);
-    // Two later ones within a quarter of a round trip say nothing yet.
+    // Two later packets within a quarter of a round trip show no loss yet.
     arrive(&mut to, 106, &[1, 2]);
     let bytes = ack(&mut to, at(106), 100);
     hear(&mut from, at(106), &bytes);
@@ -68,7 +68,7 @@ fn a_loss_is_found_by_three_later_ones_and_its_repetition_like_it() {
     hear(&mut from, at(107), &bytes);
     assert_eq!(send_all(&mut from, 107, 107), [0]);
     assert_eq!(from.sender.stats().cuts, 1);
-    // The repetition is lost as well.
+    // The retransmission is lost as well.
     push(&mut from, 108, 8..12);
     let sent = send_all(&mut from, 108, 116);
     assert_eq!(sent, [8, 9, 10], "the window is 12 times 0.7");
@@ -88,7 +88,7 @@ fn the_last_packet_is_recovered_by_a_probe() {
     let (mut from, mut to) = ready();
     push(&mut from, 100, 0..1);
     assert_eq!(send_all(&mut from, 100, 110), [0]);
-    // Lost. Two round trips, and what the other end may wait.
+    // The packet is lost. The probe comes after two round trips and the time that the other end may wait.
     assert_eq!(send_all(&mut from, 111, 123), [0; 0]);
     assert_eq!(send_all(&mut from, 124, 124), [0]);
     arrive(&mut to, 129, &[0]);
@@ -118,7 +118,7 @@ fn a_closed_window_is_asked_now_and_then() {
     arrive(&mut to, 2_001, &[2]);
     let bytes = ack(&mut to, at(2_001), 100);
     hear(&mut from, at(2_005), &bytes);
-    // Nothing was heard for two timeouts, so it begins slowly.
+    // No acknowledgement came for two timeouts, so the lane begins slowly.
     assert_eq!(send_all(&mut from, 2_005, 2_010), [3, 4]);
 }
 
@@ -189,7 +189,7 @@ fn what_is_given_up_is_told_until_it_is_heard() {
     let skip = from.sender.poll_skip().unwrap();
     assert_eq!(skip.first.value() as usize, sent);
     assert_eq!(from.sender.poll_skip(), None);
-    // It was lost; it is told again when nothing is heard.
+    // The message was lost. The sender repeats it when no acknowledgement comes.
     from.sender.resume(at(200));
     send_all(&mut from, 200, 2_000);
     assert_eq!(from.sender.poll_skip(), Some(skip));
@@ -213,7 +213,7 @@ fn packets_that_wait_for_long_are_marked() {
     let early = send(&mut from, at(100));
     let is_marked = |packet: &[u8]| Header::trusted(packet).is_congested();
     assert!(early.iter().all(|(_, packet)| !is_marked(packet)));
-    // Timeouts let a few out, long after they came.
+    // Timeouts let a few packets leave, long after they came.
     let late: Vec<_> = (101..2_000).flat_map(|t| send(&mut from, at(t))).collect();
     let new = late.iter().filter(|(seq, _)| *seq >= 10);
     assert!(new.clone().all(|(_, packet)| is_marked(packet)));
@@ -236,7 +236,7 @@ fn a_slow_start_ends_at_the_queue_that_calls_beside_wait_in() {
     };
     assert!(grown(None) >= 160.0, "{}", grown(None));
     assert_eq!(grown(None), grown(Some(ms(100))));
-    // Every round trip is long: the third one ends it.
+    // Every round trip is long: the third one ends slow start.
     assert!(grown(Some(ms(0))) <= 50.0, "{}", grown(Some(ms(0))));
 }
 
@@ -299,7 +299,7 @@ fn neighbours_are_told_of_destinations_that_wait_but_not_by_a_dead_lane() {
     let flow = |n| FlowKey::of(&Header::trusted(packet_to(n, 0, 0)));
     assert_eq!(from.sender.room(&flow(8)), 0);
     assert!(from.sender.ask_room(&flow(10), 7) >= 16, "its part");
-    // Nothing has been taken for a second: others shall not wait for it.
+    // The lane has taken nothing for a second: other lanes must not wait for it.
     assert_eq!(told(&from, 1_200, 3), []);
 }
 
@@ -323,14 +323,14 @@ fn what_is_held_stands_aside_and_the_rest_goes_on() {
     sent.sort_unstable();
     assert_eq!(sent, [0, 1, 10, 11, 12, 13, 14, 15]);
     assert_eq!(from.sender.queued(), 4);
-    // What has arrived makes room for as many, whoever asks first.
+    // Packets that have arrived make room for as many, whichever flow asks first.
     arrive(&mut to, 110, &[0, 1, 2, 3, 4, 5, 6, 7]);
     let bytes = ack(&mut to, at(110), 100);
     hear(&mut from, at(110), &bytes);
     assert_eq!(numbers(send(&mut from, at(110))), [2, 3]);
     from.sender.on_hold(at(120), hold(8, 3));
     assert_eq!(numbers(send(&mut from, at(120))), [4]);
-    // A hold that nobody repeats ends.
+    // A hold that is not repeated ends.
     from.sender.on_hold(at(125), hold(8, 0));
     arrive(&mut to, 130, &[8, 9, 10]);
     let bytes = ack(&mut to, at(130), 100);
@@ -342,8 +342,8 @@ fn what_is_held_stands_aside_and_the_rest_goes_on() {
     assert_eq!(rest, [5]);
 }
 
-/// What a lane sends over a path of this way, each millisecond until `end`; packets wait from 120 on. `arrives` says
-/// whether one that leaves now does. The numbers that left from `from_ms` on, and the lane.
+/// Runs a lane over a path with a one-way delay of `way_ms`, each millisecond until `end`; packets wait from 120 on.
+/// `arrives` says whether a packet that leaves now arrives. Returns when which numbers left, and the lane.
 fn carried(way_ms: u64, end: u64, arrives: impl Fn(u64) -> bool) -> (Vec<(u64, u32)>, Lane) {
     let (mut from, mut to) = ready();
     push(&mut from, 100, 0..10);
@@ -370,7 +370,7 @@ fn carried(way_ms: u64, end: u64, arrives: impl Fn(u64) -> bool) -> (Vec<(u64, u
     (sent, from)
 }
 
-/// What is due by now, taken off the list.
+/// Removes the entries that are due by now from the list, and returns them.
 fn taken<T>(waits: &mut Vec<(u64, T)>, now: u64) -> Vec<T> {
     waits
         .extract_if(.., |(due, _)| *due <= now)
@@ -384,9 +384,10 @@ fn a_path_that_has_become_slow_costs_neither_window_nor_packets() {
     let stats = lane.sender.stats();
     assert!(stats.timeouts > 0 && lane.sender.is_empty(), "{stats:?}");
     assert!(lane.sender.congestion_window() >= 10.0);
-    // Probes, and what the timeout has sent: not all that it took for lost.
+    // These are the probes and the retransmissions after the timeout, but not all packets that the timeout took for
+    // lost.
     assert!(stats.retransmissions < 10, "{stats:?}");
-    // All left in the second round trip, as they would have without the timeout.
+    // All packets left in the second round trip, as they would have without the timeout.
     let last = sent.iter().map(|(now, _)| *now).max();
     assert!(last < Some(1_300), "{last:?}");
 }
@@ -405,7 +406,7 @@ fn what_an_outage_has_taken_is_sent_again_whatever_came_before_it() {
     let (mut from, mut to) = ready();
     push(&mut from, 100, 0..10);
     assert_eq!(send_all(&mut from, 100, 110).len(), 10);
-    // Half of them came, and then nothing went either way.
+    // Half of them arrived. Then nothing passed in either direction.
     arrive(&mut to, 107, &[0, 1, 2, 3, 4]);
     let bytes = ack(&mut to, at(700), 1_000);
     from.sender.resume(at(705));

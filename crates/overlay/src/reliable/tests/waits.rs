@@ -1,9 +1,9 @@
-//! Acknowledgements that wait for the next packet of a lane, and what is asked for meanwhile.
+//! Acknowledgements that wait for the next packet of a lane, and the probes meanwhile.
 
 use super::scripts::{arrive, push, ready, send_all};
 use super::world::{ack, at, hear, lane, ms};
 
-/// How many acknowledgements and probes a lane needs for a hundred packets, one in 20 ms, on a link of 6 ms.
+/// Returns how many acknowledgements and probes a lane needs for a hundred packets, one in 20 ms, on a link of 6 ms.
 fn thin(acks_wait: bool) -> (u64, u64) {
     let (mut from, mut to) = (lane(), lane());
     from.sender.seed_rtt(at(0), ms(6));
@@ -52,8 +52,8 @@ fn what_stands_alone_on_a_lane_is_acknowledged_and_asked_for_as_soon_as_ever() {
     assert!(!to.receiver.is_due(at(130)) && to.receiver.is_due(at(131)));
 }
 
-/// What comes in ten seconds over a lane that may have two packets on its way, of which its link carries one in 16 ms.
-/// Hellos go each 100 ms.
+/// Returns how many packets arrive in ten seconds over a lane that may have two packets in flight, if its link carries
+/// one packet in 16 ms. Hellos are sent every 100 ms.
 fn narrow(acks_wait: bool) -> u64 {
     let (mut from, mut to) = (lane(), lane());
     from.sender.seed_rtt(at(0), ms(26));
@@ -100,7 +100,7 @@ fn acknowledgements_may_wait_once_the_window_has_room_for_four() {
     assert!(from.sender.lets_wait());
     push(&mut from, 100, 0..4);
     assert_eq!(send_all(&mut from, 100, 105), [0, 1, 2, 3]);
-    // All are lost.
+    // All packets are lost.
     let mut now = 106;
     while from.sender.stats().timeouts == 0 {
         send_all(&mut from, now, now);

@@ -1,4 +1,4 @@
-//! A lane over two paths: who takes the second one, and whose losses count where.
+//! Tests of a lane over two paths: which packets take the second path, and for which path a loss counts.
 
 use super::world::{at, hear, lane, ms, number, packet, packet_within};
 use crate::reliable::{Lane, Open};
@@ -16,7 +16,7 @@ fn spare() -> Open {
     }
 }
 
-/// A lane with two paths, of round trips of 20 and 80 ms.
+/// Returns a lane with two paths, with round trips of 20 and 80 ms.
 fn two() -> Lane {
     let mut lane = lane();
     lane.sender.seed_rtt(at(0), ms(20));
@@ -31,7 +31,7 @@ fn push(lane: &mut Lane, now: Time, flow: u16, numbers: core::ops::Range<u32>, b
     }
 }
 
-/// Everything that may leave by a path now: lane numbers and packets.
+/// Lets everything leave that may leave by a path now. Returns lane numbers and packets.
 fn leave(lane: &mut Lane, now: Time, way: u8) -> Vec<(u32, u32)> {
     let mut left = Vec::new();
     lane.sender.on_timeout(now);
@@ -43,7 +43,7 @@ fn leave(lane: &mut Lane, now: Time, way: u8) -> Vec<(u32, u32)> {
     left
 }
 
-/// The other end has had these, the last one just now.
+/// The other end acknowledges these numbers; the last one has just arrived.
 fn acknowledge(lane: &mut Lane, now: Time, came: &[u32]) {
     let mut other = crate::reliable::Receiver::default();
     for seq in came {
@@ -72,18 +72,18 @@ fn the_spare_takes_what_others_of_its_flow_wait_behind() {
     assert_eq!(leave(&mut lane, at(now), 0), []);
     let second = leave(&mut lane, at(now), SPARE);
     assert!(!second.is_empty());
-    // Another flow has one packet, which is next, and waits for the better path; the bulk behind it does not.
+    // Another flow has one packet, which is next and waits for the better path. The bulk data behind it does not wait.
     push(&mut lane, at(now), 2, 1_000..1_001, 200);
     let third = leave(&mut lane, at(now + 50), SPARE);
     assert!(!third.is_empty(), "one packet shuts no path");
     assert!(third.iter().all(|(_, number)| *number < 1_000), "{third:?}");
-    // Once there are two, it is next here too.
+    // Once that flow has two packets, its packet is next here too.
     let come: Vec<u32> = second.iter().chain(&third).map(|(seq, _)| *seq).collect();
     acknowledge(&mut lane, at(now + 130), &come);
     push(&mut lane, at(now + 130), 2, 1_001..1_002, 200);
     let fourth = leave(&mut lane, at(now + 130), SPARE);
     assert_eq!(fourth[0].1, 1_000, "{fourth:?}");
-    // What is too long there waits for the other one.
+    // Packets that are too long for the spare wait for the other path.
     push(&mut lane, at(now + 130), 3, 2_000..2_010, 800);
     let fifth = leave(&mut lane, at(now + 500), SPARE);
     assert!(
@@ -92,7 +92,8 @@ fn the_spare_takes_what_others_of_its_flow_wait_behind() {
     );
 }
 
-/// The path in use takes 10 ms and the spare 70: what has 50 ms left leaves by the first as its window opens.
+/// The path in use takes 10 ms and the spare 70 ms. A packet with 50 ms left leaves by the first path when its window
+/// opens.
 #[test]
 fn a_longer_spare_takes_nothing_that_it_would_bring_too_late_and_gives_nothing_up() {
     let mut lane = two();
@@ -117,7 +118,7 @@ fn a_longer_spare_takes_nothing_that_it_would_bring_too_late_and_gives_nothing_u
     assert!(lane.sender.take_overdue() > 0);
 }
 
-/// What is heard of a path late, after it has ended, says nothing of the one that has its number next.
+/// A late acknowledgement of a path that has ended says nothing about the next path with the same number.
 #[test]
 fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
     let mut lane = two();
@@ -129,7 +130,7 @@ fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
     assert!(before.len() >= 6, "{before:?}");
     lane.sender.end_path(at(60), SPARE);
     lane.sender.open_ways(at(70), &[spare()], false);
-    // The last of them has come after all.
+    // The last packet has arrived after all.
     let come = vec![before[before.len() - 1].0];
     acknowledge(&mut lane, at(80), &come);
     let mut after = Vec::new();
@@ -140,7 +141,7 @@ fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
     lane.sender.on_timeout(at(141));
     assert_eq!(lane.sender.in_flight(), after.len(), "none is overtaken");
     assert_eq!(lane.sender.stats().cuts, 0);
-    // And an acknowledgement of the first makes none of them lost.
+    // And an acknowledgement of the first packet makes none of the others lost.
     let come = vec![before[before.len() - 1].0, after[0].0];
     acknowledge(&mut lane, at(165), &come);
     lane.sender.on_timeout(at(165));
@@ -148,7 +149,7 @@ fn what_arrives_after_its_path_has_ended_makes_no_losses_on_the_next_one() {
     assert_eq!(lane.sender.stats().cuts, 0);
 }
 
-/// Calls go by the spare while the other path is in doubt: bulk data makes no queue there.
+/// Calls take the spare while the other path is in doubt: bulk data makes no queue there.
 #[test]
 fn a_spare_that_calls_take_gets_no_queue() {
     let window = |queue_from| {
@@ -171,12 +172,13 @@ fn a_spare_that_calls_take_gets_no_queue() {
     assert!(window(Some(ms(1))) * 2.0 < window(None));
 }
 
-/// Priorities have their turns whoever asks in vain: a path that takes nothing of what waits uses none up.
+/// The turns of priorities do not depend on failed attempts: a path that takes none of the waiting packets uses up no
+/// turn.
 #[test]
 fn who_takes_nothing_uses_up_no_turn() {
     let turns = |asks: bool| {
         let mut lane = two();
-        // All too long for the spare.
+        // All packets are too long for the spare.
         let long = |flow: u16, numbers: core::ops::Range<u32>, priority: u8, lane: &mut Lane| {
             for number in numbers {
                 let mut packet = packet(flow, number, 800);
@@ -210,7 +212,7 @@ fn who_takes_nothing_uses_up_no_turn() {
     assert_eq!(turns(true), alone);
 }
 
-/// Three packets that left later have come, by the shorter path: none of the longer one is lost by that.
+/// Three packets that left later have arrived by the shorter path. That makes no packet of the longer path lost.
 #[test]
 fn what_a_shorter_path_brings_sooner_makes_no_losses_on_the_longer_one() {
     let mut lane = two();
@@ -231,7 +233,7 @@ fn what_a_shorter_path_brings_sooner_makes_no_losses_on_the_longer_one() {
     lane.sender.on_timeout(at(55));
     assert_eq!(lane.sender.in_flight(), longer.len());
     let again = lane.sender.stats().retransmissions;
-    // Of its own, the first was lost: three after it have come.
+    // The first packet of the longer path was lost: three later ones of the same path have arrived.
     let mut came = came;
     came.extend(longer.iter().skip(1).map(|(seq, _)| *seq));
     acknowledge(&mut lane, at(100), &came);
@@ -274,11 +276,11 @@ fn what_is_on_a_silent_path_goes_by_the_other_at_once() {
             assert_eq!(leave(&mut lane, at(now), silent), [], "nothing takes it");
             again.extend(leave(&mut lane, at(now), other).iter().map(|(seq, _)| *seq));
         }
-        // As many as the window of the other has room for, in their order.
+        // As many leave as the window of the other path has room for, in their order.
         let room = (10 - left[usize::from(other)].len()).min(lost.len());
         assert!(room > 0 && again.len() == room, "{again:?} of {lost:?}");
         assert_eq!(again[..], lost[..room]);
-        // What was late and not lost comes twice: each number is acknowledged once.
+        // Packets that were late and not lost arrive twice. Each number is acknowledged once.
         let all: Vec<u32> = (0..12).collect();
         acknowledge(&mut lane, at(45), &all);
         assert!(lane.sender.is_empty());
@@ -286,7 +288,7 @@ fn what_is_on_a_silent_path_goes_by_the_other_at_once() {
     }
 }
 
-/// A neighbour acknowledges what was never sent, by whichever path.
+/// A neighbour acknowledges packets that were never sent by any path.
 #[test]
 fn what_was_not_sent_opens_no_window() {
     let mut lane = two();
@@ -300,7 +302,8 @@ fn what_was_not_sent_opens_no_window() {
     assert_eq!(lane.sender.in_flight(), sent as usize);
 }
 
-/// The receiver goes by the gap before a packet on the lane, whatever the way: what the spare takes alone may wait too.
+/// The receiver uses the gap before a packet on the lane, whatever the path. So the acknowledgement of a packet that
+/// takes the spare alone may wait too.
 #[test]
 fn what_a_spare_takes_now_and_then_beside_a_thin_path_in_use_is_asked_for_no_sooner_than_its_acknowledgement_may_come()
  {

@@ -1,4 +1,4 @@
-//! A lane of two ends and a bad network between them.
+//! A lane with its two ends, and a bad network between them.
 
 use crate::reliable::{Lane, Settings};
 use base::{Duration, NodeAddr, Rng, Time, VirtualPort};
@@ -7,7 +7,7 @@ use wire::HEADER_BYTES;
 use wire::control::{Builder, Message, Messages};
 use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 
-/// Where the destination stands in a header.
+/// The bytes of the destination in a header.
 const HEADER_DESTINATION: core::ops::Range<usize> = 8..12;
 
 pub(super) const fn ms(ms: u64) -> Duration {
@@ -18,12 +18,12 @@ pub(super) fn at(ms_: u64) -> Time {
     Time::ZERO + ms(ms_)
 }
 
-/// A packet of a flow, so long in all.
+/// Returns a packet of a flow, with `bytes` bytes in all.
 pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
     emit(flow, number, bytes, Remaining::NONE)
 }
 
-/// The same with so much time to its deadline.
+/// Returns such a packet with the time `left` to its deadline.
 pub(super) fn packet_within(flow: u16, number: u32, bytes: usize, left: Duration) -> Vec<u8> {
     emit(flow, number, bytes, Remaining::from_duration(left))
 }
@@ -53,7 +53,7 @@ fn emit(flow: u16, number: u32, bytes: usize, remaining: Remaining) -> Vec<u8> {
     packet
 }
 
-/// A packet of a flow to another node.
+/// Returns a packet of a flow to another node.
 pub(super) fn packet_to(to: u32, flow: u16, number: u32) -> Vec<u8> {
     let mut packet = packet(flow, number, 100);
     packet[HEADER_DESTINATION].copy_from_slice(&to.to_be_bytes());
@@ -68,7 +68,7 @@ pub(super) fn lane() -> Lane {
     Lane::new(Settings::default())
 }
 
-/// Everything that may leave now: lane number and packet.
+/// Lets everything leave that may leave now. Returns lane numbers and packets.
 pub(super) fn send(lane: &mut Lane, now: Time) -> Vec<(u32, Vec<u8>)> {
     let mut sent = Vec::new();
     lane.sender.on_timeout(now);
@@ -80,7 +80,7 @@ pub(super) fn send(lane: &mut Lane, now: Time) -> Vec<(u32, Vec<u8>)> {
     sent
 }
 
-/// The acknowledgement of the other end, as bytes.
+/// Returns the acknowledgement of the other end, as bytes.
 pub(super) fn ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
     let mut bytes = vec![0; 1_400];
     let mut builder = Builder::new(&mut bytes);
@@ -105,7 +105,7 @@ pub(super) fn hear(lane: &mut Lane, now: Time, bytes: &[u8]) {
     }
 }
 
-/// What the network does.
+/// The behaviour of the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) loss: f64,
@@ -114,7 +114,7 @@ pub(super) struct Path {
     pub(super) jitter: Duration,
 }
 
-/// Two ends, what is under way, and what has arrived.
+/// The two ends, the packets on their way, and those that have arrived.
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) from: Lane,
@@ -124,7 +124,7 @@ pub(super) struct World {
     order: u64,
     data: BTreeMap<(Time, u64), Vec<u8>>,
     control: BTreeMap<(Time, u64), (bool, Vec<u8>)>,
-    /// Numbers in the order of arrival, with the moment.
+    /// The numbers in the order of arrival, with the time.
     pub(super) arrived: Vec<(u32, Time)>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// When something sent now arrives: not at all, once, or twice.
+    /// Returns when a packet sent now arrives: not at all, once, or twice.
     fn arrivals(&mut self) -> Vec<(Time, u64)> {
         let mut arrivals = Vec::new();
         let copies = 1 + usize::from(self.rng.chance(self.path.twice));
@@ -165,7 +165,7 @@ impl World {
         ));
     }
 
-    /// Goes on by a millisecond.
+    /// Advances by a millisecond.
     pub(super) fn step(&mut self) {
         self.now += ms(1);
         let now = self.now;
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Until nothing is under way, at most so many milliseconds.
+    /// Advances until the sender is empty, by at most `most` milliseconds.
     pub(super) fn finish(&mut self, most: u64) {
         for _ in 0..most {
             if self.from.sender.is_empty() {

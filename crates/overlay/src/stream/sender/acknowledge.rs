@@ -1,5 +1,5 @@
-//! What the peer's segments tell: what has arrived, how much more the peer takes, what is lost, and
-//! that queues on the way are long.
+//! Processing of the peer's segments: they show what has arrived, how much more the peer takes, what is lost, and
+//! whether queues on the path are long.
 
 use super::super::Content;
 use super::super::sent::Patience;
@@ -8,12 +8,11 @@ use base::{Duration, Time, seq};
 use congestion::{Acked, Congestion};
 use wire::data::LinkProtocol;
 
-/// Reliable links are given at least so long to repair what they have lost: two strikes on a
-/// continental hop.
+/// The least time that reliable links get to repair their losses: two strikes on a continental hop.
 const REPAIR_LEAST: Duration = Duration::from_millis(100);
 
 impl Sender {
-    /// Takes what a segment of the peer says of this direction.
+    /// Takes in what a segment of the peer says about this direction.
     pub(crate) fn on_heard(
         &mut self,
         now: Time,
@@ -25,7 +24,7 @@ impl Sender {
             return Err(NeverSent);
         }
         if acknowledged < self.una {
-            // From before: it came late.
+            // The segment is old and came late.
             return Ok(());
         }
         let next = self.next;
@@ -69,7 +68,7 @@ impl Sender {
             let told = self.board.delivered(now, heard.rtt, limited);
             self.control.on_delivered(&told);
         }
-        // A window that does not limit the sender has not filled the queue either; a pace may have.
+        // If the window does not limit the sender, it has not filled the queue either. A pace may have filled it.
         let fills = self.limited || self.control.pace().is_some();
         if heard.congested && fills && self.una >= self.marked {
             self.marked = self.next;
@@ -86,7 +85,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The round trip of the handshake.
+    /// Takes the round trip of the handshake.
     pub(crate) fn on_first_round_trip(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
     }
@@ -107,7 +106,7 @@ impl Sender {
                 rtt: heard.rtt,
                 in_flight: in_flight as f64 / self.segment as f64,
                 limited: self.limited,
-                // Streams are CUBIC's, which asks for none.
+                // CUBIC, the default of streams, uses neither of these two.
                 receive_rate_bps: None,
                 receive_jitter: None,
                 srtt: self.rtt.cautious(),
@@ -115,7 +114,7 @@ impl Sender {
         }
     }
 
-    /// Choice: what expires is rather sent twice than too late.
+    /// Returns the most patience. Choice: it is better to send a message that expires twice than too late.
     fn patience_most(&self) -> u64 {
         match self.content {
             Content::Expiring => 1,
@@ -127,7 +126,7 @@ impl Sender {
         let rtt = self.rtt.cautious();
         let quarter = rtt.div(4).max(Duration::from_millis(1));
         let patience = match self.link {
-            // No hop repairs what went with the call.
+            // No hop repairs bytes that went with the call.
             _ if self.una < self.early => Patience {
                 by_count: false,
                 time: rtt + quarter * self.patience.max(1),
@@ -136,7 +135,7 @@ impl Sender {
                 by_count: self.patience == 0,
                 time: rtt + quarter * self.patience.max(1),
             },
-            // One strike on the hop takes a round trip of the hop, which is at most that of the path.
+            // One strike on a hop takes a round trip of the hop, which is at most that of the path.
             LinkProtocol::RealTime => Patience {
                 by_count: false,
                 time: rtt * 2 + quarter * self.patience,
@@ -150,7 +149,7 @@ impl Sender {
         self.lost_at = again;
         if found && self.recovering.is_none() && self.una >= self.restarting {
             self.recovering = Some(self.next);
-            // Cut from the window and not from what is in flight: it has not grown while the
+            // The cut starts from the window and not from the bytes in flight: the window has not grown while the
             // application limited it.
             self.control
                 .on_congestion(now, self.control.window(), Congestion::Loss);

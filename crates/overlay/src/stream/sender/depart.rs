@@ -1,23 +1,23 @@
-//! What leaves next: probes, what is lost, what is new, as far as pace, window and the peer's edge
-//! go.
+//! The choice of what leaves next: probes, lost bytes, then new bytes, as far as pace, window and the peer's edge
+//! allow.
 
 use super::super::rtt::ACK_WAIT;
 use super::super::sent::Chunk;
 use super::Sender;
 use base::{Duration, Time};
 
-/// A paced stream may be ahead of its pace by so much: what is sent at one moment is one burst.
+/// How far a paced stream may be ahead of its pace: what is sent at one moment is one burst.
 const AHEAD: Duration = Duration::from_millis(1);
-/// A path so short is not paced: it holds less than a burst.
+/// A path with a shorter round trip is not paced: it holds less than a burst.
 const UNPACED: Duration = Duration::from_micros(200);
 
-/// What left so shortly before does not tell that more comes: it was a part of the same.
+/// A shorter gap between new segments does not show that more follows: both were part of the same write.
 const GAP_LEAST: Duration = Duration::from_millis(5);
-/// A smaller window, in segments, waits for each acknowledgement.
+/// With a smaller window, in segments, the sender waits for each acknowledgement.
 const ROOM_LEAST: u64 = 4;
 
 impl Sender {
-    /// What leaves now, if something may: call again until nothing does. `most` bounds its bytes.
+    /// Returns what leaves now, if something may. Call again until it returns nothing.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
         let did_wait = core::mem::take(&mut self.lets_wait);
         let rest = self.rest.take().filter(|rest| rest.end() > self.una);
@@ -35,8 +35,8 @@ impl Sender {
         Some(chunk)
     }
 
-    /// The part of a chunk that fits; the rest follows whatever the window says, for the window has
-    /// let the whole pass. The scoreboard knows it as one: it is there when all its parts are.
+    /// Returns the part of a chunk that fits. The rest follows regardless of the window, because the window has allowed
+    /// the whole chunk. The scoreboard treats the chunk as one: it has arrived when all its parts have.
     fn cut(&mut self, chunk: Chunk) -> Chunk {
         let fit = self.fit as u32;
         if chunk.len <= fit {
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// More than one segment is waiting: worth a large buffer.
+    /// Whether more than one segment is waiting, which is worth a large buffer.
     pub(crate) fn has_many(&self) -> bool {
         let waiting = self.end - self.next.min(self.end) + self.waiting();
         waiting > self.fit || self.board.has_lost() || self.rest.is_some()
@@ -95,8 +95,9 @@ impl Sender {
         self.choose_new(now)
     }
 
-    /// What was lost and is still of use. Of the rest the peer is told instead, which the scoreboard
-    /// takes for its repetition: it is told again when that has been lost as well.
+    /// Returns a lost chunk that is still of use, to be sent again. Instead of the others, the peer gets a message that
+    /// they have expired. The scoreboard treats that message as their retransmission, so it is repeated if it is lost
+    /// as well.
     fn resend_lost(&mut self, now: Time) -> Option<Chunk> {
         while let Some(chunk) = self.board.resend_lost(now) {
             self.retransmissions += 1;
@@ -122,7 +123,7 @@ impl Sender {
             }
             return None;
         }
-        // A sliver of window is left until it has grown, as long as an answer is under way.
+        // A small rest of the peer's window stays unused until it has grown, as long as an answer is on its way.
         if len < placed.min(self.fit) && !self.board.is_empty() {
             self.limited = false;
             self.board.on_nothing_to_send();
@@ -150,9 +151,11 @@ impl Sender {
         Some(chunk)
     }
 
-    /// Whether the acknowledgement of a segment that is new may wait. What answers bytes of the peer, or will be answered by
-    /// some, does not come at a rate of its own: such gaps are round trips, and tell of no next segment.
-    // Choice: so neither end of a talk both ways on one stream waits. It looks the same, and what is lost of a dialogue is worth more.
+    /// Decides whether the acknowledgement of a new segment may wait. Segments that answer bytes of the peer, or that
+    /// the peer answers with bytes, do not come at a rate of their own: the gaps between them are round trips, and do
+    /// not show that a next segment follows.
+    // Choice: so neither end of a conversation in both directions on one stream lets acknowledgements wait. Such a
+    // conversation cannot be distinguished from a dialogue, and a loss in a dialogue matters more.
     fn judge_wait(&mut self, now: Time, chunk: Chunk) {
         if self.last_new != Some(now) {
             let before = self.last_new.replace(now);
@@ -167,13 +170,13 @@ impl Sender {
         }
     }
 
-    /// Bytes of the peer have come.
+    /// Takes in that bytes of the peer have come.
     pub(crate) fn on_told(&mut self) {
         self.was_told = true;
     }
 
-    /// What is acknowledged now was not before. One segment alone whose acknowledgement might have waited tells whether the
-    /// peer lets it: one of an older version does not.
+    /// Learns from a new acknowledgement whether the peer lets acknowledgements wait. It shows this if it acknowledges
+    /// a single segment whose acknowledgement might have waited. A peer of an older version does not let it wait.
     pub(super) fn learn_wait(&mut self, now: Time, acknowledged: u64, rtt: Option<Duration>) {
         if let Some(rtt) = rtt
             && self.asked == (self.una, acknowledged)
@@ -182,7 +185,7 @@ impl Sender {
         }
     }
 
-    /// What an acknowledgement of what is in flight may be late by.
+    /// Returns by how much the acknowledgement of the bytes in flight may be late.
     pub(super) fn ack_wait(&self) -> Duration {
         match self.una < self.asked.1 && !self.answers_at_once {
             true => ACK_WAIT,
@@ -190,8 +193,9 @@ impl Sender {
         }
     }
 
-    /// The acknowledgement of what left last may wait for the next one: more comes soon, as far as can be told, and does
-    /// not wait for it. What stands alone, or is sent again, is acknowledged at once, and so is each segment of a dialogue.
+    /// Whether the acknowledgement of the segment that left last may wait for the next segment. It may if, as far as is
+    /// known, more follows soon and does not wait for it. A segment that stands alone, that is sent again, or that is
+    /// part of a dialogue is acknowledged at once.
     pub(crate) fn lets_wait(&self) -> bool {
         self.lets_wait
     }
@@ -205,7 +209,7 @@ impl Sender {
         self.ring.read(chunk.offset, out);
     }
 
-    /// The pace allows a segment now; when not, it is known from when on.
+    /// Whether the pace allows a segment now. If not, notes when it will.
     fn is_paced_in(&mut self, now: Time) -> bool {
         self.paced_at = None;
         if self.pace <= now + AHEAD {
@@ -219,7 +223,7 @@ impl Sender {
         let Some(rtt) = self.rtt.present().filter(|rtt| *rtt >= UNPACED) else {
             return;
         };
-        // As Linux paces: ahead of the window, so that it is the window that limits.
+        // The pace is faster than the window, as in Linux, so that the window is the limit.
         let gain = if self.control.in_slow_start() {
             2.0
         } else {

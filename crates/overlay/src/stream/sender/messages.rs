@@ -1,5 +1,5 @@
-//! Messages that expire: what waits for its first transmission, and which places each has in the
-//! stream. [Papadimitriou06 §6]
+//! Messages that expire: those that wait for their first transmission, and the places of the others in the stream.
+//! [Papadimitriou06 §6]
 //!
 //! ```text
 //!   write ─▶ waiting ── when the window lets it leave ─▶ placed ─▶ acknowledged
@@ -8,10 +8,10 @@
 //!             never sent: its number is left out         expired: its places are told, not sent again
 //! ```
 //!
-//! A message gets its places when it leaves, so that one which has expired before costs the peer
-//! nothing. One that has left is given up only when it would have to be sent again: before, it may
-//! well have arrived. One that has left in part is told as expired with all its places: the receiver
-//! finds the next one behind them whatever comes first.
+//! A message gets its places when it leaves, so that a message that expires earlier costs the peer nothing. A message
+//! that has left is given up only when it would have to be sent again: before that, it may well have arrived. If a
+//! message has left only in part, the sender reports all its places as expired, so that the receiver finds the next
+//! message behind them whatever comes first.
 
 use super::Sender;
 use crate::stream::Chunk;
@@ -20,9 +20,9 @@ use base::{Duration, Time};
 use std::collections::VecDeque;
 use wire::transport::Range;
 
-/// What a message costs in the node beside its bytes: tiny ones would fill the memory otherwise.
+/// The memory that a message counts for in addition to its bytes. Otherwise tiny messages would fill the memory.
 const MESSAGE_COST: u64 = 64;
-/// Nothing is to be told.
+/// Marks that nothing is to be reported.
 const NOTHING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +42,16 @@ struct Placed {
 /// The messages of one direction.
 #[derive(Debug)]
 pub(super) struct Messages {
-    /// None if those of this end do not expire.
+    /// None if the messages of this end do not expire.
     lifetime: Option<Duration>,
     written: u64,
-    /// How many there were stands behind the last.
+    /// The number of messages was written behind the last one.
     ended: bool,
     waiting: VecDeque<Waiting>,
     bytes: VecDeque<u8>,
     placed: VecDeque<Placed>,
     given_up: u64,
-    /// What has expired from this place on is to be told.
+    /// The place from which on expired messages are still to be reported.
     untold: u64,
 }
 
@@ -78,12 +78,12 @@ impl Messages {
         });
     }
 
-    /// Bytes that wait for their first transmission, as they will stand in the stream.
+    /// Returns the bytes that wait for their first transmission, with their headers in the stream.
     pub(super) fn waiting_bytes(&self) -> u64 {
         (self.bytes.len() + self.waiting.len() * NUMBERED_BYTES) as u64
     }
 
-    /// What all that is here takes beside its bytes.
+    /// Returns the memory that all messages here count for in addition to their bytes.
     pub(super) fn cost(&self) -> u64 {
         (self.waiting.len() + self.placed.len()) as u64 * MESSAGE_COST
     }
@@ -92,13 +92,13 @@ impl Messages {
         self.given_up
     }
 
-    /// When the next one expires of those that wait.
+    /// Returns when the next waiting message expires.
     pub(super) fn expires_at(&self) -> Option<Time> {
         let first = self.waiting.front()?;
         (first.expires != Time::FAR).then_some(first.expires)
     }
 
-    /// Gives up what has waited too long.
+    /// Gives up messages that have waited too long.
     pub(super) fn drop_expired(&mut self, now: Time) {
         while let Some(first) = self.waiting.front().filter(|first| first.expires <= now) {
             self.bytes.drain(..first.len);
@@ -107,15 +107,15 @@ impl Messages {
         }
     }
 
-    /// All before `place` has arrived.
+    /// Takes in that all before `place` has arrived.
     pub(super) fn on_acknowledged(&mut self, place: u64) {
         while self.placed.front().is_some_and(|first| first.to <= place) {
             self.placed.pop_front();
         }
     }
 
-    /// The message of which `next` is a part, or the next one, is given up, if its lifetime is over and the
-    /// peer takes nothing beyond `edge`. Where it ends.
+    /// Gives up the message that contains the place `next`, if its lifetime is over and it ends within `edge`, beyond
+    /// which the peer takes nothing. Returns where the message ends.
     fn give_up_next(&mut self, now: Time, next: u64, edge: u64) -> Option<u64> {
         let at = self.placed.partition_point(|placed| placed.to <= next);
         let placed = self.placed.get_mut(at)?;
@@ -128,8 +128,8 @@ impl Messages {
         Some(placed.to)
     }
 
-    /// What is still to be sent of a chunk that has to be sent again, and would be there when it `arrives`;
-    /// nothing was sent from `next` on.
+    /// Returns the part of a chunk that still has to be sent again, if it would arrive at `arrives`; nothing was sent
+    /// from `next` on.
     fn alive(&mut self, chunk: Chunk, next: u64, arrives: Time) -> Option<Chunk> {
         if chunk.len == 0 {
             return Some(chunk);
@@ -187,29 +187,28 @@ impl Messages {
 }
 
 impl Sender {
-    /// Messages that were given up, as far as this end knows: one of which only the acknowledgement was
-    /// lost has arrived all the same.
+    /// Returns the number of messages that were given up. If only the acknowledgement of one was lost, the message has
+    /// arrived all the same.
     pub(crate) fn given_up(&self) -> u64 {
         self.messages.as_ref().map_or(0, |m| m.given_up())
     }
 
-    /// The peer is to be told what has expired.
+    /// Whether the peer is to be told what has expired.
     pub(crate) fn expired_due(&self) -> bool {
         self.messages.as_ref().is_some_and(|m| m.untold != NOTHING)
     }
 
-    /// Places of what has expired, to stand in a segment of their own; call again while
-    /// [`Sender::expired_due`].
+    /// Writes the places of expired messages, for a segment of their own. Call again while [`Sender::expired_due`].
     pub(crate) fn expired(&mut self, out: &mut [Range]) -> usize {
         self.messages.as_mut().map_or(0, |m| m.tell(out))
     }
 
-    /// Bytes that wait for their first transmission and have no place yet.
+    /// Returns the bytes that wait for their first transmission and have no place yet.
     pub(super) fn waiting(&self) -> u64 {
         self.messages.as_ref().map_or(0, |m| m.waiting_bytes())
     }
 
-    /// What is still to be sent of a chunk that has to be sent again.
+    /// Returns the part of a chunk that still has to be sent again.
     pub(super) fn alive(&mut self, now: Time, chunk: Chunk) -> Option<Chunk> {
         let one_way = self.rtt.smoothed().unwrap_or(Duration::ZERO).div(2);
         self.pass_expired(now, now + one_way);
@@ -219,7 +218,8 @@ impl Sender {
         }
     }
 
-    /// Passes over what would be too late when it `arrives`: it has places, but its bytes do not leave.
+    /// Skips messages that would be too late when they arrive at `arrives`: they have places, but their bytes do not
+    /// leave.
     fn pass_expired(&mut self, now: Time, arrives: Time) {
         let Some(messages) = &mut self.messages else {
             return;
@@ -238,7 +238,7 @@ impl Sender {
         }
     }
 
-    /// Gives messages their places, as many as fill the next segment, if the peer takes one.
+    /// Gives as many messages their places as fill the next segment, if the peer takes one.
     pub(super) fn place_messages(&mut self, now: Time) {
         self.pass_expired(now, now);
         let Some(mut messages) = self.messages.take_if(|_| !self.fin_sent) else {
@@ -265,7 +265,7 @@ impl Sender {
             });
         }
         if self.finished && messages.waiting.is_empty() && !messages.ended {
-            // If the last ones expire there is no later number that tells.
+            // If the last messages expire, no later message has a number that shows it.
             messages.ended = true;
             self.append_numbered(messages.written, 0);
         }

@@ -1,18 +1,17 @@
-//! What is due of itself: the tail's probe, the retransmission timer, the question for a closed
-//! window; and the probe when the routes have changed.
+//! The timers: the probe for the last segments, the retransmission timer, and the question about a closed window; and
+//! the probe when the routes have changed.
 
 use super::Sender;
 use base::{Duration, Time};
 use wire::data::LinkProtocol;
 
-/// What a tail probe waits for beyond two round trips: an acknowledgement that is gathered with
-/// others.
+/// How long a tail probe waits beyond two round trips, for an acknowledgement that is combined with others.
 const PROBE_SLACK: Duration = Duration::from_millis(5);
-/// How long it is left alone at most.
+/// The longest wait before the sender asks about the peer's closed window again.
 const PERSIST_MAX: Duration = Duration::from_secs(5);
 
 impl Sender {
-    /// When something is due of itself.
+    /// Returns when something is due without any input.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let all = [
             self.rto_at,
@@ -25,7 +24,7 @@ impl Sender {
         all.into_iter().flatten().min()
     }
 
-    /// Does what is due; true if the peer is to be asked for its window.
+    /// Does what is due. Returns true if the peer is to be asked for its window.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if is_due(self.paced_at) {
@@ -53,7 +52,7 @@ impl Sender {
     }
 
     fn on_rto(&mut self, now: Time) {
-        // The second timeout of the same segment says nothing new of the path [RFC 5681 §3.1].
+        // The second timeout of the same segment says nothing new about the path [RFC 5681 §3.1].
         if self.expired.replace(self.una) != Some(self.una) {
             self.begin_anew(now);
         }
@@ -69,7 +68,8 @@ impl Sender {
         self.pace = now;
     }
 
-    /// The peer has answered the call that bytes went with; unless they are `taken`, all go again.
+    /// Takes in that the peer has answered the call that carried bytes. Unless the bytes are `taken`, all are sent
+    /// again.
     pub(crate) fn on_early_answer(&mut self, taken: bool) {
         self.early = self.next;
         if !taken {
@@ -79,8 +79,8 @@ impl Sender {
         }
     }
 
-    /// The window after a timeout. Choice: reliable links repair what they lose, and mark what waits long. So silence
-    /// on a path of them is an outage, which says nothing of its queues.
+    /// Sets the window after a timeout. Choice: reliable links repair what they lose, and mark packets that wait long.
+    /// So silence on a path of reliable links is an outage, which says nothing about queues.
     fn begin_anew(&mut self, now: Time) {
         match self.link {
             LinkProtocol::Reliable => self.control = self.family.control(self.settings),
@@ -88,8 +88,8 @@ impl Sender {
         }
     }
 
-    /// The routes have changed. What has waited longer than its answer takes may have been lost with
-    /// the old path: it is asked for now, not when the timer, backed off, would.
+    /// Takes in that the routes have changed. Segments whose acknowledgement is late may have been lost on the old
+    /// path. The sender probes for them now, and not only when the backed-off timer expires.
     pub(crate) fn on_route_change(&mut self, now: Time) {
         if self.board.is_empty() {
             return;
@@ -102,7 +102,7 @@ impl Sender {
         }
     }
 
-    /// Call when nothing more leaves in this batch.
+    /// Arms the probe. Call this when nothing more leaves in this batch.
     pub(crate) fn on_flushed(&mut self) {
         self.arm_probe();
     }
@@ -119,7 +119,7 @@ impl Sender {
         self.arm_probe();
     }
 
-    /// Two round trips after the last transmission the tail is probed, once.
+    /// Arms the probe for the last segments, two round trips after the last transmission, once.
     fn arm_probe(&mut self) {
         self.probe_at = None;
         if self.probed || self.board.is_empty() || self.lost_at.is_some() || self.backoff > 0 {

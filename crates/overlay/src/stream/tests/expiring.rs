@@ -1,5 +1,5 @@
-//! Messages that expire, over a channel that loses, repeats, reorders and stops for a while: those that
-//! come do so in order and once, nothing is given up before its time, and both ends know the numbers.
+//! Messages that expire, over a channel that loses, repeats and reorders packets and stops for a while. Messages arrive
+//! in order and once, none is given up too early, and both ends know the counts.
 
 use super::*;
 
@@ -7,7 +7,7 @@ use super::*;
 struct Messages {
     pair: Pair,
     lifetime: Duration,
-    /// When each was written, and its length.
+    /// When each message was written, and its length.
     written: Vec<(Time, usize)>,
     rng: Rng,
 }
@@ -36,11 +36,11 @@ impl Messages {
         self.written.push((self.pair.now, len));
     }
 
-    /// Nothing has been given up that could have been there in time.
+    /// Checks that no message was given up that could have arrived in time.
     fn check_none_too_early(&self) {
         let sender = &self.pair.ends[0].sender;
         let one_way = sender.rtt().smoothed().unwrap_or(Duration::ZERO).div(2);
-        // The estimate has fallen since, by less than so much.
+        // The estimate has fallen since then, by less than this margin.
         let by = self.pair.now + one_way * 4 + Duration::from_millis(100);
         let old = self
             .written
@@ -48,7 +48,7 @@ impl Messages {
         assert!(sender.given_up() <= old as u64);
     }
 
-    /// The numbers of those that came, checked byte by byte against what was written.
+    /// Returns the numbers of the messages that arrived, each checked byte by byte against what was written.
     fn numbers(&self) -> Vec<usize> {
         let starts: Vec<usize> = self
             .written
@@ -64,7 +64,7 @@ impl Messages {
         self.pair.messages[1].iter().map(number).collect()
     }
 
-    /// Lets all end, and judges. How many came.
+    /// Lets both ends finish, and checks the result. Returns how many messages were written, and how many arrived.
     fn judge(mut self) -> (usize, usize) {
         self.pair
             .ends
@@ -83,7 +83,7 @@ impl Messages {
         let (written, missed) = (self.written.len(), self.written.len() - came.len());
         assert_eq!(ends[1].receiver.missed(), missed as u64);
         let given_up = ends[0].sender.given_up();
-        // Of what the receiver has missed the sender has given up each.
+        // The sender has given up each message that the receiver has missed.
         assert!(given_up >= missed as u64 && given_up <= written as u64);
         (written, came.len())
     }
@@ -112,7 +112,7 @@ proptest! {
             if step % every_ms == 0 {
                 messages.write(most);
             }
-            // Now and then nothing passes for a while.
+            // From time to time nothing passes for a while.
             let closed = messages.rng.below(1_000) < 2 && messages.pair.channel.loss_pct < 100;
             match (closed, messages.rng.below(100)) {
                 (true, _) => messages.pair.channel.loss_pct = 100,
@@ -127,7 +127,7 @@ proptest! {
 
 #[test]
 fn what_can_be_there_in_time_comes_and_nothing_waits_for_what_cannot() {
-    // A round trip of 40 ms: a repetition is found necessary within 60 ms and there after 80.
+    // With a round trip of 40 ms, a loss is found within 60 ms and the retransmission arrives after 80 ms.
     let channel = Channel {
         loss_pct: 5,
         twice_pct: 0,
@@ -183,7 +183,7 @@ fn a_large_message_is_cut_off_where_it_stands_and_the_next_one_comes() {
     for _ in 0..300 {
         messages.pair.step();
     }
-    // Ten segments leave at first, the next ones after 200 ms: too late.
+    // Ten segments leave at first, and the next ones after 200 ms, which is too late.
     let mut large = vec![7; 60_000];
     large[..4].copy_from_slice(&0u32.to_be_bytes());
     let now = messages.pair.now;
@@ -247,7 +247,7 @@ fn lies_about_what_has_expired_do_no_harm() {
         assert!(say(&mut pair, &[wrong]) || wrong.1 == 0, "{wrong:?}");
     }
     assert_eq!(pair.ends[1].receiver.acknowledged(), 0);
-    // As many holes as there may be, and more; then all of it.
+    // The peer reports as many holes as there may be, and more; then the whole window.
     for hole in 0..2_000u32 {
         assert!(!say(&mut pair, &[(hole * 20 + 10, hole * 20 + 20)]));
     }

@@ -1,8 +1,8 @@
-//! Acknowledgements that wait for the next segment, and what is asked for meanwhile.
+//! Acknowledgements that wait for the next segment, and the probes meanwhile.
 
 use super::*;
 
-/// Two ends with a good channel between them.
+/// Returns two ends with a good channel between them.
 fn quiet(delay_ms: u64) -> Pair {
     let channel = Channel {
         loss_pct: 0,
@@ -13,7 +13,7 @@ fn quiet(delay_ms: u64) -> Pair {
     Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1)
 }
 
-/// One writes what is lost: how long until it asks, beyond two round trips.
+/// Lets one end write bytes that are lost. Returns how long it takes until that end probes, beyond two round trips.
 fn asks_after(pair: &mut Pair) -> Duration {
     let rtt = pair.ends[0].sender.rtt().present().unwrap();
     let from = pair.now;
@@ -28,7 +28,7 @@ fn asks_after(pair: &mut Pair) -> Duration {
     pair.now.since(from).saturating_sub(rtt * 2)
 }
 
-/// Two ends between which one writes 160 bytes every 20 ms, for two seconds.
+/// Returns two ends after one has written 160 bytes every 20 ms, for two seconds.
 fn thin(is_old: bool) -> Pair {
     let mut pair = quiet(3);
     pair.is_old = is_old;
@@ -50,7 +50,7 @@ fn thin(is_old: bool) -> Pair {
 fn a_thin_stream_is_acknowledged_every_second_time_where_its_sender_lets_it() {
     let pair = thin(false);
     assert!((45..=55).contains(&pair.posted[0]), "{}", pair.posted[0]);
-    // What waits is no part of the round trip.
+    // The wait of an acknowledgement is no part of the round trip.
     let rtt = pair.ends[0].sender.rtt().smoothed().unwrap();
     assert!(rtt <= Duration::from_millis(9), "{rtt}");
     assert!(
@@ -78,7 +78,7 @@ fn a_gap_and_what_stands_alone_are_acknowledged_at_once() {
     for _ in 0..100 {
         pair.step();
     }
-    // Of three in a thin stream the second is lost: the third tells of it.
+    // The second of three segments in a thin stream is lost. The third one shows the loss.
     for number in 0..3 {
         pair.channel.loss_pct = if number == 1 { 100 } else { 0 };
         pair.write(0, 160);
@@ -112,7 +112,7 @@ fn a_dialogue_never_waits_and_what_is_lost_of_it_is_asked_for_as_soon_as_ever() 
     while !pair.ends[0].is_open() || pair.credit[0] == 0 {
         pair.step();
     }
-    // The handshake is no gap of a stream.
+    // The handshake does not count as a gap of a stream.
     let mut heard = [0; 2];
     pair.write(0, 100);
     for _ in 0..1_000 {
@@ -126,7 +126,7 @@ fn a_dialogue_never_waits_and_what_is_lost_of_it_is_asked_for_as_soon_as_ever() 
     }
     assert!(heard[0] > 5_000, "{heard:?}");
     assert_eq!(pair.patient, 0);
-    // The next request comes when the answer to the last one has.
+    // The next request comes when the answer to the last one has arrived.
     while pair.read[0].len() == heard[0] {
         pair.step();
         if pair.read[1].len() > heard[1] {
