@@ -40,7 +40,7 @@ pub const REORDER_PACKETS: u32 = 3;
 pub const LOSS_EVENTS: usize = 50;
 /// Runs over which the rate is averaged at least, where there are so many. Choice: their lengths and
 /// their distances both vary by their own size, so the mean of 20 is off by a third: sqrt(2 / 20).
-const RUNS_LEAST: usize = 20;
+pub(crate) const RUNS_LEAST: usize = 20;
 /// The last runs that tell whether the pace has changed,
 const RUNS_RECENT: usize = 10;
 /// and by how much. Choice: a link that has begun to lose, or has lost a little for hours and now loses much.
