@@ -38,7 +38,7 @@ pub const REORDER_PACKETS: u32 = 3;
 pub const LOSS_EVENTS: usize = 50;
 /// Minimum number of runs over which the rate is averaged, if there are that many. Choice: their lengths and their
 /// distances both vary by their own size, so the mean of 20 is off by a third: sqrt(2 / 20).
-const RUNS_LEAST: usize = 20;
+pub(crate) const RUNS_LEAST: usize = 20;
 /// The number of last runs that show whether the pace has changed,
 const RUNS_RECENT: usize = 10;
 /// and the factor by which it must have changed. Choice: this detects a link that has begun to lose, or has lost a

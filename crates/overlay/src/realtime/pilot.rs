@@ -24,6 +24,7 @@ mod predict;
 mod recent;
 mod revised;
 mod spacing;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod wishes;
@@ -36,6 +37,7 @@ use passed::{Packet, Passed};
 use predict::{Predictions, asked};
 use recent::Recent;
 use revised::{Revised, cheaper_after};
+use steady::Steady;
 
 use super::RoundTrip;
 use crate::flow::FlowKey;
@@ -102,7 +104,10 @@ pub struct Pilot {
     made_for_run: f64,
     /// The losses when the plan changed last.
     planned_for: f64,
+    /// As the neighbour tells, and over some seconds.
     run: f64,
+    usual_run: f64,
+    steady: Steady,
     recent: Recent,
     /// Since when a cheaper plan would do.
     cheaper_since: Option<Time>,
@@ -154,6 +159,8 @@ impl Pilot {
             made_for_run: 1.0,
             planned_for: 0.0,
             run: 1.0,
+            usual_run: 1.0,
+            steady: Steady::default(),
             recent: Recent::default(),
             cheaper_since: None,
             rests_until: Time::ZERO,
@@ -224,11 +231,13 @@ impl Pilot {
     /// A hello tells how many datagrams have arrived, and how many were lost, since the one before.
     pub fn on_told(&mut self, arrived: u64, lost: u64) {
         self.recent.on_told(arrived, lost);
+        self.steady.on_told(arrived + lost);
     }
 
     /// The link goes by another path: what was told was told of the one before.
     pub fn on_new_path(&mut self) {
         self.recent = Recent::default();
+        self.steady = Steady::default();
     }
 
     /// The neighbour tells what has become of the packets.
@@ -266,13 +275,15 @@ impl Pilot {
     /// Looks at the plan if it is time. True when it has changed.
     pub fn look(&mut self, now: Time, link: &Link) -> bool {
         let (share, is_over) = self.recent.share(link.share, self.run);
+        let (share, run) = self.steady.look(now, share, self.run);
+        self.usual_run = run;
         let link = &Link { share, ..*link };
         if !link.is_random && self.plan.share.is_some() {
             self.rests_until = now + self.rest;
             self.rest = (self.rest * 2).min(REST_MOST);
         }
         let grown = link.share > self.made_for * ALARM && link.share > ALARM_SHARE;
-        let runs_longer = link.share > ALARM_SHARE && self.run > self.made_for_run * LONGER_RUNS;
+        let runs_longer = link.share > ALARM_SHARE && run > self.made_for_run * LONGER_RUNS;
         let is_alarm =
             grown || runs_longer || is_over || self.plan.share.is_some() && !link.is_random;
         // What begins does not wait for a second without protection.
@@ -285,7 +296,7 @@ impl Pilot {
             self.passed = self.passing.take();
             self.note_lengths();
         }
-        (self.made_for, self.made_for_run) = (link.share, self.run);
+        (self.made_for, self.made_for_run) = (link.share, run);
         let next = self.choose(now, link, is_over);
         let is_new = next.share != self.plan.share;
         self.plan = next;
@@ -325,7 +336,7 @@ impl Pilot {
             return idle.rests(Reason::NoTime);
         };
         let slack = slack.saturating_sub(link.longer);
-        let losses = Losses::of(link.share, self.run);
+        let losses = Losses::of(link.share, self.usual_run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
         // What has more time than this is saved by requests.

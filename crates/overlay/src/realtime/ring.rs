@@ -135,6 +135,11 @@ impl Ring {
 
     /// Returns which of the full chunks has packet `seq`, if one has.
     fn chunk_of(&self, seq: u64) -> Option<usize> {
+        // Most that is wanted is new: repair packets reach over the last packets, and losses are asked for soon.
+        let last = self.full.len().checked_sub(1)?;
+        if self.full[last].first <= seq {
+            return Some(last);
+        }
         let after = self.full.partition_point(|chunk| chunk.first <= seq);
         after.checked_sub(1)
     }

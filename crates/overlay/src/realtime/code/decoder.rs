@@ -210,15 +210,15 @@ impl Decoder {
     fn row_of(&mut self, newest: u64, repair: &Repair<'_>) -> Row {
         let mut row = self.blank();
         row.bytes.extend_from_slice(repair.sum);
-        let mut known = Multiples::new();
+        let mut known = Multiples::<1, SPAN>::new();
         for seq in behind(repair.members).map(|behind| newest - behind) {
             let by = coefficient(repair.seed, seq);
             match self.known(seq) {
-                Some(at) => known.push(by, &self.kept[at].bytes),
+                Some(at) => known.push([by], &self.kept[at].bytes),
                 None => row.coefficients[place(seq)] = by,
             }
         }
-        known.sum_into(&mut row.bytes);
+        known.sum_into(&mut [&mut row.bytes]);
         row
     }
 

@@ -79,45 +79,55 @@ fn table(by: u8, shift: u32) -> [u8; 16] {
     core::array::from_fn(|nibble| product(by, (nibble as u8) << shift))
 }
 
-/// Packets, each with its coefficient, whose sum is wanted: at most [`SPAN`].
+/// A packet with its coefficient in each sum, zero in those that it is not part of.
+type Packet<'a, const R: usize> = ([u8; R], &'a [u8]);
+
+/// Packets of which `R` sums are wanted: at most `MOST`, and [`SPAN`] in one sum.
 #[derive(Debug)]
-pub(super) struct Multiples<'a> {
-    packets: [(u8, &'a [u8]); SPAN],
+pub(super) struct Multiples<'a, const R: usize, const MOST: usize> {
+    packets: [Packet<'a, R>; MOST],
     len: usize,
 }
 
-impl<'a> Multiples<'a> {
+impl<'a, const R: usize, const MOST: usize> Multiples<'a, R, MOST> {
     pub(super) const fn new() -> Self {
         Multiples {
-            packets: [(0, &[]); SPAN],
+            packets: [([0; R], &[]); MOST],
             len: 0,
         }
     }
 
-    /// Adds `by` · `bytes`. More than [`SPAN`] are no sum that a repair packet can have.
-    pub(super) fn push(&mut self, by: u8, bytes: &'a [u8]) {
+    /// Adds `bytes` times a coefficient to each sum. More than `MOST` are no sums that repair packets can have.
+    pub(super) fn push(&mut self, by: [u8; R], bytes: &'a [u8]) {
         self.packets[self.len] = (by, bytes);
         self.len += 1;
     }
 
-    /// Adds the sum to `out`, which is as long as the longest packet, or shorter: what is behind it is left out.
-    pub(super) fn sum_into(&self, out: &mut [u8]) {
+    /// Adds the sums to `out`, each of which is as long as its longest packet, or shorter: what is behind it is left out.
+    pub(super) fn sum_into(&self, out: &mut [&mut [u8]; R]) {
         let packets = &self.packets[..self.len];
-        if !vector::by_matrices(packets, out) && !vector::by_shuffles(packets, out) {
-            by_bits(packets, out);
+        if vector::by_matrices(packets, out) {
+            return;
+        }
+        for (row, out) in out.iter_mut().enumerate() {
+            if !vector::by_shuffles(packets, row, out) {
+                by_bits(packets, row, out);
+            }
         }
     }
 }
 
-/// The sum as plain code has it.
-fn by_bits(packets: &[(u8, &[u8])], out: &mut [u8]) {
+/// A sum as plain code has it.
+fn by_bits<const R: usize>(packets: &[Packet<'_, R>], row: usize, out: &mut [u8]) {
     // The packets whose coefficients have a bit.
     let mut with = [[0u8; SPAN]; 8];
     let mut many = [0; 8];
     for (n, (by, _)) in packets.iter().enumerate() {
         for bit in 0..8 {
-            with[bit][many[bit]] = n as u8;
-            many[bit] += usize::from(by >> bit & 1);
+            if by[row] >> bit & 1 == 1 {
+                with[bit][many[bit]] = n as u8;
+                many[bit] += 1;
+            }
         }
     }
     for (n, out) in out.chunks_mut(BLOCK).enumerate() {
@@ -191,51 +201,81 @@ mod tests {
         assert_eq!(product(0x80, 2), FOLD, "the polynomial of the wire");
     }
 
-    type Way = fn(&[(u8, &[u8])], &mut [u8]) -> bool;
+    const ROWS: usize = 3;
 
-    fn plain(packets: &[(u8, &[u8])], out: &mut [u8]) -> bool {
-        by_bits(packets, out);
+    fn random(rng: &mut Rng, most: u64) -> Vec<u8> {
+        let len = rng.below(most + 1) as usize;
+        (0..len).map(|_| rng.next_u64() as u8).collect()
+    }
+
+    /// The sums byte by byte, over what is there.
+    fn naive(packets: &[Packet<'_, ROWS>], before: &[Vec<u8>; ROWS]) -> [Vec<u8>; ROWS] {
+        let mut sums = before.clone();
+        for (row, sum) in sums.iter_mut().enumerate() {
+            for (by, bytes) in packets {
+                for (sum, byte) in sum.iter_mut().zip(*bytes) {
+                    *sum ^= product(by[row], *byte);
+                }
+            }
+        }
+        sums
+    }
+
+    type Way = fn(&[Packet<'_, ROWS>], &mut [&mut [u8]; ROWS]) -> bool;
+
+    fn plain(packets: &[Packet<'_, ROWS>], out: &mut [&mut [u8]; ROWS]) -> bool {
+        for (row, out) in out.iter_mut().enumerate() {
+            by_bits(packets, row, out);
+        }
         true
+    }
+
+    fn shuffles(packets: &[Packet<'_, ROWS>], out: &mut [&mut [u8]; ROWS]) -> bool {
+        let mut rows = out.iter_mut().enumerate();
+        rows.all(|(row, out)| vector::by_shuffles(packets, row, out))
     }
 
     #[test]
     fn sums_and_tables_say_the_same_as_products_byte_by_byte() {
         let mut rng = Rng::new(1);
-        for _ in 0..50 {
-            let mut multiples = Multiples::new();
-            let packets: Vec<(u8, Vec<u8>)> = (0..rng.below(SPAN as u64 + 1))
+        // As long as some blocks at a time, and shorter.
+        for most in [20, 200, 700].repeat(20) {
+            let packets: Vec<([u8; ROWS], Vec<u8>)> = (0..rng.below(SPAN as u64 + 1))
                 .map(|_| {
-                    let len = rng.below(201) as usize;
-                    let bytes = (0..len).map(|_| rng.next_u64() as u8).collect();
-                    (rng.next_u64() as u8, bytes)
+                    // Some packets are not part of a sum.
+                    let by = |rng: &mut Rng| rng.next_u64() as u8 * u8::from(rng.chance(0.8));
+                    ([(); ROWS].map(|()| by(&mut rng)), random(&mut rng, most))
                 })
                 .collect();
-            let mut naive = vec![0; 200];
-            let mut rows = vec![0; 200];
+            let mut multiples = Multiples::<ROWS, SPAN>::new();
             for (by, bytes) in &packets {
                 multiples.push(*by, bytes);
-                add_multiple(&mut rows, *by, bytes);
-                for (sum, byte) in naive.iter_mut().zip(bytes) {
-                    *sum ^= product(*by, *byte);
-                }
             }
-            let mut sum = vec![0; 200];
-            multiples.sum_into(&mut sum);
-            assert_eq!((&sum, &rows), (&naive, &naive));
-            // Each way to it, for sums of any length and on top of what is there.
-            let packets = &multiples.packets[..multiples.len];
-            let len = rng.below(201) as usize;
-            let before: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
-            let wanted: Vec<u8> = before.iter().zip(&naive).map(|(a, b)| a ^ b).collect();
-            let ways: [Way; 3] = [plain, vector::by_matrices, vector::by_shuffles];
+            let known = &multiples.packets[..multiples.len];
+            // Sums of any length, on top of what is there.
+            let before = [(); ROWS].map(|()| random(&mut rng, most));
+            let wanted = naive(known, &before);
+            let ways: [Way; 3] = [plain, vector::by_matrices, shuffles];
             for way in ways {
-                let mut sum = before.clone();
-                let is_there = way(packets, &mut sum);
-                assert_eq!(&sum, if is_there { &wanted } else { &before });
+                let mut sums = before.clone();
+                let is_there = way(known, &mut sums.each_mut().map(|sum| &mut sum[..]));
+                assert_eq!(&sums, if is_there { &wanted } else { &before });
             }
-            scale(&mut sum, 7);
-            let scaled: Vec<u8> = naive.iter().map(|byte| product(*byte, 7)).collect();
-            assert_eq!(sum, scaled);
+            let mut sums = before.clone();
+            multiples.sum_into(&mut sums.each_mut().map(|sum| &mut sum[..]));
+            assert_eq!(sums, wanted);
+            // By rows, as the decoder has them.
+            let zeros = [(); ROWS].map(|()| vec![0; most as usize]);
+            for (row, wanted) in naive(known, &zeros).iter().enumerate() {
+                let mut sum = vec![0; most as usize];
+                for (by, bytes) in &packets {
+                    add_multiple(&mut sum, by[row], bytes);
+                }
+                assert_eq!(&sum, wanted);
+                scale(&mut sum, 7);
+                let scaled: Vec<u8> = wanted.iter().map(|byte| product(*byte, 7)).collect();
+                assert_eq!(sum, scaled);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Predictions against a lane in a simulated world of losses, and the pilot's manners.
 
 use super::super::{Decoder, History, Settings};
+use super::steady::tests::Path;
 use super::*;
 use crate::realtime::Share;
 use base::Rng;
@@ -184,28 +185,33 @@ impl Lane {
     fn run(&mut self, seconds: u64) -> u64 {
         let before = self.pilot.changes();
         for _ in 0..seconds * 10 {
-            for _ in 0..5 {
-                for flow in 0..self.flows {
-                    let apart = if self.together {
-                        0
-                    } else {
-                        20_000 / self.flows
-                    };
-                    let now = at(self.now + flow * apart);
-                    self.pilot.on_sent(now, 183, Some(self.slack), flow, None);
-                }
-                for n in 1..6 {
-                    let (now, slack) = (at(self.now + 3_000 * n), Some(ms(30)));
-                    let wish = self.beside.map(|aim| (FlowKey::default(), aim));
-                    if wish.is_some() {
-                        self.pilot.on_sent(now, 1_200, slack, 7, wish);
-                    }
-                }
-                self.now += 20_000;
-            }
-            self.pilot.look(at(self.now), &self.link);
+            self.tenth();
         }
         self.pilot.changes() - before
+    }
+
+    /// A tenth of a second passes.
+    fn tenth(&mut self) {
+        for _ in 0..5 {
+            for flow in 0..self.flows {
+                let apart = if self.together {
+                    0
+                } else {
+                    20_000 / self.flows
+                };
+                let now = at(self.now + flow * apart);
+                self.pilot.on_sent(now, 183, Some(self.slack), flow, None);
+            }
+            for n in 1..6 {
+                let (now, slack) = (at(self.now + 3_000 * n), Some(ms(30)));
+                let wish = self.beside.map(|aim| (FlowKey::default(), aim));
+                if wish.is_some() {
+                    self.pilot.on_sent(now, 1_200, slack, 7, wish);
+                }
+            }
+            self.now += 20_000;
+        }
+        self.pilot.look(at(self.now), &self.link);
     }
 
     fn ratio(&self) -> f64 {
@@ -300,6 +306,43 @@ fn losses_that_end_end_repair_at_once_and_those_that_vary_do_not() {
         lane.run(1);
     }
     assert!(lane.ratio() > 0.0, "they are back");
+}
+
+/// Estimates over fifty losses are off by a quarter, and a trunk has another one each second.
+#[test]
+fn the_plan_of_a_trunk_is_for_what_it_loses_and_not_for_the_highest_estimate() {
+    let losses = Losses {
+        share: 0.05,
+        burst: 0.5,
+    };
+    let (mut ratio, mut leaves, mut looks) = (0.0, 0.0, 0.0);
+    for seed in 1..=3 {
+        let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+        let (mut path, mut told) = (Path::new(seed), (0, 0));
+        let mut predicted = (None, losses.share);
+        for tenth in 0..3_000 {
+            let repairs = (100.0 * lane.ratio()) as u64;
+            path.pass(100 + repairs, losses);
+            let (arrived, lost) = path.loss.told();
+            lane.pilot.on_told(arrived - told.0, lost - told.1);
+            told = (arrived, lost);
+            (lane.link.share, lane.pilot.run) = (path.loss.rate(), path.loss.run());
+            lane.tenth();
+            if tenth >= 100 {
+                let plan = lane.pilot.plan().share;
+                if plan != predicted.0 {
+                    let left = |share| repair(losses, share, 48);
+                    predicted = (plan, plan.map_or(losses.share, left));
+                }
+                ratio += lane.ratio();
+                leaves += predicted.1;
+                looks += 1.0;
+            }
+        }
+    }
+    let (ratio, leaves) = (ratio / looks, leaves / looks);
+    assert!((0.25..0.37).contains(&ratio), "{ratio}");
+    assert!(leaves < auto().target, "{leaves}");
 }
 
 #[test]
