@@ -1,21 +1,23 @@
-//! What protects a lane: nothing, requests, or requests and coded repair, and how much of it.
+//! Decides what protects a lane: nothing, requests, or requests and coded repair, and how much of it.
 //!
 //! ```text
-//!   losses, runs  (the neighbour tells)  ┐
+//!   losses, runs  (from the neighbour)   ┐
 //!   round trip    (hellos)               ├─▶ each second, and when losses change ─▶ the cheapest plan that leaves
 //!   time left, distance (packets)        ┘                                          what is aimed at, within the cap
 //! ```
 //!
-//! A request takes a round trip and what it takes to see the gap. What has less time than the requests need that
-//! leave no more than the target is covered by repair packets; what has more is not, and costs nothing.
-//! The prediction for each share and window is in [`predict`]; a dearer plan comes at once, a cheaper one after
-//! some seconds in which it would have done with room to spare, so that a plan stays in force under steady losses.
+//! A request takes a round trip and the time until the gap is seen. Repair packets cover the packets that have less
+//! time than requests need to leave no more than the target lost. Packets that have more time are not covered, and cost
+//! nothing. The prediction for each share and window is in [`predict`]. A more expensive plan takes effect at once. A
+//! cheaper plan takes effect only when it would have been sufficient with a margin for some seconds, so that a plan
+//! stays in force under steady losses.
 //!
-//! Flows may have aims of their own. The plan is for the strictest target of the flows that want repair, within what all of
-//! them may spend together; packets of a flow that is content with what requests leave are not covered.
+//! Flows may have aims of their own. The plan is for the strictest target of the flows that want repair, within the
+//! cost that all of them may cause together. Packets of a flow that is content with what the lane loses are not
+//! covered.
 //!
-//! While the brake takes losses for a queue's nothing is added, nor for a while after: a link that repair has filled
-//! would be filled by it again.
+//! While the brake attributes losses to a queue, and for some time after that, no repair is added: repair that has
+//! filled a link would fill it again.
 
 mod aims;
 mod case;
@@ -46,46 +48,48 @@ use std::collections::VecDeque;
 use wire::Aim;
 use wire::control::REPAIR_AGES;
 
-/// The plan is looked at so often.
+/// How often the plan is checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// And at once when losses have grown by so much, and by this share.
+/// The plan is checked at once if losses have grown by this factor, to more than [`ALARM_SHARE`].
 const ALARM: f64 = 2.0;
 const ALARM_SHARE: f64 = 0.01;
-/// Packets that tell how far apart they are.
+/// Number of packets after which the distance between packets is known.
 const BEGINS: u32 = 4;
-/// Fewer losses are no reason to do anything; of more, nothing that is added arrives.
+/// Losses below [`LOSS_LEAST`] need no repair. With losses above [`LOSS_MOST`], repair packets would hardly help.
 const LOSS_LEAST: f64 = 0.0005;
 const LOSS_MOST: f64 = 0.35;
-/// A plan stays while it leaves no more than so many times the target.
+/// A plan stays in force while it leaves no more than this multiple of the target.
 pub const TOLERANCE: f64 = 2.0;
-/// Runs of losses have become longer when they are so many times as long.
+/// The factor from which on runs of losses count as longer than before.
 const LONGER_RUNS: f64 = 1.5;
-/// Repair rests for so long after the brake has met a queue, then twice as long, up to the most.
+/// How long repair rests after the brake has detected a queue. The time doubles with each rest, up to [`REST_MOST`].
 const REST: Duration = Duration::from_secs(10);
 const REST_MOST: Duration = Duration::from_secs(320);
-/// Packets with less time than this after their way are late without any loss.
+/// Packets that have less time than this left after their path are late even without losses.
 pub const SLACK_LEAST: Duration = Duration::from_millis(3);
-/// Timers and hosts take so much of a packet's time, and what is found counts as older by up to 1 ms.
+/// The part of a packet's time that timers and hosts take. It includes up to 1 ms by which a restored packet counts as
+/// older than it is.
 const SPARE: Duration = Duration::from_millis(2);
-/// Repair packets are as long as the longest packet: its length against the mean counts as in the middle one of so many looks.
-/// Choice: one long packet among those of a call, as keys are agreed on, makes a few repair packets long.
+/// Repair packets are as long as the longest packet. The ratio of the mean length to the longest is the median of this
+/// number of checks. Choice: one long packet of a call, for example of a key agreement, makes only a few repair packets
+/// long.
 const LENGTHS: usize = 3;
-/// What is known of the link when the plan is looked at.
+/// The state of the link when the plan is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// What it loses.
+    /// The share of datagrams that the link loses.
     pub share: f64,
-    /// What a request and its answer take.
+    /// The time that a request and its answer take.
     pub rtt: RoundTrip,
-    /// Losses are not a queue's, as far as the brake knows.
+    /// True if, as far as the brake knows, the losses do not come from a queue.
     pub is_random: bool,
-    /// The neighbour takes repair packets.
+    /// True if the neighbour accepts repair packets.
     pub takes_repair: bool,
-    /// Requests for one packet.
+    /// Maximum number of requests for one packet.
     pub strikes: u8,
-    /// The way there has become longer of late by so much: packets have less time than was noted with them.
+    /// How much the one-way delay to the neighbour has grown recently. Packets have less time than was noted with them.
     pub longer: Duration,
-    /// Packets over which a repair packet can reach.
+    /// Number of packets over which a repair packet can reach.
     pub span: u32,
 }
 
@@ -96,45 +100,46 @@ pub struct Pilot {
     plan: Plan,
     passing: Passed,
     passed: Passed,
-    /// The mean length of packets by the longest, of the last looks.
+    /// The mean length of packets divided by the longest, at the last checks.
     evenness: VecDeque<f64>,
     looked: Time,
-    /// The losses at the last look, and the mean length of their runs.
+    /// The losses at the last check, and the mean length of their runs.
     made_for: f64,
     made_for_run: f64,
-    /// The losses when the plan changed last.
+    /// The losses when the plan last changed.
     planned_for: f64,
-    /// As the neighbour tells, and over some seconds.
+    /// The mean length of runs of losses: as the neighbour reports it, and over some seconds.
     run: f64,
     usual_run: f64,
     steady: Steady,
     recent: Recent,
-    /// Since when a cheaper plan would do.
+    /// The time since which a cheaper plan would be sufficient.
     cheaper_since: Option<Time>,
     rests_until: Time,
     rest: Duration,
     changes: u64,
     told: Option<Told>,
-    /// Reports that speak of packets of before the plan, still to come.
+    /// Number of reports still to come that describe packets sent before the plan.
     stale_reports: u8,
     measured: Measured,
     predictions: Predictions,
 }
 
-/// What has become of packets under the plan in force: sums in which what is old counts less.
+/// The fate of packets under the plan in force: sums in which older packets count less.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     packets: f64,
     lost: f64,
 }
 
-/// Packets over which is measured what stays lost: ten at the default target. Beyond, what is old counts half.
+/// Number of packets over which the remaining loss is measured: ten losses at the default target. If there are more,
+/// the older packets count half.
 const MEASURED_OVER: f64 = 20_000.0;
-/// After a change of the plan so many reports speak of packets of before it: losses are told one report later, and
-/// one report may be on its way.
+/// Number of reports after a change of the plan that describe packets sent before it: losses are reported one report
+/// later, and one report may be on its way.
 const STALE_REPORTS: u8 = 2;
 
-/// What the neighbour has told of the lane, since some moment and up to now.
+/// The neighbour's last report about the lane: counts from some moment up to now.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     received: u32,
@@ -142,7 +147,7 @@ struct Told {
 }
 
 impl Pilot {
-    /// A pilot that knows nothing.
+    /// Returns a pilot without any knowledge of the lane.
     pub fn new(aims: Aims) -> Pilot {
         Pilot {
             aims,
@@ -173,37 +178,37 @@ impl Pilot {
         }
     }
 
-    /// The plan in force.
+    /// Returns the plan in force.
     pub fn plan(&self) -> Plan {
         self.plan
     }
 
-    /// How often it has changed.
+    /// Returns how often the plan has changed.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What has stayed lost under the plan in force, as the neighbour tells, and of about how many packets; none before
-    /// it has told.
+    /// Returns the share of packets that stayed lost under the plan in force, as the neighbour reports, and about how
+    /// many packets it comes from. Returns `None` before there are reports about this plan.
     pub fn measured(&self) -> Option<(f64, u64)> {
         let Measured { packets, lost } = self.measured;
         (packets > 0.0).then(|| ((lost / packets).clamp(0.0, 1.0), packets as u64))
     }
 
-    /// Packets have begun to pass, and no plan has been made for them.
+    /// Returns true if packets have begun to pass and no plan has been made for them.
     #[inline]
     pub fn begins(&self) -> bool {
         self.passed.packets == 0 && self.passing.packets >= BEGINS && self.watches()
     }
 
-    /// Repair packets may be sent, so what passes is to be looked at.
+    /// Returns true if repair packets may be sent, so that the packets that pass must be noted.
     pub fn watches(&self) -> bool {
         self.aims.protect.repairs()
     }
 
-    /// Notes a packet that is sent: its length, the time that it has left after the rest of its way (none
-    /// without a deadline), something that tells its flow from others, and what the flow's sender wants, if it says so. True
-    /// if it is to be covered.
+    /// Notes a packet that is sent: its length, the time that it has left after the rest of its path (`None` without a
+    /// deadline), a value that distinguishes its flow from others, and the aim of the flow's sender, if it has one.
+    /// Returns true if the packet is to be covered.
     #[inline]
     pub fn on_sent(
         &mut self,
@@ -223,24 +228,24 @@ impl Pilot {
         slack.is_some_and(|slack| self.plan.share.is_some() && slack < self.plan.cover_below)
     }
 
-    /// The mean length of a run of losses, as the neighbour tells, in packets.
+    /// Returns the mean length of a run of losses in packets, as the neighbour reports it.
     pub fn run(&self) -> f64 {
         self.run
     }
 
-    /// A hello tells how many datagrams have arrived, and how many were lost, since the one before.
+    /// Takes from a hello how many datagrams have arrived and how many were lost since the previous hello.
     pub fn on_told(&mut self, arrived: u64, lost: u64) {
         self.recent.on_told(arrived, lost);
         self.steady.on_told(arrived + lost);
     }
 
-    /// The link goes by another path: what was told was told of the one before.
+    /// Notes that the link uses another path: earlier hellos concern the previous path.
     pub fn on_new_path(&mut self) {
         self.recent = Recent::default();
         self.steady = Steady::default();
     }
 
-    /// The neighbour tells what has become of the packets.
+    /// Takes the neighbour's report about the packets of the lane.
     pub fn on_report(&mut self, received: u32, lost: u32, run: f64) {
         self.run = run.max(1.0);
         let before = self.told.replace(Told { received, lost });
@@ -248,7 +253,7 @@ impl Pilot {
             return;
         };
         let came = received.wrapping_sub(before.received);
-        // Less than before is what was given up and has been found since.
+        // The count falls if packets that were given up have arrived since.
         let lost = lost.wrapping_sub(before.lost).cast_signed();
         if came >= 1 << 30 || came == 0 || lost.unsigned_abs() >= 1 << 30 {
             return;
@@ -265,14 +270,14 @@ impl Pilot {
         measured.lost += f64::from(lost);
     }
 
-    /// The lane begins anew.
+    /// Begins anew, together with the lane.
     pub fn reset(&mut self) {
         let (changes, rest) = (self.changes, self.rest);
         *self = Pilot::new(self.aims);
         (self.changes, self.rest) = (changes, rest);
     }
 
-    /// Looks at the plan if it is time. True when it has changed.
+    /// Checks the plan if it is time. Returns true if it has changed.
     pub fn look(&mut self, now: Time, link: &Link) -> bool {
         let (share, is_over) = self.recent.share(link.share, self.run);
         let (share, run) = self.steady.look(now, share, self.run);
@@ -286,7 +291,7 @@ impl Pilot {
         let runs_longer = link.share > ALARM_SHARE && run > self.made_for_run * LONGER_RUNS;
         let is_alarm =
             grown || runs_longer || is_over || self.plan.share.is_some() && !link.is_random;
-        // What begins does not wait for a second without protection.
+        // Packets that begin to pass do not wait a second for protection.
         let is_due = now.since(self.looked) >= EVERY || self.begins();
         if !is_due && !is_alarm {
             return false;
@@ -308,7 +313,7 @@ impl Pilot {
         is_new
     }
 
-    /// `is_over`: losses have ended just now.
+    /// Returns the plan for the packets that passed last. `is_over`: losses have ended just now.
     fn choose(&mut self, now: Time, link: &Link, is_over: bool) -> Plan {
         let passed = self.passed;
         let (target, target_of) = passed.wishes.target(&self.aims);
@@ -322,7 +327,7 @@ impl Pilot {
             return idle.rests(Reason::Configured);
         }
         if passed.packets == 0 {
-            // What comes next is looked at as soon as it begins; until then it is covered as what came before was.
+            // The plan is checked as soon as packets pass again. Until then they are covered like the previous packets.
             return match link.is_random {
                 true => Plan {
                     reason: Reason::Idle,
@@ -331,7 +336,7 @@ impl Pilot {
                 false => idle.rests(Reason::Queue),
             };
         }
-        // Of packets that want no repair it is told what they lose.
+        // If no packet wants repair, the plan still says what requests leave.
         let Some(slack) = passed.slack.or(passed.unwanted_slack) else {
             return idle.rests(Reason::NoTime);
         };
@@ -339,7 +344,7 @@ impl Pilot {
         let losses = Losses::of(link.share, self.usual_run);
         let seen = (&passed.spacing.seen(losses), passed.interval());
         let leaves = |slack: Duration| asked(losses, link.rtt, slack, seen, link.strikes);
-        // What has more time than this is saved by requests.
+        // Requests are enough for packets that have more time than this.
         let enough = (1..=MOST_ROUNDS)
             .map(|n| link.rtt.usual.div(2) * n + passed.interval())
             .find(|slack| leaves(*slack) <= target);
@@ -372,7 +377,8 @@ impl Pilot {
         }
         let spare = SPARE + (link.rtt.usual - link.rtt.least).div(2);
         let time = slack.saturating_sub(spare);
-        // Of more packets than have their ages told, one is known to no less than the distance of two.
+        // If a window has more packets than a repair packet has ages, an age may be wrong by the distance of two
+        // packets.
         let interval = passed.wanted_interval();
         let is_wide = time > interval * REPAIR_AGES as u64;
         let unsure = if is_wide { interval } else { Duration::ZERO };
@@ -385,7 +391,7 @@ impl Pilot {
             predictions: &mut self.predictions,
             reaches,
             cap,
-            // What requests save of what repair leaves.
+            // The fraction of the losses that requests leave.
             saved: plan.requests / link.share.max(f64::MIN_POSITIVE),
         };
         let dearest = case.shares().last();
@@ -397,7 +403,7 @@ impl Pilot {
             return plan.with((share, case.leaves(share)), Reason::Configured);
         }
         let before = self.plan.share.map(|share| case.fitted(share));
-        // What requests nearly do is not done dearer.
+        // If requests alone nearly reach the target, repair is not worth its cost.
         let requests_do = plan.requests <= target * TOLERANCE;
         let wanted = match requests_do {
             true => None,
@@ -437,7 +443,7 @@ impl Pilot {
         self.evenness.push_back(evenness);
     }
 
-    /// Repair packets per packet that are allowed: each is as long as the longest packet.
+    /// Returns the maximum number of repair packets per packet, considering that each is as long as the longest packet.
     fn cap(&self, most: f64) -> f64 {
         let mut evenness = [0.0; LENGTHS];
         let known = self.evenness.len();
@@ -449,7 +455,7 @@ impl Pilot {
     }
 }
 
-/// Half round trips that are tried for the time that requests need.
+/// The maximum number of half round trips that are tried as the time that requests need.
 const MOST_ROUNDS: u64 = 14;
 
 fn reason(predicted: f64, target: f64) -> Reason {
@@ -459,7 +465,7 @@ fn reason(predicted: f64, target: f64) -> Reason {
     }
 }
 
-/// A reach that does not change with each packet more or less in a second.
+/// Rounds a reach down, so that it does not change with each packet more or less in a second.
 fn steady(reach: u32) -> u32 {
     let step = (reach / 8).max(1);
     reach / step * step

@@ -1,14 +1,15 @@
-//! The receiver's side: originals that have come, equations for those that have not, and what follows from them.
+//! The receiver's side: originals that have arrived, equations for those that have not, and the packets that follow
+//! from them.
 //!
 //! ```text
-//!   repair:  a·5 + b·6 + c·7 + d·8        5 and 8 have come: taken off at once
+//!   repair:  a·5 + b·6 + c·7 + d·8        5 and 8 have arrived: subtracted at once
 //!            b·6 + c·7                    a row of the matrix, solved for its oldest unknown, 6
 //!   repair:  e·6 + f·7 + …                the second row leaves one unknown: 7, and then 6
 //! ```
 //!
 //! The matrix is kept solved as far as it goes (Gauss-Jordan): each row is for one unknown, its oldest, which no
-//! other row has. So an unknown is found exactly when the rows determine it, and a row whose oldest unknown is out
-//! of reach can go: all others say as much without it.
+//! other row has. So an unknown is found exactly when the rows determine it. A row whose oldest unknown is out of reach
+//! can be dropped: the other rows do not contain that unknown.
 
 use super::field::{Multiples, add_multiple, inverse, scale};
 use super::{KEPT, SPAN, TAG, TAG_AT, coefficient, tag};
@@ -17,52 +18,54 @@ use std::collections::VecDeque;
 use wire::HEADER_BYTES;
 use wire::control::{REPAIR_AGE_UNKNOWN, Repair};
 
-/// Originals are kept for so long after the last repair packet: the next ones may be of a lane that seldom loses.
+/// How long originals are kept after the last repair packet. If the lane seldom loses packets, the next repair packet
+/// may be some seconds away.
 const WANTED_FOR: Duration = Duration::from_secs(10);
 
 /// Counters of a [`Decoder`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecoderStats {
-    /// Repair packets that came.
+    /// Repair packets that arrived.
     pub repairs: u64,
-    /// Those of which all packets had come.
+    /// Repair packets that added nothing: all their packets were known, or followed from earlier repair packets.
     pub unneeded: u64,
-    /// Those that came when their packets were out of reach, or that had too many that are not known.
+    /// Repair packets that arrived when their packets were out of reach, and restored packets that were dropped because
+    /// a newer packet had their place or too many others had not been taken.
     pub stale: u64,
-    /// Packets found.
+    /// Packets restored.
     pub decoded: u64,
-    /// Repair packets, or what follows from them, that cannot be.
+    /// Repair packets that could not be used or contradicted the known packets, and results that are no valid packets.
     pub bad: u64,
 }
 
-/// A number of the lane and what is known of it.
+/// A number of the lane, and the state of its packet.
 #[derive(Debug, Default)]
 struct Kept {
     seq: Option<u64>,
-    /// When it came.
+    /// When the packet arrived, was requested or was restored.
     at: Time,
     state: State,
-    /// As it was sent, its tag in the place of the lane number.
+    /// The packet as it was sent, with its tag in the place of the lane number.
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// It has been asked for: what comes may be a copy whose remaining time was changed.
+    /// The packet was requested. What arrives may be a copy with a changed remaining time, so the decoder ignores it.
     #[default]
     Asked,
-    /// The original is here.
+    /// The original has arrived.
     Known,
-    /// It was found.
+    /// The packet was restored.
     Decoded,
 }
 
-/// An equation: the sum of some unknowns is these bytes.
+/// An equation: the sum of some unknown packets, each times its coefficient, is these bytes.
 #[derive(Debug)]
 struct Row {
     /// The oldest unknown, with the coefficient one.
     oldest: u64,
-    /// By number, modulo [`SPAN`].
+    /// The coefficients of the unknowns, by number modulo [`SPAN`].
     coefficients: [u8; SPAN],
     bytes: Vec<u8>,
 }
@@ -79,29 +82,30 @@ impl Row {
         add_multiple(&mut self.bytes, by, &other.bytes);
     }
 
-    /// The only unknown.
+    /// Returns true if only one unknown is left.
     fn is_solved(&self) -> bool {
         self.coefficients.iter().filter(|by| **by != 0).count() == 1
     }
 }
 
-/// Finds packets that are missing out of repair packets.
+/// Restores missing packets from repair packets.
 #[derive(Debug, Default)]
 pub struct Decoder {
     wanted_until: Time,
     kept: Vec<Kept>,
     rows: Vec<Row>,
-    /// Rows that are not in use, for their memory.
+    /// Rows that are not in use, kept for their memory.
     spare: Vec<Row>,
-    /// The number after the newest that a repair packet has named.
+    /// The number after the newest one that a repair packet has named.
     next: u64,
-    /// When packets of some numbers came, or should have come, as repair packets tell, by number modulo [`KEPT`].
+    /// When packets of some numbers arrived or should have arrived, according to the ages in repair packets. Indexed by
+    /// number modulo [`KEPT`].
     told: Vec<(u64, Time)>,
     found: VecDeque<u64>,
     stats: DecoderStats,
 }
 
-/// How far the members of a window are behind its newest packet.
+/// Returns how far the members of a window are behind its newest packet.
 fn behind(members: u64) -> impl Iterator<Item = u64> {
     (0..SPAN as u64).filter(move |behind| members >> behind & 1 == 1)
 }
@@ -111,46 +115,46 @@ const fn place(seq: u64) -> usize {
 }
 
 impl Decoder {
-    /// Forgets the lane's numbers. Counters go on.
+    /// Forgets the lane's numbers. The counters continue.
     pub fn reset(&mut self) {
         let stats = self.stats;
         *self = Decoder::default();
         self.stats = stats;
     }
 
-    /// Gives memory back if no repair packet has come for long.
+    /// Releases the memory if no repair packet has arrived for long.
     pub fn release_idle(&mut self, now: Time) {
         if !self.is_wanted(now) && !self.kept.is_empty() {
             self.reset();
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> DecoderStats {
         self.stats
     }
 
-    /// Bytes that are held for packets and equations.
+    /// Returns the bytes held for packets and equations.
     pub fn held_bytes(&self) -> usize {
         let kept = self.kept.iter().map(|kept| kept.bytes.capacity());
         let rows = self.rows.iter().chain(&self.spare);
         kept.sum::<usize>() + rows.map(|row| row.bytes.capacity() + SPAN).sum::<usize>()
     }
 
-    /// Originals are wanted: the sender repairs.
+    /// Returns true if originals are to be kept, because the sender repairs.
     #[inline]
     pub fn is_wanted(&self, now: Time) -> bool {
         now < self.wanted_until
     }
 
-    /// Packet `seq` is asked for: what comes of it from now on says nothing.
+    /// Notes that packet `seq` is requested. The decoder ignores copies of the packet that arrive from now on.
     pub fn on_asked(&mut self, now: Time, seq: u64) {
         if self.is_wanted(now) {
             self.keep(seq, now, State::Asked);
         }
     }
 
-    /// The packet came, as it was sent.
+    /// Takes a packet that has arrived, as it was sent.
     #[inline]
     pub fn on_original(&mut self, now: Time, seq: u64, packet: &[u8]) {
         if self.is_wanted(now) && packet.len() >= HEADER_BYTES {
@@ -169,7 +173,7 @@ impl Decoder {
         }
     }
 
-    /// A repair packet came whose newest packet is `newest`.
+    /// Takes a repair packet whose newest packet is `newest`.
     pub fn on_repair(&mut self, now: Time, newest: u64, repair: &Repair<'_>) {
         self.stats.repairs += 1;
         self.listen(now);
@@ -181,7 +185,7 @@ impl Decoder {
         self.note_ages(now, newest, repair);
         match self.judge(newest, repair) {
             None => self.stats.bad += 1,
-            // Most repair packets: nothing is combined for them.
+            // This is the most frequent case, in which nothing is combined.
             Some(0) => self.stats.unneeded += 1,
             Some(_) => {
                 let row = self.row_of(newest, repair);
@@ -190,7 +194,7 @@ impl Decoder {
         }
     }
 
-    /// How many packets of the window are unknown; none if the repair packet cannot be.
+    /// Returns how many packets of the window are unknown, or `None` if the repair packet cannot be used.
     fn judge(&self, newest: u64, repair: &Repair<'_>) -> Option<usize> {
         let mut unknown = 0;
         for behind in behind(repair.members) {
@@ -198,7 +202,7 @@ impl Decoder {
             match self.known(seq) {
                 Some(at) if self.kept[at].bytes.len() > repair.sum.len() => return None,
                 Some(_) => {}
-                // Out of reach of the matrix, though not of this packet: it came after newer ones.
+                // The unknown is out of reach of the matrix, because the repair packet arrived after newer ones.
                 None if seq + (SPAN as u64) < self.next => return None,
                 None => unknown += 1,
             }
@@ -206,7 +210,7 @@ impl Decoder {
         Some(unknown)
     }
 
-    /// What a repair packet says of its unknown packets, the known ones taken off.
+    /// Returns the equation of a repair packet for its unknown packets, with the known ones subtracted.
     fn row_of(&mut self, newest: u64, repair: &Repair<'_>) -> Row {
         let mut row = self.blank();
         row.bytes.extend_from_slice(repair.sum);
@@ -222,8 +226,8 @@ impl Decoder {
         row
     }
 
-    /// The next packet that was found and not asked for yet: its number, and when it would have come at the earliest had
-    /// it not been lost.
+    /// Returns the next restored packet that was not returned before: its number, and when it would have arrived at the
+    /// earliest if it had not been lost.
     pub fn poll(&mut self) -> Option<(u64, Time)> {
         while let Some(seq) = self.found.pop_front() {
             if self.known(seq).is_some() {
@@ -233,18 +237,18 @@ impl Decoder {
         None
     }
 
-    /// A packet that is kept, as it was sent but for its lane number.
+    /// Returns a known packet as it was sent, except for its lane number.
     pub fn bytes(&self, seq: u64) -> Option<&[u8]> {
         self.known(seq).map(|at| &self.kept[at].bytes[..])
     }
 
-    /// Packets have been found and not been taken.
+    /// Returns true if restored packets have not been taken yet.
     #[inline]
     pub fn has_found(&self) -> bool {
         !self.found.is_empty()
     }
 
-    /// The sender repairs: what comes is kept from now on.
+    /// Notes that the sender repairs: from now on, originals that arrive are kept.
     pub(super) fn listen(&mut self, now: Time) {
         self.wanted_until = now + WANTED_FOR;
         if self.kept.is_empty() {
@@ -253,7 +257,7 @@ impl Decoder {
         }
     }
 
-    /// A place for what is known of a number, if it is news.
+    /// Returns the place for a number, or `None` if this number or a newer one already has the place.
     fn keep(&mut self, seq: u64, now: Time, state: State) -> Option<&mut Kept> {
         let kept = &mut self.kept[(seq % KEPT as u64) as usize];
         if kept.seq.is_some_and(|held| held >= seq) {
@@ -264,14 +268,15 @@ impl Decoder {
         Some(kept)
     }
 
-    /// Where the bytes of a packet are.
+    /// Returns the index of a packet in `kept` if its bytes are known.
     fn known(&self, seq: u64) -> Option<usize> {
         let at = (seq % KEPT as u64) as usize;
         let kept = self.kept.get(at)?;
         (kept.seq == Some(seq) && kept.state != State::Asked).then_some(at)
     }
 
-    /// Moves the reach of the matrix up to before `next`.
+    /// Moves the reach of the matrix so that it ends before `next`, and drops the rows whose oldest unknown is out
+    /// of reach.
     fn advance(&mut self, next: u64) {
         if next <= self.next {
             return;
@@ -301,7 +306,8 @@ impl Decoder {
         row
     }
 
-    /// Solves a new row for its oldest unknown, takes that off the others, and looks what is found.
+    /// Solves a new row for its oldest unknown, removes this unknown from the other rows, and takes out the packets
+    /// that are then determined.
     fn enter(&mut self, now: Time, mut row: Row) {
         for other in &self.rows {
             let by = row.of(other.oldest);
@@ -311,7 +317,7 @@ impl Decoder {
         }
         let reach = self.next.saturating_sub(SPAN as u64);
         let Some(oldest) = (reach..self.next).find(|seq| row.of(*seq) != 0) else {
-            // It says nothing new; if it says that something is nothing, a packet was not what it was taken for.
+            // The row has no unknowns left. If its sum is not zero, a packet that was taken for an original is none.
             match row.bytes.iter().all(|byte| *byte == 0) {
                 true => self.stats.unneeded += 1,
                 false => self.stats.bad += 1,
@@ -333,7 +339,7 @@ impl Decoder {
         self.harvest(now);
     }
 
-    /// An unknown has become known.
+    /// Substitutes a packet that has become known into the rows.
     fn substitute(&mut self, seq: u64) {
         let slot = (seq % KEPT as u64) as usize;
         let now = self.kept[slot].at;
@@ -350,7 +356,7 @@ impl Decoder {
             }
         }
         match opened {
-            // No other row has its oldest unknown.
+            // This row loses its oldest unknown, which no other row has, and must be solved anew.
             Some(at) => {
                 let row = self.rows.swap_remove(at);
                 match row.coefficients.iter().all(|by| *by == 0) {
@@ -362,7 +368,7 @@ impl Decoder {
         }
     }
 
-    /// Takes out what is found.
+    /// Takes out the packets of the solved rows.
     fn harvest(&mut self, now: Time) {
         let mut at = 0;
         while at < self.rows.len() {
@@ -389,7 +395,7 @@ impl Decoder {
                 .is_some_and(|rest| rest.iter().all(|byte| *byte == 0))
             && tag(&row.bytes[..len])[0] == check;
         if !is_good {
-            // Something that was taken for an original is none, so no equation can be trusted.
+            // A packet that was taken for an original is none, so no equation can be trusted.
             self.stats.bad += 1;
             return;
         }
@@ -405,7 +411,7 @@ impl Decoder {
         self.found.push_back(row.oldest);
     }
 
-    /// Notes when packets should have come: as long before the repair packet as they were sent before it.
+    /// Notes when packets should have arrived: as long before the repair packet as they were sent before it.
     fn note_ages(&mut self, now: Time, newest: u64, repair: &Repair<'_>) {
         for (behind, age) in Repair::aged(repair.members).zip(repair.ages) {
             let Some(seq) = newest.checked_sub(u64::from(behind)) else {
@@ -416,15 +422,16 @@ impl Decoder {
             }
             let came = now - Duration::from_millis(u64::from(*age));
             let told = &mut self.told[(seq % KEPT as u64) as usize];
-            // Of two that tell of the same packet the one that was faster on its way is right.
+            // If two repair packets give different times for a packet, the one with the shorter delay is right.
             let before = if told.0 == seq { told.1 } else { came };
             *told = (seq, came.min(before));
         }
     }
 
-    /// When a packet would have come at the earliest: as repair packets tell of it or of the nearest one that was sent before
-    /// it, or when that one came; not after any that was sent later. Choice: the bound, no guess between the two. Where
-    /// packets are unevenly spaced, a guess can be too late, and a packet would be delivered after its deadline.
+    /// Returns when a packet would have arrived at the earliest. This is the time that repair packets give for it or
+    /// for the nearest packet that was sent before it, or the time at which that one arrived. It is never after the
+    /// time of a packet that was sent later. Choice: the bound, not a guess between the two. Where packets are unevenly
+    /// spaced, a guess can be too late, and a packet would be delivered after its deadline.
     fn due(&self, seq: u64) -> Time {
         let told = |seq: u64| {
             let (of, came) = self.told[(seq % KEPT as u64) as usize];
@@ -441,7 +448,7 @@ impl Decoder {
         let before = (seq.saturating_sub(reach)..=seq).rev().find_map(came);
         // Nothing bounds the age of the first packets of a lane, so they have no time left.
         let before = before.unwrap_or(Time::ZERO);
-        // One that was overtaken on its way tells too late a moment.
+        // The time of a packet that was overtaken on its path is too late.
         let after = (seq + 1..seq + reach).filter_map(came).min();
         after.map_or(before, |after| after.min(before))
     }

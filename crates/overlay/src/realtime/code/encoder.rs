@@ -10,56 +10,58 @@ use wire::HEADER_BYTES;
 use wire::control::{REPAIR_AGE_UNKNOWN, REPAIR_AGES, REPAIR_FRONT_BYTES, Repair};
 use wire::data::LaneSeq;
 
-/// Repair packets that wait to be sent: those of one burst of packets. Beyond, none becomes due.
+/// Maximum number of repair packets that wait to be sent: those of one burst of packets. Beyond it, none becomes due.
 const DUE_MOST: usize = 32;
-/// With so many the burst is to end here. Choice: a half, for one packet may earn several.
+/// At this number of due repair packets, the sender sends them before the burst continues. Choice: a half, because one
+/// packet may earn several.
 const DUE_MANY: usize = DUE_MOST / 2;
-/// Repair packets that are combined together: each packet of their windows is read once for all of them. Choice: five follow
-/// sixteen packets at a share of 30 %, and the sums of four fit the registers.
+/// Number of repair packets that are combined together: each packet of their windows is read once for all of them.
+/// Choice: five follow sixteen packets at a share of 30 %, and the sums of four fit the registers.
 const ROWS: usize = 4;
-/// The packets that these reach over together.
+/// Maximum number of packets that these repair packets reach over together.
 const REACH: usize = 2 * SPAN;
 
-/// How much repair a lane gets, and over what.
+/// How much repair a lane gets, and which packets it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// So many repair packets
+    /// Number of repair packets that follow each [`Share::packets`] packets.
     pub repairs: u32,
-    /// follow so many packets that are covered.
+    /// Number of covered packets that earn [`Share::repairs`] repair packets.
     pub packets: u32,
-    /// The newest packets that a repair packet leaves to later ones. A copy that is to survive a run of losses
-    /// comes so much later.
+    /// Number of newest packets that a repair packet leaves to later ones. A copy comes later by this number of
+    /// packets, so that it survives a run of losses.
     pub lag: u32,
-    /// The packets behind them that it covers, at most [`SPAN`].
+    /// Number of packets before these that a repair packet covers, at most [`SPAN`].
     pub width: u32,
 }
 
 impl Share {
-    /// Repair packets per packet.
+    /// Returns the number of repair packets per packet.
     pub fn ratio(&self) -> f64 {
         f64::from(self.repairs) / f64::from(self.packets.max(1))
     }
 }
 
-/// A packet that is covered.
+/// A covered packet.
 #[derive(Clone, Copy, Debug)]
 struct Covered {
     seq: u64,
-    /// Its header as it is combined, the tag in the place of the lane number, and zeros. The rest is in the ring.
+    /// The packet's header as it is combined, with the tag in the place of the lane number, and zeros. The rest of the
+    /// packet is in the ring.
     front: [u8; BLOCK],
 }
 
-/// A repair packet that is due. It covers what it would have covered at once, however many packets have followed
-/// meanwhile: so those of a burst go together behind it.
+/// A repair packet that is due. It covers the packets that it would have covered if it had been sent at once, however
+/// many packets have followed meanwhile. So the repair packets of a burst are sent together, after the burst.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    /// The newest packet that was covered.
+    /// The newest covered packet when this repair packet became due.
     newest: u64,
-    /// Nothing followed that one, so it is covered too.
+    /// The lane fell silent after that packet. So the repair packet covers the newest packets, too.
     is_silent: bool,
 }
 
-/// What a repair packet covers: places in [`Encoder::covered`].
+/// The packets that a repair packet covers, as indices into [`Encoder::covered`].
 #[derive(Clone, Copy, Debug)]
 struct Window {
     newest: u64,
@@ -68,11 +70,11 @@ struct Window {
     seed: u8,
 }
 
-/// Repair packets that have been made and not been fetched.
+/// Repair packets that have been made and not yet been fetched.
 #[derive(Debug, Default)]
 struct Made {
     bodies: [Vec<u8>; ROWS],
-    /// Those of them that are to be fetched.
+    /// The range of bodies that are still to be fetched.
     left: Range<usize>,
 }
 
@@ -80,13 +82,13 @@ struct Made {
 #[derive(Debug, Default)]
 pub struct Encoder {
     share: Option<Share>,
-    /// The newest packets that are covered, ascending.
+    /// The newest covered packets, in ascending order.
     covered: VecDeque<Covered>,
-    /// Repair packets that the packets so far have earned, in parts of [`Share::packets`].
+    /// The fraction of a repair packet that the packets so far have earned, in parts of [`Share::packets`].
     credit: u32,
     due: VecDeque<Due>,
     ready: Made,
-    /// Nothing follows the newest packet, and that has been made up for.
+    /// The lane is silent, and the repair packets for its last packets have become due.
     is_silent: bool,
     seed: u8,
     /// Repair packets made, and their bytes.
@@ -95,7 +97,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// How much repair follows from now on; none ends it.
+    /// Sets how much repair follows from now on. `None` ends the repair.
     pub fn set_share(&mut self, share: Option<Share>) {
         if share.is_none() {
             self.covered.clear();
@@ -106,12 +108,12 @@ impl Encoder {
         self.share = share;
     }
 
-    /// What is in force.
+    /// Returns the share in force.
     pub fn share(&self) -> Option<Share> {
         self.share
     }
 
-    /// Packet `seq`, which the ring has, is covered by what follows.
+    /// Covers packet `seq`, which the ring has, by the repair packets that follow.
     #[inline]
     pub fn cover(&mut self, seq: u64, packet: &[u8]) {
         let Some(share) = self.share else {
@@ -134,7 +136,7 @@ impl Encoder {
         self.owe(earned);
     }
 
-    /// So many repair packets are due, over the packets so far.
+    /// Makes `count` repair packets due, over the packets so far.
     fn owe(&mut self, count: u32) {
         let Some(newest) = self.covered.back().map(|covered| covered.seq) else {
             return;
@@ -145,7 +147,8 @@ impl Encoder {
         self.due.extend(due);
     }
 
-    /// The lane has fallen silent: the last packets are owed half of what the packets of a window get.
+    /// Notes that the lane has fallen silent. The last packets get half of the repair packets that the packets of a
+    /// window get.
     pub fn on_silence(&mut self) {
         let Some(share) = self.share.filter(|_| !self.is_silent) else {
             return;
@@ -157,28 +160,28 @@ impl Encoder {
         self.owe(owed);
     }
 
-    /// What is due is not to be sent.
+    /// Drops the repair packets that are due.
     pub fn forgo(&mut self) {
         self.due.clear();
         self.ready.left = 0..0;
     }
 
-    /// A repair packet is due.
+    /// Returns true if a repair packet is due.
     pub fn is_due(&self) -> bool {
         !self.due.is_empty() || !self.ready.left.is_empty()
     }
 
-    /// So many are due that they are to be sent before more packets are covered.
+    /// Returns true if so many repair packets are due that they are to be sent before more packets are covered.
     pub fn is_crowded(&self) -> bool {
         self.due.len() >= DUE_MANY
     }
 
-    /// Repair packets made, and the bytes of their bodies.
+    /// Returns the number of repair packets made, and the bytes of their bodies.
     pub fn made(&self) -> (u64, u64) {
         (self.made, self.made_bytes)
     }
 
-    /// Writes the body of the next repair packet that is due, and tells its length.
+    /// Writes the body of the next repair packet that is due, and returns its length.
     pub(in super::super) fn poll(
         &mut self,
         now: Time,
@@ -222,7 +225,8 @@ impl Encoder {
         }
     }
 
-    /// The packets that are covered by one that is due, its newest ones left out.
+    /// Returns the window of a repair packet that is due. Unless the lane is silent, the window leaves out the newest
+    /// packets.
     fn window(&mut self, share: Share, due: Due) -> Option<Window> {
         self.seed = self.seed.wrapping_add(1);
         let (lag, width) = match due.is_silent {
@@ -244,7 +248,7 @@ impl Encoder {
     }
 }
 
-/// The sums of the packets of some windows, which reach over `MOST` packets together.
+/// Makes the sums of the packets of some windows, which reach over at most `MOST` packets together.
 fn combine<const R: usize, const MOST: usize>(
     now: Time,
     ring: &Ring,
@@ -286,7 +290,8 @@ fn combine<const R: usize, const MOST: usize>(
     let mut made_bodies = made.bodies.iter_mut();
     made.left = 0..0;
     for (row, window) in windows.iter().enumerate() {
-        // Without the newest, which has left the history or is too long, what is before it has been covered already.
+        // If the newest packet has left the history or is too long, no repair packet is made: the packets before it
+        // have been covered already.
         let Some(window) = window.filter(|_| members[row] & 1 == 1) else {
             continue;
         };
@@ -305,7 +310,7 @@ fn combine<const R: usize, const MOST: usize>(
     bodies.sum_into(&mut body_sums);
 }
 
-/// Writes what stands in front of the sum, and tells its length.
+/// Writes the part of the body before the sum, and returns its length.
 fn front_of(
     now: Time,
     ring: &Ring,
@@ -324,7 +329,7 @@ fn front_of(
     front.unwrap_or_default()
 }
 
-/// Milliseconds since a packet was sent, never too few.
+/// Returns the milliseconds since a packet was sent, rounded up.
 fn age_of(now: Time, sent: Time) -> u8 {
     let ms = now.since(sent).as_nanos().div_ceil(1_000_000);
     u8::try_from(ms).unwrap_or(REPAIR_AGE_UNKNOWN)

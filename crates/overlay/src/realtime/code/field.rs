@@ -7,9 +7,9 @@
 //!   Σ cᵢ·pᵢ  =  Σₖ xᵏ · ( exclusive or of the pᵢ whose cᵢ has bit k )        k = 7 … 0
 //! ```
 //!
-//! so a packet costs about four exclusive ors of its length, and the seven multiplications by x are paid once
-//! for all packets. The sum is made a block of columns after the other: a block stays in registers while all packets are
-//! added. Where the machine has instructions for more ([`vector`]), those are used.
+//! A packet then costs about four exclusive ors of its length, and the seven multiplications by x are paid once
+//! for all packets. The sum is made one block of columns after the other: a block stays in registers while all packets
+//! are added. If the machine has vector instructions for this, [`vector`] uses them.
 
 mod vector;
 
@@ -65,7 +65,7 @@ pub(super) fn add_multiple(to: &mut Vec<u8>, by: u8, from: &[u8]) {
     }
 }
 
-/// Every byte becomes `by` times itself.
+/// Multiplies every byte by `by`.
 pub(super) fn scale(bytes: &mut [u8], by: u8) {
     let low = table(by, 0);
     let high = table(by, 4);
@@ -82,7 +82,7 @@ fn table(by: u8, shift: u32) -> [u8; 16] {
 /// A packet with its coefficient in each sum, zero in those that it is not part of.
 type Packet<'a, const R: usize> = ([u8; R], &'a [u8]);
 
-/// Packets of which `R` sums are wanted: at most `MOST`, and [`SPAN`] in one sum.
+/// The packets of `R` sums: at most `MOST` in all of them, and [`SPAN`] in one sum.
 #[derive(Debug)]
 pub(super) struct Multiples<'a, const R: usize, const MOST: usize> {
     packets: [Packet<'a, R>; MOST],
@@ -97,13 +97,14 @@ impl<'a, const R: usize, const MOST: usize> Multiples<'a, R, MOST> {
         }
     }
 
-    /// Adds `bytes` times a coefficient to each sum. More than `MOST` are no sums that repair packets can have.
+    /// Adds `bytes` times a coefficient to each sum. Repair packets never have more than `MOST` packets.
     pub(super) fn push(&mut self, by: [u8; R], bytes: &'a [u8]) {
         self.packets[self.len] = (by, bytes);
         self.len += 1;
     }
 
-    /// Adds the sums to `out`, each of which is as long as its longest packet, or shorter: what is behind it is left out.
+    /// Adds the sums to `out`. Each slice is as long as the longest packet of its sum, or shorter: bytes beyond its end
+    /// are left out.
     pub(super) fn sum_into(&self, out: &mut [&mut [u8]; R]) {
         let packets = &self.packets[..self.len];
         if vector::by_matrices(packets, out) {
@@ -117,9 +118,9 @@ impl<'a, const R: usize, const MOST: usize> Multiples<'a, R, MOST> {
     }
 }
 
-/// A sum as plain code has it.
+/// Adds one sum to `out` by plain code.
 fn by_bits<const R: usize>(packets: &[Packet<'_, R>], row: usize, out: &mut [u8]) {
-    // The packets whose coefficients have a bit.
+    // The packets whose coefficients have the bit, for each bit.
     let mut with = [[0u8; SPAN]; 8];
     let mut many = [0; 8];
     for (n, (by, _)) in packets.iter().enumerate() {
@@ -133,7 +134,7 @@ fn by_bits<const R: usize>(packets: &[Packet<'_, R>], row: usize, out: &mut [u8]
     for (n, out) in out.chunks_mut(BLOCK).enumerate() {
         let at = n * BLOCK;
         let mut sum = [0; WORDS];
-        // By Horner's rule, from the highest power down.
+        // Horner's rule goes from the highest power down.
         for bit in (0..8).rev() {
             sum.iter_mut().for_each(|word| *word = all_times_x(*word));
             for &n in &with[bit][..many[bit]] {
@@ -149,7 +150,7 @@ fn by_bits<const R: usize>(packets: &[Packet<'_, R>], row: usize, out: &mut [u8]
     }
 }
 
-/// Eight elements of a word at a time, each times x. Choice: words, since sums of bytes in an array became loops over
+/// Multiplies the eight elements of a word by x. Choice: words, because sums of bytes in an array became loops over
 /// memory in some builds, 40 times slower.
 const fn all_times_x(word: u64) -> u64 {
     const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
@@ -159,7 +160,7 @@ const fn all_times_x(word: u64) -> u64 {
     (word & LOW) << 1 ^ highest ^ highest << 2 ^ highest << 3 ^ highest << 4
 }
 
-/// The first block of some bytes, zeros behind the last.
+/// Returns the first block of some bytes, with zeros behind the last byte.
 fn words(bytes: &[u8]) -> [u64; WORDS] {
     let of = |block: &[u8; BLOCK]| {
         let mut words = [0; WORDS];
@@ -208,7 +209,7 @@ mod tests {
         (0..len).map(|_| rng.next_u64() as u8).collect()
     }
 
-    /// The sums byte by byte, over what is there.
+    /// Returns the sums, made byte by byte and added to what is there.
     fn naive(packets: &[Packet<'_, ROWS>], before: &[Vec<u8>; ROWS]) -> [Vec<u8>; ROWS] {
         let mut sums = before.clone();
         for (row, sum) in sums.iter_mut().enumerate() {
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn sums_and_tables_say_the_same_as_products_byte_by_byte() {
         let mut rng = Rng::new(1);
-        // As long as some blocks at a time, and shorter.
+        // Packets are as long as several blocks, or shorter.
         for most in [20, 200, 700].repeat(20) {
             let packets: Vec<([u8; ROWS], Vec<u8>)> = (0..rng.below(SPAN as u64 + 1))
                 .map(|_| {
@@ -252,7 +253,7 @@ mod tests {
                 multiples.push(*by, bytes);
             }
             let known = &multiples.packets[..multiples.len];
-            // Sums of any length, on top of what is there.
+            // Sums have any length, and are added to what is there.
             let before = [(); ROWS].map(|()| random(&mut rng, most));
             let wanted = naive(known, &before);
             let ways: [Way; 3] = [plain, vector::by_matrices, shuffles];
@@ -264,7 +265,7 @@ mod tests {
             let mut sums = before.clone();
             multiples.sum_into(&mut sums.each_mut().map(|sum| &mut sum[..]));
             assert_eq!(sums, wanted);
-            // By rows, as the decoder has them.
+            // The decoder makes one sum at a time.
             let zeros = [(); ROWS].map(|()| vec![0; most as usize]);
             for (row, wanted) in naive(known, &zeros).iter().enumerate() {
                 let mut sum = vec![0; most as usize];

@@ -6,20 +6,21 @@
 //! ```
 //!
 //! A repair packet is a linear combination of the packets of a window. The coefficients follow from its
-//! seed and the packets' numbers, so it carries none. A receiver that has all packets of the window but one
-//! has that one; of several that are missing it needs as many repair packets as there are missing ones.
+//! seed and the packets' numbers, so it carries none. If a receiver lacks one packet of the window, one repair packet
+//! restores it. If several packets are missing, the receiver needs as many repair packets as there are missing ones.
 //!
-//! What is combined is a packet as it was sent, with the length and a check in the place of its lane number
-//! (which the receiver knows), padded with zeros to the longest of the window. So packets may differ in length.
+//! The sender combines packets as they were sent, except that a check and the length replace the lane number (which
+//! the receiver knows). It pads each packet with zeros to the longest of the window, so packets may differ in length.
 //!
-//! What is found must have the time taken off that has passed since it should have come. That a repair packet tells: it names the ages
-//! of its packets, of all if they are few, else of some, with others close to them.
+//! The receiver must reduce the remaining time of a restored packet by the time since the packet should have arrived.
+//! Therefore a repair packet contains the ages of its packets: of all if they are few, otherwise of some that are close
+//! to the others.
 //!
 //! ```text
 //!   | header, 20 bytes | check | length | payload | zeros |
 //! ```
 //!
-//! A decoder holds [`KEPT`] originals and [`SPAN`] unknowns, whatever it is given.
+//! A decoder holds at most [`KEPT`] originals and [`SPAN`] unknowns, whatever input it gets.
 
 mod decoder;
 mod encoder;
@@ -32,18 +33,20 @@ pub use encoder::{Encoder, Share};
 
 use wire::HEADER_BYTES;
 
-/// The numbers that one repair packet reaches over, and the most packets that are unknown at a time. Choice: what
-/// 20 calls send in 64 ms, the usual time that a continent's link leaves; the work per repair packet is bounded by it.
+/// How many numbers one repair packet reaches over, and the maximum number of unknown packets at a time. Choice: 20
+/// calls send this many packets in 64 ms, the usual time left on a link across a continent. The value bounds the work
+/// per repair packet.
 pub const SPAN: usize = wire::control::REPAIR_SPAN;
-/// Originals that a decoder keeps: what is in a window may be a span behind the newest one.
+/// Number of originals that a decoder keeps. A window reaches over a span, and may itself be a span behind the newest
+/// packet.
 pub const KEPT: usize = 2 * SPAN;
 
-/// Where the lane number stands in a packet: last in its header.
+/// Position of the lane number in a packet: at the end of its header.
 const TAG_AT: usize = HEADER_BYTES - TAG;
-/// Bytes of it: a check, and the length of the packet.
+/// Bytes of the lane number. A check and the length of the packet replace it when packets are combined.
 const TAG: usize = 3;
 
-/// What stands in the place of a packet's lane number when it is combined.
+/// Returns the check and the length that replace a packet's lane number when it is combined.
 fn tag(packet: &[u8]) -> [u8; TAG] {
     let (front, rest) = (&packet[..TAG_AT], &packet[HEADER_BYTES..]);
     let sum = |bytes: &[u8]| bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
@@ -51,7 +54,7 @@ fn tag(packet: &[u8]) -> [u8; TAG] {
     [sum(front).wrapping_add(sum(rest)), high, low]
 }
 
-/// Two packets are the same but for their lane numbers.
+/// Returns true if two packets differ at most in their lane numbers.
 pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.len() >= HEADER_BYTES
@@ -59,10 +62,11 @@ pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
         && one[HEADER_BYTES..] == other[HEADER_BYTES..]
 }
 
-/// The coefficient of packet `seq` in the repair packet of this seed, never zero. Seeds begin again after 256 repair packets:
-/// no packet is in so many, since there are at most two per packet and a window of [`SPAN`].
+/// Returns the coefficient of packet `seq` in the repair packet of this seed. It is never zero. Seeds repeat after 256
+/// repair packets. No packet is in that many, because there are at most two repair packets per packet, and a window has
+/// at most [`SPAN`] packets.
 fn coefficient(seed: u8, seq: u64) -> u8 {
-    // What the wire has of a number: both ends know as much.
+    // The wire carries these 24 bits of a number, so both ends know them.
     let seq = seq as u32 & 0x00ff_ffff;
     let mut x = seq.wrapping_mul(0x9e37_79b1) ^ u32::from(seed).wrapping_mul(0x85eb_ca6b);
     x = (x ^ x >> 15).wrapping_mul(0x2c1b_3c6d);

@@ -10,7 +10,7 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// A packet whose lane number is no part of what is told of it.
+/// Returns a random packet with this lane number.
 fn packet(rng: &mut Rng, seq: u64) -> Vec<u8> {
     let len = HEADER_BYTES + rng.below(40) as usize;
     let mut bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
@@ -18,7 +18,7 @@ fn packet(rng: &mut Rng, seq: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the code sees of a packet.
+/// Returns a packet as the code combines it.
 fn symbol(packet: &[u8]) -> Vec<u8> {
     let mut symbol = packet.to_vec();
     symbol[TAG_AT..HEADER_BYTES].copy_from_slice(&tag(packet));
@@ -76,7 +76,7 @@ const HALF: Share = Share {
     width: 16,
 };
 
-/// All that was heard, and what follows from it.
+/// All repair packets and originals that arrived, and the packets that follow from them.
 #[derive(Default)]
 struct Naive {
     equations: Vec<(BTreeMap<u64, u8>, Vec<u8>)>,
@@ -90,7 +90,7 @@ impl Naive {
         self.equations.push((terms.collect(), repair.sum.to_vec()));
     }
 
-    /// Numbers from `reach` on that the equations determine beside those that are known.
+    /// Returns the packets from `reach` on that the equations determine and that are not known yet.
     fn solve(&mut self, reach: u64) -> BTreeMap<u64, Vec<u8>> {
         self.equations.retain(|(terms, _)| {
             terms
@@ -196,7 +196,7 @@ fn it_finds_what_a_naive_solver_finds_and_nothing_else() {
             }
             for (seq, packet) in comes {
                 decoder.on_original(now, seq, &packet);
-                // What comes when it is out of reach says nothing of what is within.
+                // A packet that arrives when it is out of reach does not help with those within reach.
                 if seq + SPAN as u64 >= newest {
                     naive.known.entry(seq).or_insert_with(|| symbol(&packet));
                 }
@@ -217,7 +217,7 @@ fn it_finds_what_a_naive_solver_finds_and_nothing_else() {
                 found.insert(seq, decoder.bytes(seq).unwrap().to_vec());
             }
             let mut expected = naive.solve(newest.saturating_sub(SPAN as u64));
-            // A number that is found makes others known, in the next round of the model.
+            // A restored packet makes others known, in the next round of the model.
             for (seq, sum) in &expected {
                 let len = sent[seq].len();
                 assert_eq!(sum[..len], sent[seq], "the model is right");
@@ -234,8 +234,8 @@ fn it_finds_what_a_naive_solver_finds_and_nothing_else() {
     assert!(found_in_all > 600, "{found_in_all}");
 }
 
-/// Lets packets pass at the moments that `next_gap_us` makes, each tenth datagram lost; by how much those that are found
-/// count as older than they are, at most and on average.
+/// Sends packets with the gaps of `next_gap_us` and loses each datagram with a probability of 0.1. Returns by how much
+/// restored packets count as older than they are, at most and on average.
 fn too_old(share: Share, mut next_gap_us: impl FnMut(&mut Rng) -> u64) -> (Duration, Duration) {
     let mut rng = Rng::new(8);
     let (mut sender, mut decoder) = (Sender::new(share), Decoder::default());
@@ -258,7 +258,7 @@ fn too_old(share: Share, mut next_gap_us: impl FnMut(&mut Rng) -> u64) -> (Durat
         while let Some((seq, due)) = decoder.poll() {
             let sent = sent[seq as usize];
             assert!(due <= sent, "packet {seq} counts as younger than it is");
-            // Before the first packet that comes nothing is known.
+            // Nothing is known of the time before the first packet that arrives.
             if due > Time::ZERO {
                 errors.push(sent.since(due));
             }
@@ -344,7 +344,7 @@ fn a_changed_packet_spoils_what_follows_from_it_and_nothing_else() {
         let is_lost = n % 11 == 3;
         lost += u32::from(is_lost);
         let sent = symbol(&packet);
-        // One in a hundred comes with another remaining time, as copies do, and nobody had asked for it.
+        // One packet in a hundred arrives with another remaining time, like a copy, although nobody requested it.
         if n % 101 == 50 {
             packet[2] ^= 1;
         }
@@ -377,7 +377,7 @@ fn what_was_asked_for_is_unknown_until_it_is_found() {
     };
     let first = [0, 1].map(|_| sender.send(&mut rng, true));
     repair(&mut sender, &mut decoder, 1);
-    // Only now does the decoder listen: of what came before it knows nothing.
+    // The decoder listens only from now on: it does not know the earlier packets.
     drop(first);
     let [a, b, c] = [2, 3, 4].map(|_| sender.send(&mut rng, true));
     decoder.on_asked(at(4), 2);
@@ -438,7 +438,7 @@ fn a_lane_that_falls_silent_gets_what_its_last_packets_are_owed() {
     assert_eq!(found, [22, 23]);
 }
 
-/// Of packets that are sent at one moment the repair packets may follow one by one or all together: they are the same.
+/// If packets are sent at one moment, their repair packets may follow one by one or all together: they are the same.
 #[test]
 fn repair_packets_of_a_burst_are_the_same_together_as_one_by_one() {
     let copies = Share {
@@ -484,6 +484,6 @@ fn a_burst_that_earns_much_repair_is_to_end() {
         sender.send_at(at(0), &mut rng, true);
         assert_eq!(sender.encoder.is_crowded(), n >= 8, "{n}");
     }
-    // What is not fetched in time is not owed for ever.
+    // Repair packets that are not fetched in time do not pile up for ever.
     assert_eq!(std::iter::from_fn(|| sender.repair()).count(), 32);
 }

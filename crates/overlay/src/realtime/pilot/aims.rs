@@ -1,4 +1,4 @@
-//! What a lane's protection aims at, and the plan that comes of it.
+//! The aims of a lane's protection, and the plan that results.
 
 use super::super::Share;
 use crate::flow::FlowKey;
@@ -6,26 +6,26 @@ use base::Duration;
 use core::fmt;
 use wire::Aim;
 
-/// What the operator wants done about losses on real-time lanes.
+/// How the operator wants losses on real-time lanes to be treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protect {
-    /// What the target takes.
+    /// As much protection as the target needs.
     #[default]
     Auto,
-    /// Nothing at all.
+    /// No protection.
     Off,
     /// Requests and answers.
     Requests,
-    /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
+    /// Requests, and repair up to the cap for all packets that requests cannot save, however few are lost.
     Hop,
-    /// On the links as [`Protect::Auto`], and repair between this node and the one where its packets leave the overlay.
+    /// As [`Protect::Auto`] on the links, and repair between this node and the one where its packets leave the overlay.
     EndToEnd,
-    /// On the links as [`Protect::Auto`], and more paths where there is trouble.
+    /// As [`Protect::Auto`] on the links, and more paths where there is trouble.
     Paths,
 }
 
 impl Protect {
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn label(self) -> &'static str {
         match self {
             Protect::Auto => "auto",
@@ -37,7 +37,7 @@ impl Protect {
         }
     }
 
-    /// All of them.
+    /// All values.
     pub const ALL: [Protect; 6] = [
         Protect::Auto,
         Protect::Off,
@@ -47,40 +47,40 @@ impl Protect {
         Protect::Paths,
     ];
 
-    /// The one of a name.
+    /// Returns the value with this name.
     pub fn of_label(label: &str) -> Option<Protect> {
         Protect::ALL
             .into_iter()
             .find(|protect| protect.label() == label)
     }
 
-    /// Repair packets may be sent to a neighbour.
+    /// Returns true if repair packets may be sent to a neighbour.
     pub const fn repairs(self) -> bool {
         !matches!(self, Protect::Off | Protect::Requests)
     }
 
-    /// What is added follows from what is lost.
+    /// Returns true if the amount of repair depends on the losses.
     pub const fn chooses(self) -> bool {
         self.repairs() && !matches!(self, Protect::Hop)
     }
 }
 
-/// How much may be left, and how much may be added.
+/// How many losses may be left, and how much repair may be added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aims {
-    /// What to do.
+    /// The kind of protection.
     pub protect: Protect,
     /// The share of packets that may stay lost.
     pub target: f64,
-    /// The most repair packets per packet, of a lane with several flows and of one with a single one.
+    /// The maximum number of repair packets per packet, for a lane with several flows.
     pub most: f64,
-    /// See [`Aims::most`].
+    /// The same as [`Aims::most`], for a lane with a single flow.
     pub most_single: f64,
 }
 
 impl Aims {
-    /// The same for a single flow whose sender wants something else: its own target, and what it may spend, up to the most of
-    /// any lane here.
+    /// Returns the aims for a single flow whose sender wants something else: its own target, and its own maximum of
+    /// repair, up to the maximum of any lane here.
     pub fn wished(self, aim: Aim) -> Aims {
         let most = aim.most().map(|most| most.min(self.most_allowed()));
         Aims {
@@ -94,7 +94,7 @@ impl Aims {
         }
     }
 
-    /// The most that any flow may spend.
+    /// Returns the maximum number of repair packets per packet that any flow may have.
     pub(super) fn most_allowed(&self) -> f64 {
         self.most_single.max(self.most)
     }
@@ -103,9 +103,9 @@ impl Aims {
 impl Default for Aims {
     fn default() -> Aims {
         Aims {
-            // Choice: repair by itself, since a long link gains nothing from requests and nobody looks for a
-            // setting. It adds bytes only where requests come too late, half of a lane's or all of a single call's at
-            // most, and none while the link has too little room.
+            // Choice: automatic repair, since a long link gains nothing from requests and nobody looks for a
+            // setting. It adds bytes only where requests come too late: at most half of a lane's, or as many as a
+            // single call's. It adds none while the link has too little room.
             protect: Protect::Auto,
             target: 0.0005,
             most: 0.5,
@@ -134,16 +134,16 @@ pub enum Reason {
     Hopeless,
     /// The neighbour takes no repair packets: its version is older.
     Neighbour,
-    /// Losses are, or were, a queue's.
+    /// Losses come, or came, from a queue.
     Queue,
     /// The configuration says so.
     Configured,
-    /// The senders of all flows want none.
+    /// The senders of all flows want no repair.
     Unwanted,
 }
 
 impl Reason {
-    /// In words.
+    /// Returns the reason in words.
     pub const fn text(self) -> &'static str {
         match self {
             Reason::Idle => "nothing passes",
@@ -167,32 +167,32 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A plan, and what it is expected to do.
+/// A plan, and its expected result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Repair, if any is added.
+    /// The repair, if any is added.
     pub share: Option<Share>,
-    /// Packets with less time left after their way are covered.
+    /// Packets with less time than this left after their path are covered.
     pub cover_below: Duration,
-    /// The share of packets that will stay lost.
+    /// The share of packets that is expected to stay lost.
     pub predicted: f64,
     /// The same with requests alone.
     pub requests: f64,
-    /// With so much more time for its packets requests alone would leave no more than the target; none if they
-    /// would never, or do already.
+    /// How much more time packets would need so that requests alone left no more than the target. `None` if no time
+    /// is enough, or the present time is.
     pub requests_lack: Option<Duration>,
-    /// Why no better.
+    /// Why the plan is no better.
     pub reason: Reason,
     /// The share of packets that may stay lost.
     pub target: f64,
-    /// The flow whose target that is; none if it is the node's own.
+    /// The flow whose target that is; `None` if it is the node's own.
     pub target_of: Option<FlowKey>,
-    /// The most repair packets per packet.
+    /// The maximum number of repair packets per packet.
     pub most: f64,
 }
 
 impl Plan {
-    /// Nothing is added to requests, for this reason.
+    /// Returns the plan without repair, for this reason.
     pub(super) fn rests(self, reason: Reason) -> Plan {
         Plan {
             share: None,
@@ -202,7 +202,7 @@ impl Plan {
         }
     }
 
-    /// This share is added, which leaves so much.
+    /// Returns the plan with this share of repair, which leaves `predicted` lost.
     pub(super) fn with(self, (share, predicted): (Share, f64), reason: Reason) -> Plan {
         Plan {
             share: Some(share),

@@ -1,22 +1,22 @@
-//! What passed on a lane in a second: how its packets follow each other, and of those that are to be repaired the time that they
-//! have, their lengths, and whether they are of one flow.
+//! The packets that passed on a lane in a second: how they follow each other and, for those that are to be repaired,
+//! the time that they have, their lengths, and whether they belong to one flow.
 //!
-//! A packet of any flow shows the loss of the one before it. All else is of packets that want repair alone: others are not
-//! covered, and must not make the plan of those that are.
+//! A packet of any flow reveals the loss of the one before it. All else comes only from packets that want repair. The
+//! other packets are not covered, and must not influence the plan for those that are.
 
 use super::spacing::Spacing;
 use super::wishes::{Wish, Wishes};
 use super::{Aims, SLACK_LEAST};
 use base::{Duration, Time};
 
-/// Without a deadline an answer is of use so long.
+/// How long an answer is useful for a packet without a deadline.
 const NO_DEADLINE: Duration = Duration::from_millis(500);
-/// The shortest pause: it does not count as a distance of packets.
+/// The shortest pause. A pause does not count as a distance of packets.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Kinds of flows that are told apart, by a hash: enough to tell one from several.
+/// Number of kinds of flows that are distinguished by a hash: enough to distinguish one flow from several.
 const KINDS: usize = 32;
 
-/// A packet that is sent; [`super::Pilot::on_sent`] says what it has.
+/// A packet that is sent. [`super::Pilot::on_sent`] explains the fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) bytes: usize,
@@ -25,13 +25,14 @@ pub(super) struct Packet {
     pub(super) wish: Option<Wish>,
 }
 
-/// What passed in a second.
+/// The packets that passed in a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
-    /// All packets, and those of them that want repair.
+    /// Number of all packets, and of those that want repair.
     pub(super) packets: u32,
     pub(super) wanted: u32,
-    /// The least time that a packet had left after its way, of those that want repair and had any; and of those that do not.
+    /// The least time that a packet had left after its path: among the packets that want repair and had time, and among
+    /// those that want no repair and had time.
     pub(super) slack: Option<Duration>,
     pub(super) unwanted_slack: Option<Duration>,
     pub(super) spacing: Spacing,
@@ -39,14 +40,15 @@ pub(super) struct Passed {
     gaps: Duration,
     gaps_counted: u32,
     last: Time,
-    /// Of packets that want repair.
+    /// The bytes of packets that want repair, the longest of these packets, and their number for each kind of flow.
     bytes: u64,
     longest: usize,
     kinds: [u32; KINDS],
 }
 
 impl Passed {
-    /// Notes a packet on a lane that loses this share. The time that it has left if it wants repair and that can be in time.
+    /// Notes a packet on a lane that loses this share. Returns the time that the packet has left if it wants repair and
+    /// repair can be in time.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -83,7 +85,7 @@ impl Passed {
         wants.then_some(slack)
     }
 
-    /// The same, and the next second begins.
+    /// Returns the packets of this second, and begins the next one.
     pub(super) fn take(&mut self) -> Passed {
         let next = Passed {
             last: self.last,
@@ -92,7 +94,7 @@ impl Passed {
         core::mem::replace(self, next)
     }
 
-    /// The mean distance of packets.
+    /// Returns the mean distance of packets.
     pub(super) fn interval(&self) -> Duration {
         match self.gaps_counted {
             0 => Duration::from_millis(20),
@@ -100,18 +102,19 @@ impl Passed {
         }
     }
 
-    /// The mean distance of those that want repair.
+    /// Returns the mean distance of packets that want repair.
     pub(super) fn wanted_interval(&self) -> Duration {
         (self.interval() * u64::from(self.packets)).div(u64::from(self.wanted.max(1)))
     }
 
-    /// One flow has nearly all packets that want repair: a call's reports beside its voice are no second one.
+    /// Returns true if nearly all packets that want repair belong to one flow: a call's reports beside its voice are
+    /// not a second flow.
     pub(super) fn is_single(&self) -> bool {
         let most = self.kinds.iter().max().copied().unwrap_or_default();
         most * 5 > self.wanted * 4
     }
 
-    /// The mean length of packets that want repair by the longest.
+    /// Returns the mean length of packets that want repair, divided by the longest.
     pub(super) fn evenness(&self) -> Option<f64> {
         let mean = self.bytes as f64 / f64::from(self.wanted.max(1));
         (self.wanted > 0).then(|| mean / self.longest.max(1) as f64)

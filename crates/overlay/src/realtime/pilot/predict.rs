@@ -1,6 +1,6 @@
-//! What a plan leaves lost, predicted from the losses of the link and the time that there is.
+//! Predicts what a plan leaves lost, from the losses of the link and the time that packets have.
 //!
-//! Losses are those of a chain with two states, as far as a share and the mean length of runs tell of them:
+//! The model of losses is a chain with two states. A share and the mean length of runs determine it:
 //!
 //! ```text
 //!   p(lost | lost before) = burst        p(lost | not lost before) = share (1 - burst) / (1 - share)
@@ -14,20 +14,20 @@ use super::super::{REPEAT_AFTER, RoundTrip, Share};
 use super::spacing::{Seen, Spacing};
 use base::Duration;
 
-/// The largest share, and burst, of which something is predicted: a burst is never less than its share.
+/// The largest share and the largest burst for which there is a prediction. A burst is never less than its share.
 const MOST: f64 = 0.98;
 
-/// Losses on the way to the neighbour.
+/// Losses on the path to the neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Losses {
     /// The share of datagrams that are lost.
     pub share: f64,
-    /// Of those behind one that is lost.
+    /// The share of datagrams that are lost among those directly behind a lost one.
     pub burst: f64,
 }
 
 impl Losses {
-    /// From a share and the mean length of a run of losses.
+    /// Returns the losses with this share and this mean length of a run.
     pub fn of(share: f64, run: f64) -> Losses {
         let share = share.clamp(0.0, MOST);
         // Runs of independent losses are 1 / (1 - share) long.
@@ -35,21 +35,21 @@ impl Losses {
         Losses { share, burst }
     }
 
-    /// The share lost behind one that has come.
+    /// Returns the share of datagrams that are lost among those directly behind one that has arrived.
     fn fresh(&self) -> f64 {
         self.share * (1.0 - self.burst) / (1.0 - self.share)
     }
 
-    /// The share lost of what is sent so many datagrams behind one that is lost.
+    /// Returns the share of datagrams that are lost among those sent so many datagrams behind a lost one.
     fn after(&self, datagrams: f64) -> f64 {
         let keeps = (self.burst - self.fresh()).max(0.0);
         self.share + (1.0 - self.share) * keeps.powf(datagrams)
     }
 }
 
-/// What requests leave of packets that have so much time after the rest of their way: `slack` from when a packet
-/// should have come until it is of no use. `seen` tells how long it takes until a loss is seen, `interval` is the mean
-/// distance of packets.
+/// Returns the share of packets that stays lost with requests. `slack` is the time that packets have left after the
+/// rest of their path: from when a packet should have arrived until it is useless. `seen` says how long it takes until
+/// a loss is seen, and `interval` is the mean distance of packets.
 pub(super) fn asked(
     losses: Losses,
     rtt: RoundTrip,
@@ -68,7 +68,7 @@ pub(super) fn asked(
     losses.share * share
 }
 
-/// The same of packets that follow each other evenly.
+/// Returns the share of packets that stays lost with requests, for packets that follow each other evenly.
 pub fn requests(
     losses: Losses,
     rtt: RoundTrip,
@@ -81,7 +81,7 @@ pub fn requests(
     asked(losses, rtt, slack, (&even.seen(losses), interval), strikes)
 }
 
-/// The share of requests that fail, of packets with so much time left when they are asked for first.
+/// Returns the share of packets that requests do not recover, of those with this time left at the first request.
 fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, strikes: u8) -> f64 {
     if strikes == 0 || time < rtt.least || rtt.usual == Duration::ZERO {
         return 1.0;
@@ -89,7 +89,7 @@ fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, st
     let round = rtt.usual + rtt.usual.div(8).max(Duration::from_millis(1));
     let spare = time.saturating_sub(rtt.usual);
     let more = (spare.as_nanos() / round.as_nanos().max(1)).min(u64::from(strikes) - 1);
-    // Another copy, or request, follows after 2 ms where there is time: in so many datagrams.
+    // If there is time, another copy or request follows after 2 ms, which is this many datagrams later.
     let rest = (spare - round * more).as_nanos() / REPEAT_AFTER.as_nanos();
     let apart = REPEAT_AFTER.as_secs_f64() / interval.as_secs_f64().max(1e-6);
     let again = losses.after(apart.max(1.0)).max(losses.share);
@@ -103,21 +103,23 @@ fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, st
     once.powi(more as i32) * last
 }
 
-/// The most unknowns at a time that the prediction follows; more count as never found.
+/// Maximum number of unknowns at a time that the prediction follows. If there are more, they count as never restored.
 const DEFICIT: usize = 16;
-/// One more than the most packets of a share.
+/// Maximum of [`Share::packets`], each of which is a phase.
 const PHASES: usize = 10;
 
-/// States of the chain: unknowns without a repair packet, whether the last datagram was lost.
+/// A value for each state of the chain: the number of unknowns without a repair packet, and whether the last datagram
+/// was lost.
 type Chain = [[f64; 2]; DEFICIT + 1];
 
-/// What repair leaves, for a perfect code: a run of unknowns is found when as many repair packets have come since it
-/// began as packets are missing, the packets of which there is time for `reach` more until then.
+/// Returns the share of packets that stays lost with repair by a perfect code: a run of unknowns is restored when as
+/// many repair packets have arrived since the run began as packets are missing. A packet is restored in time if this
+/// happens before more than `reach` further packets have followed it.
 ///
 /// The walk is exact for the chain of losses.
 pub fn repair(losses: Losses, share: Share, reach: u32) -> f64 {
     if share.width == 1 && share.repairs == share.packets {
-        // A copy that comes so many packets later, each with a repair packet behind it.
+        // The copy comes `lag` packets later, and each packet has a repair packet behind it.
         let apart = f64::from(2 * share.lag + 1);
         return match share.lag <= reach {
             true => losses.share * losses.after(apart),
@@ -126,7 +128,7 @@ pub fn repair(losses: Losses, share: Share, reach: u32) -> f64 {
     }
     let walk = Walk { losses, share };
     let phases = (share.packets as usize).clamp(1, PHASES);
-    // Not found within m packets, by the state after the repair packets of one.
+    // The probability of not being restored within m packets, by the state after the repair packets of a packet.
     let mut behind = vec![[[1.0; 2]; DEFICIT + 1]; phases];
     for chain in &mut behind {
         chain[0] = [0.0; 2];
@@ -143,7 +145,7 @@ pub fn repair(losses: Losses, share: Share, reach: u32) -> f64 {
     let late: Vec<Chain> = (0..phases)
         .map(|phase| walk.repaired_back(&behind[phase], phase))
         .collect();
-    // How often a loss comes in which state, from the beginning of a run of unknowns on.
+    // These count how often a loss occurs in which state, from the beginning of a run of unknowns on.
     let (mut lost, mut missed) = (0.0, 0.0);
     for begin in 0..phases {
         let mut at = [[0.0; 2]; DEFICIT + 1];
@@ -166,7 +168,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The share lost behind a datagram that was lost or was not.
+    /// Returns the share of datagrams that are lost behind one that was lost (1) or was not (0).
     fn lost(&self, before: usize) -> f64 {
         match before {
             1 => self.losses.burst,
@@ -174,7 +176,7 @@ impl Walk {
         }
     }
 
-    /// Repair packets that follow the packet of a phase.
+    /// Returns the number of repair packets that follow the packet of a phase.
     fn repairs(&self, phase: usize) -> u32 {
         let earned = |packets: u32| packets * self.share.repairs / self.share.packets.max(1);
         earned(phase as u32 + 1) - earned(phase as u32)
@@ -219,14 +221,14 @@ impl Walk {
                     after[deficit - 1][0] += here * (1.0 - lost);
                 }
             }
-            // What is found has left the run.
+            // Without unknowns the run has ended.
             after[0] = [0.0; 2];
             chain = after;
         }
         chain
     }
 
-    /// An original that is lost stands in the second state of one unknown more.
+    /// Returns the chain after another original. If it is lost, there is one more unknown, in the second state.
     fn original(&self, before: &Chain) -> Chain {
         let mut after = [[0.0; 2]; DEFICIT + 1];
         for deficit in 1..=DEFICIT {
@@ -240,16 +242,16 @@ impl Walk {
     }
 }
 
-/// Predictions of late, for losses that are about the same: a plan that is looked at each second costs nothing then.
+/// Recent predictions, for losses that are about the same. So the check of a plan each second costs nothing.
 #[derive(Debug, Default)]
 pub(super) struct Predictions {
     known: Vec<(Key, f64)>,
     next: usize,
 }
 
-/// Predictions that are remembered: those of some searches over the shares of `super::case`.
+/// Number of predictions that are remembered: those of some searches over the shares of `super::case`.
 const REMEMBERED: usize = 256;
-/// Steps of a doubling of the share, and of the whole range of bursts, that count as the same.
+/// Number of steps per doubling of the share, and in the whole range of bursts. Values within a step count as the same.
 const STEPS: f64 = 8.0;
 const BURST_STEPS: f64 = 40.0;
 
@@ -262,7 +264,7 @@ struct Key {
 }
 
 impl Predictions {
-    /// The same as [`repair`], of losses that differ by a few percent at most.
+    /// Returns the same as [`repair`], for losses that differ by a few percent at most.
     pub(super) fn repair(&mut self, losses: Losses, plan: Share, reach: u32) -> f64 {
         if losses.share <= 0.0 {
             return 0.0;

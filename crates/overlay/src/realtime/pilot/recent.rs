@@ -1,37 +1,37 @@
-//! What hellos tell of losses, while the estimate of the loss rate still speaks of what was before.
+//! The losses that hellos report, used while the estimate of the loss rate still describes earlier losses.
 //!
 //! ```text
-//!   losses end        the estimate falls by the packets that come, for minutes:   none where many were due
-//!   they come again   it is still of before:                                      the distance of the last three
+//!   losses end        the estimate takes minutes to fall:          zero, if many losses were expected and none came
+//!   they come again   the estimate still describes earlier ones:   the share by the distance of the last three losses
 //! ```
-//! Only what is plain counts: steady losses are never taken for an end. And losses that begin are left to the estimate: they
-//! may be those of a queue, which takes a second to be known, and would be longer by the repair.
+//! Only clear cases count: steady losses are never taken for an end. Losses that begin are left to the estimate,
+//! because they may come from a queue. It takes a second to recognize a queue, and repair would make the queue longer.
 //!
-//! The estimate has an end of its own ([`Loss`](crate::estimate::Loss)), which routes go by. It waits for six times as many
-//! losses that were due, as a route that changes too soon costs more than repair that pauses.
+//! The estimate detects an end by itself, too ([`Loss`](crate::estimate::Loss)), and routes depend on that. It waits
+//! for six times as many expected losses, because a route that changes too soon costs more than repair that pauses.
 
-/// After they have ended, losses are those of before again, or others, from so many on.
+/// Number of losses after an end from which on there are losses again.
 const BEGUN: usize = 3;
-/// Losses have ended when so many runs of them were expected and none came. Choice: by chance that happens once in
+/// Losses have ended when this many runs of losses were expected and none came. Choice: by chance that happens once in
 /// nine million runs, which are 41 days of one call over a link that loses 5 %, and some days if the estimate is too
 /// high by two of its standard deviations (a third).
 const ENDED: f64 = 16.0;
-/// The estimate has caught up when it is no more than so many times what is told.
+/// The estimate has caught up when it is no more than this multiple of the share that hellos report.
 const CAUGHT_UP: f64 = 2.0;
 
-/// What hellos have told.
+/// The losses that hellos have reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recent {
-    /// Datagrams that have arrived or were lost.
+    /// Number of datagrams that have arrived or were lost.
     position: u64,
-    /// Where the last losses were, the oldest first.
+    /// The positions of the last losses, the oldest first.
     last: [u64; BEGUN],
-    /// Losses have ended here, and the estimate does not know it yet.
+    /// The position at which losses have ended, until the estimate has caught up.
     ended: Option<u64>,
 }
 
 impl Recent {
-    /// So many datagrams arrived since the hello before, and so many were lost.
+    /// Takes from a hello how many datagrams have arrived and how many were lost since the previous hello.
     pub(super) fn on_told(&mut self, arrived: u64, lost: u64) {
         self.position += arrived + lost;
         let lost = usize::try_from(lost).map_or(BEGUN, |lost| lost.min(BEGUN));
@@ -39,7 +39,8 @@ impl Recent {
         self.last[BEGUN - lost..].fill(self.position);
     }
 
-    /// What is lost, where the estimate says this much in runs of this length. True with it if losses ended just now.
+    /// Returns the share of losses, given its estimate and the mean length of runs, and true if losses have ended just
+    /// now.
     pub(super) fn share(&mut self, estimate: f64, run: f64) -> (f64, bool) {
         if let Some(ended) = self.ended {
             let told = self.told_since(ended);
@@ -57,7 +58,8 @@ impl Recent {
         (0.0, true)
     }
 
-    /// By the distance of the last losses since a position; none if there are fewer.
+    /// Returns the share by the distance of the last losses since a position. It is zero if there are fewer than
+    /// [`BEGUN`].
     fn told_since(&self, position: u64) -> f64 {
         match self.last[0] > position {
             true => BEGUN as f64 / (self.position - self.last[0]).max(BEGUN as u64) as f64,
@@ -72,7 +74,7 @@ mod tests {
     use crate::estimate::Loss;
     use base::Rng;
 
-    /// A lane of a link, and what its other end estimates.
+    /// A lane of a link, and the estimate at its other end.
     #[derive(Default)]
     struct Lane {
         recent: Recent,
@@ -81,7 +83,7 @@ mod tests {
     }
 
     impl Lane {
-        /// So many hellos about so many datagrams each, of which a share is lost; what is answered.
+        /// Reports `hellos` hellos about `each` datagrams each, of which a share is lost. Returns the answers.
         fn tell(&mut self, rng: &mut Rng, hellos: u64, each: u64, share: f64) -> Vec<(f64, bool)> {
             let hello = |_| {
                 let before = self.loss.totals();
@@ -120,7 +122,7 @@ mod tests {
             let (mut lane, mut rng) = (Lane::default(), Rng::new(2));
             lane.tell(&mut rng, 500, 6, 0.05);
             lane.tell(&mut rng, 600, 6, 0.0);
-            // The estimate follows after a dozen losses; of sixty the last twenty are looked at.
+            // The estimate follows after a dozen losses. The test checks the last twenty of sixty losses.
             let hellos = (60.0 / share / 6.0) as u64;
             let told = lane.tell(&mut rng, hellos, 6, share);
             let late = &told[told.len() * 2 / 3..];

@@ -1,23 +1,24 @@
-//! Whether a plan that is in force stays: a dearer one comes at once, a cheaper one after some time in which it would have
-//! done with room to spare.
+//! Decides whether a plan stays in force. A more expensive one takes effect at once, a cheaper one after some time in
+//! which it would have been sufficient with a margin.
 
 use super::case::{Case, NEARLY};
 use super::{Plan, Reason, TOLERANCE, reason};
 use crate::realtime::Share;
 use base::{Duration, Time};
 
-/// A cheaper plan must have been good enough for as long as it takes to lose so many packets. Choice: the loss rate is
-/// estimated over fifty losses, which one call has in twenty seconds; four estimates in a row are not all too low by chance.
+/// A cheaper plan must have been good enough for the time in which this many packets are lost. Choice: the loss rate is
+/// estimated over fifty losses, which one call has in twenty seconds; four estimates in a row are not all too low by
+/// chance.
 const CHEAPER_LOSSES: f64 = 200.0;
-/// But no shorter and no longer than this.
+/// The minimum and the maximum of that time.
 const CHEAPER_AFTER: Duration = Duration::from_secs(10);
 const CHEAPER_AFTER_MOST: Duration = Duration::from_secs(120);
-/// It must leave so many times less than the target.
+/// The factor by which a cheaper plan must leave less than the target.
 const TO_SPARE: f64 = 3.0;
-/// Another plan of the same cost must leave so many times less than the present one.
+/// The factor by which another plan of the same cost must leave less than the present one.
 const SAME_COST: f64 = 2.0;
 
-/// A lane that is repaired already, and what would do for it.
+/// A lane that is already repaired, and the share that would be sufficient for it.
 pub(super) struct Revised {
     pub(super) plan: Plan,
     pub(super) before: Share,
@@ -25,12 +26,12 @@ pub(super) struct Revised {
     pub(super) requests_do: bool,
     pub(super) target: f64,
     pub(super) is_clean: bool,
-    /// A cheaper plan must have been good enough for so long.
+    /// How long a cheaper plan must have been good enough.
     pub(super) wait: Duration,
 }
 
 impl Revised {
-    /// The plan stays unless it leaves too much, or much less would do for long.
+    /// Returns the next plan: the present one unless it leaves too much, or a cheaper one has long been sufficient.
     pub(super) fn settle(
         &self,
         now: Time,
@@ -58,7 +59,7 @@ impl Revised {
                 .map(Some),
         };
         let cheaper = match (cheaper, self.wanted) {
-            // Nothing that is allowed helps any more.
+            // No share that is allowed helps any more.
             (None, None) if !self.requests_do => Some(None),
             (cheaper, _) => cheaper,
         };
@@ -80,7 +81,7 @@ impl Revised {
     }
 }
 
-/// By how much less a dearer plan, or one of the same cost, must leave.
+/// Returns the factor by which a more expensive plan, or another one of the same cost, must leave less.
 fn worth(found: Share, before: Share) -> f64 {
     match found.ratio() > before.ratio() {
         true => NEARLY,
@@ -88,7 +89,7 @@ fn worth(found: Share, before: Share) -> f64 {
     }
 }
 
-/// How long a cheaper plan must have been good enough where so many packets are lost in a second.
+/// Returns how long a cheaper plan must have been good enough if this many packets are lost in a second.
 pub(super) fn cheaper_after(lost_a_second: f64) -> Duration {
     let seconds = CHEAPER_LOSSES / lost_a_second.max(f64::MIN_POSITIVE);
     let most = CHEAPER_AFTER_MOST.as_secs_f64();

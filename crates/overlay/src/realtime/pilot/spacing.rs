@@ -5,28 +5,28 @@
 //!   together  ||||           ||||           behind the last of four nothing shows a loss for long
 //!                └─ seen after ─┘
 //! ```
-//! Both lanes have the same mean distance. A mixer, a gateway, or a video source sends its packets together: the first ones of
-//! such a group have the more packets behind them in a given time, and the losses of the last ones are seen late.
+//! Both lanes have the same mean distance. A mixer, a gateway, or a video source sends its packets together. In a given
+//! time, more packets follow the first ones of such a group, and the losses of the last ones are seen late.
 
 use super::super::SPAN;
 use super::predict::Losses;
 use base::Duration;
 
-/// Gaps that are held. Choice: a dozen groups of twenty packets.
+/// Number of gaps that are held. Choice: a dozen groups of twenty packets.
 const HELD: usize = 256;
-/// Lengths of runs of losses that are told apart.
+/// Number of lengths of runs of losses that are distinguished.
 const RUNS: usize = 12;
-/// Delays until a loss is seen are told apart by milliseconds, up to so many. Longer ones count together.
+/// Number of delays until a loss is seen that are distinguished, each of a millisecond. Longer ones count together.
 const DELAYS: usize = 256;
-/// The packet behind the gap wants no repair.
+/// Mark of a gap: the packet behind it wants no repair.
 const UNWANTED: u32 = 1 << 31;
-/// Parts of the packets by what follows them in time.
+/// Number of parts into which packets are divided by the number of packets that follow them in time.
 pub(super) const PARTS: usize = 4;
 
 /// The last gaps between packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spacing {
-    /// In microseconds, with [`UNWANTED`]; a ring.
+    /// A ring of gaps in microseconds, with [`UNWANTED`] as a mark.
     gaps: [u32; HELD],
     next: usize,
     count: usize,
@@ -43,7 +43,7 @@ impl Default for Spacing {
 }
 
 impl Spacing {
-    /// A packet came so long after the one before. `wants`: it wants repair.
+    /// Notes that a packet came this long after the previous one. `wants`: it wants repair.
     #[inline]
     pub(super) fn push(&mut self, gap: Duration, wants: bool) {
         let gap = u32::try_from(gap.as_micros()).map_or(UNWANTED - 1, |us| us.min(UNWANTED - 1));
@@ -52,7 +52,7 @@ impl Spacing {
         self.count = (self.count + 1).min(HELD);
     }
 
-    /// How long it takes until a loss is seen: until the first packet behind it that is not lost.
+    /// Returns how long it takes until a loss is seen: until the first packet behind it that is not lost.
     pub(super) fn seen(&self, losses: Losses) -> Seen {
         let mut seen = Seen::default();
         let each = 1.0 / self.count.max(1) as f64;
@@ -71,12 +71,12 @@ impl Spacing {
         seen
     }
 
-    /// How many packets follow one within this time, at most [`SPAN`] less one: of each of [`PARTS`] equal parts of
-    /// the packets, rising.
+    /// Returns how many packets follow a packet within this time, at most [`SPAN`] less one, for each of [`PARTS`]
+    /// equal parts of the packets, in ascending order.
     pub(super) fn reaches(&self, time: Duration) -> [u32; PARTS] {
         let time = time.as_micros();
         let mut counted = [0; SPAN];
-        // Both ends of the stretch that fits move on only.
+        // Both ends of the stretch that fits only move forward.
         let (mut end, mut length) = (0, 0u64);
         for first in 0..self.count {
             if end < first {
@@ -105,7 +105,7 @@ impl Spacing {
         })
     }
 
-    /// The packets that want repair alone.
+    /// Returns the spacing of only those packets that want repair.
     pub(super) fn wanted(&self) -> Spacing {
         let mut wanted = Spacing::default();
         let oldest = (self.next + HELD - self.count) % HELD;
@@ -117,14 +117,14 @@ impl Spacing {
                 wanted.push(core::mem::take(&mut before), true);
             }
         }
-        // Behind the newest the oldest follows.
+        // The oldest packet follows the newest one again.
         if wanted.count > 0 {
             wanted.gaps[0] = wanted.gaps[0].saturating_add(before.as_micros() as u32);
         }
         wanted
     }
 
-    /// The gap behind a packet. Behind the newest the oldest follows: what repeats goes on like that.
+    /// Returns the gap behind a packet. The oldest packet follows the newest one again, as if the pattern repeated.
     fn gap(&self, at: usize) -> u32 {
         let oldest = (self.next + HELD - self.count) % HELD;
         self.gaps[(oldest + at % self.count.max(1)) % HELD] & !UNWANTED
@@ -134,7 +134,7 @@ impl Spacing {
 /// The shares of losses by how long it takes until they are seen.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// By milliseconds: the share, and the sum of its delays in microseconds.
+    /// For each millisecond: the share, and the sum of its delays in microseconds.
     delays: [(f64, f64); DELAYS],
 }
 
@@ -154,11 +154,11 @@ impl Seen {
         *sum += share * delay_us as f64;
     }
 
-    /// Delays, and the share of losses that are seen after each. The shares make one.
+    /// Returns delays, and the share of losses that are seen after each. The shares add up to one.
     pub(super) fn delays(&self) -> impl Iterator<Item = (Duration, f64)> {
         let some = self.delays.iter().filter(|(share, _)| *share > 0.0);
         some.map(|(share, sum)| {
-            // Not a microsecond too early for what rounding makes of it.
+            // Without rounding, the delay could be a microsecond too short.
             let mean = (sum / share).round();
             (Duration::from_micros(mean as u64), *share)
         })
@@ -173,7 +173,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Groups of so many packets, 20 ms apart.
+    /// Returns the spacing of groups of `packets` packets, 20 ms apart.
     fn groups(packets: u64) -> Spacing {
         let mut spacing = Spacing::default();
         for n in 0..1_000 {
@@ -194,7 +194,8 @@ mod tests {
             assert_eq!(*delay, of);
             assert!((share - is).abs() < 1e-9, "{even:?}");
         }
-        // Of a group of four, behind the last one nothing comes for 20 ms: it alone, or with those before it.
+        // No packet follows the last one of a group of four for 20 ms. Its loss is seen late, and so is a run that ends
+        // with it.
         let together: Vec<_> = groups(4).seen(losses).delays().collect();
         let late = 0.25 * (1.0 + 0.25 + 0.25f64.powi(2) + 0.25f64.powi(3));
         assert!((together[0].1 - (1.0 - late)).abs() < 1e-3, "{together:?}");

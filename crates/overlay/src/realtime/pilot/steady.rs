@@ -1,29 +1,30 @@
-//! What a lane loses over some seconds: the mean of estimates that differ by chance.
+//! The losses of a lane over some seconds: the mean of estimates that differ by chance.
 //!
 //! ```text
 //!   told     over fifty losses, which a trunk has in a second     4  6  5  3  7  5  4  12 11 13
-//!   steady   the mean of what was told in some seconds            4  5  5  5  5  5  5  12 11 12
+//!   steady   the mean of the estimates of some seconds            4  5  5  5  5  5  5  12 11 12
 //!                                                                 └──── by chance ───┘ └ another pace
 //! ```
-//! A dearer plan comes at once, and a cheaper one after a while. So by what is told alone, the plan would be the one for the
-//! highest estimate of a while: twenty calls over a link that loses 5 % in runs of two packets had a quarter more repair than with
-//! the mean.
+//! A more expensive plan takes effect at once, and a cheaper one after some time. With the estimates alone, the plan
+//! would therefore be the one for the highest recent estimate: twenty calls over a link that loses 5 % in runs of two
+//! packets had a quarter more repair than with the mean.
 //!
-//! What differs by more than chance is no estimate of the same losses. It counts alone from then on, and is followed until
-//! all losses that it tells of are new.
+//! An estimate that differs by more than chance is not an estimate of the same losses. It counts alone from then on,
+//! and the mean follows each estimate until all losses that the estimate covers are new.
 
 use crate::estimate::{LOSS_EVENTS, RUNS_LEAST};
 use base::{Duration, Time};
 
-/// Estimates count less the older they are, after this time by 1/e. Choice: as long as a cheaper plan waits at least. One
-/// call loses about fifty packets in this time, so its mean follows what is told.
+/// The time after which the weight of an estimate has fallen to 1/e. Choice: the minimum time that a cheaper plan
+/// waits. One call loses about fifty packets in this time, so its mean follows the estimates.
 const OVER: Duration = Duration::from_secs(10);
-/// So many standard deviations are no chance at once,
+/// A difference of more than this many standard deviations is never taken for chance.
 const PLAINLY: f64 = 4.0;
-/// and so many if they have lasted until all losses are new. Choice: with two, the plan of twenty calls changes half as often
-/// again under steady losses in runs of two packets; with three, losses that double are taken for others half a second later.
+/// A difference of more than this many standard deviations is not taken for chance if it has lasted until all losses
+/// are new. Choice: with two, the plan of twenty calls changes half as often again under steady losses in runs of two
+/// packets; with three, it takes half a second longer until doubled losses are recognized.
 const LASTING: f64 = 2.5;
-/// A link that loses nearly everything has no usual runs.
+/// The largest share for which the usual length of runs is computed: a link that loses nearly everything has none.
 const SHARE_MOST: f64 = 0.9;
 
 /// Means of a share of losses, and of the length of their runs.
@@ -31,20 +32,20 @@ const SHARE_MOST: f64 = 0.9;
 pub(super) struct Steady {
     share: Mean,
     run: Mean,
-    /// Packets of which hellos have told since the last estimate.
+    /// Number of packets that hellos have reported since the last estimate.
     packets: u64,
     at: Time,
 }
 
-/// What estimates are over.
+/// The packets and losses that an estimate covers.
 #[derive(Clone, Copy, Debug)]
 struct Over {
-    /// Packets that are new since the one before, and losses that were due among them.
+    /// Number of packets since the previous estimate, and of losses expected among them.
     packets: f64,
     losses: f64,
-    /// Losses that an estimate is over.
+    /// Number of losses that an estimate covers.
     events: f64,
-    /// How much older estimates count still.
+    /// The factor by which older estimates still count.
     keeps: f64,
 }
 
@@ -52,9 +53,9 @@ struct Over {
 #[derive(Clone, Copy, Debug)]
 struct Mean {
     value: f64,
-    /// Packets that it is over.
+    /// Number of packets that the mean covers.
     packets: f64,
-    /// Losses that were due since it began anew, and since what is told differs.
+    /// Number of losses expected since the mean began anew, and since the estimates have differed from it.
     since: f64,
     differs: f64,
 }
@@ -71,12 +72,13 @@ impl Default for Steady {
 }
 
 impl Steady {
-    /// A hello tells of so many packets more.
+    /// Notes that a hello reports this many more packets.
     pub(super) fn on_told(&mut self, packets: u64) {
         self.packets += packets;
     }
 
-    /// The estimates of now; what is lost, and in what runs, over some seconds. Where nobody tells of packets, they are these.
+    /// Takes the current estimates. Returns the share of losses and the length of their runs over some seconds. If no
+    /// hellos report packets, these are the estimates themselves.
     pub(super) fn look(&mut self, now: Time, share: f64, run: f64) -> (f64, f64) {
         let age = now.since(self.at).as_secs_f64() / OVER.as_secs_f64();
         let packets = core::mem::take(&mut self.packets) as f64;
@@ -90,8 +92,8 @@ impl Steady {
             events,
             keeps: (-age).exp(),
         };
-        // Where each packet of a run is the last one with the same chance, the variance of the length r of n runs is r (r - 1) / n,
-        // and that of the share over n losses, by its own size, (2 r - 1) / n.
+        // If each packet of a run is the last one with the same probability, the variance of the mean length r of n
+        // runs is r (r - 1) / n. The variance of the share over n losses, relative to its size, is (2 r - 1) / n.
         let events = (LOSS_EVENTS as f64).max(RUNS_LEAST as f64 * usual);
         let off = ((2.0 * usual - 1.0) / events).sqrt();
         let differs = match (share > 0.0, self.share.value > 0.0) {
@@ -117,7 +119,7 @@ impl Mean {
         }
     }
 
-    /// This is told, which differs by so many standard deviations.
+    /// Takes an estimate that differs from the mean by so many standard deviations. Returns the new mean.
     fn on_told(&mut self, told: f64, differs: f64, over: Over) -> f64 {
         self.differs = match differs > LASTING {
             true => self.differs + over.losses,
@@ -127,7 +129,7 @@ impl Mean {
             (self.since, self.differs) = (0.0, 0.0);
         }
         self.since += over.losses;
-        // Until then it tells of losses of before as well.
+        // Until then, the estimate covers losses from before the change as well.
         self.packets *= if self.since < over.events {
             0.0
         } else {
@@ -149,7 +151,7 @@ pub(super) mod tests {
     use crate::estimate::Loss;
     use base::Rng;
 
-    /// A way on which packets are lost in runs, and what its end estimates.
+    /// A path that loses packets in runs, and the estimate at its end.
     pub(in super::super) struct Path {
         pub(in super::super) loss: Loss,
         rng: Rng,
@@ -180,7 +182,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Looks ten times in each of so many seconds, in each of which so many packets pass.
+    /// Takes estimates ten times a second for `seconds` seconds, in each of which `packets` packets pass.
     fn look(
         (steady, path): (&mut Steady, &mut Path),
         from_s: u64,

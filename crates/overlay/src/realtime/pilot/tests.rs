@@ -1,4 +1,4 @@
-//! Predictions against a lane in a simulated world of losses, and the pilot's manners.
+//! Predictions against a lane in a simulated world of losses, and the behaviour of the pilot.
 
 use super::super::{Decoder, History, Settings};
 use super::steady::tests::Path;
@@ -13,7 +13,7 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// What the default is but for `protect`.
+/// Returns the default aims, except for `protect`.
 fn auto() -> Aims {
     Aims {
         protect: Protect::Auto,
@@ -25,8 +25,8 @@ fn at(us: u64) -> Time {
     Time::ZERO + Duration::from_micros(us)
 }
 
-/// The share of packets that stay lost when repair packets of this share follow them over a link that loses so,
-/// as sent and decoded.
+/// Sends packets with this share of repair packets over a link with these losses, and decodes them. Returns the share
+/// of packets that stay lost.
 fn simulated(losses: Losses, share: Share, reach: u32, packets: u64) -> f64 {
     let loss = match losses.burst <= losses.share {
         true => LossModel::Bernoulli { p: losses.share },
@@ -102,7 +102,7 @@ fn predictions_are_within_a_factor_of_two_of_what_a_lane_does() {
             };
             let predicted = repair(losses, share, reach);
             let measured = simulated(losses, share, reach, 40_000);
-            // Fewer than thirty losses tell nothing of a factor.
+            // Fewer than thirty losses are not enough to check a factor.
             if measured < 0.001 {
                 assert!(
                     predicted < 0.002,
@@ -146,16 +146,16 @@ fn copies_that_come_later_are_predicted_too() {
     }
 }
 
-/// A lane on which `flows` calls pass, looked at ten times in a second.
+/// A lane on which `flows` calls pass. The pilot checks the plan ten times a second.
 struct Lane {
     pilot: Pilot,
     link: Link,
     now: u64,
     slack: Duration,
     flows: u64,
-    /// All flows send in the same moment.
+    /// True if all flows send at the same moment.
     together: bool,
-    /// What a flow wants that sends beside them: many long packets with little time.
+    /// The aim of another flow, which sends many long packets with little time.
     beside: Option<Aim>,
 }
 
@@ -181,7 +181,7 @@ impl Lane {
         }
     }
 
-    /// So many seconds pass; how often the plan has changed.
+    /// Lets this many seconds pass. Returns how often the plan has changed.
     fn run(&mut self, seconds: u64) -> u64 {
         let before = self.pilot.changes();
         for _ in 0..seconds * 10 {
@@ -190,7 +190,7 @@ impl Lane {
         self.pilot.changes() - before
     }
 
-    /// A tenth of a second passes.
+    /// Lets a tenth of a second pass.
     fn tenth(&mut self) {
         for _ in 0..5 {
             for flow in 0..self.flows {
@@ -242,7 +242,7 @@ fn requests_do_on_a_short_link_and_repair_comes_and_goes_on_a_long_one() {
         "{plan:?}"
     );
     assert!(plan.requests > 0.04, "nothing is saved by requests");
-    // Estimates that wander by a quarter move nothing in an hour.
+    // Estimates that vary by a quarter hardly change the plan in an hour.
     let changes: u64 = (0..3_600u64)
         .map(|n| {
             long.link.share = 0.05 * (1.0 + 0.25 * ((n * n % 17) as f64 / 8.0 - 1.0));
@@ -255,8 +255,8 @@ fn requests_do_on_a_short_link_and_repair_comes_and_goes_on_a_long_one() {
     assert_eq!(long.ratio(), 0.0);
 }
 
-/// Of twenty calls that send together nothing shows the loss of the last packet for 20 ms: a request comes too late
-/// then, though it saves all of calls that send one after the other.
+/// If twenty calls send together, no packet reveals the loss of the last packet for 20 ms. A request then comes too
+/// late. If the calls send one after the other, requests save all packets.
 #[test]
 fn requests_are_not_relied_on_for_packets_whose_loss_is_seen_late() {
     let planned = |together| {
@@ -268,14 +268,14 @@ fn requests_are_not_relied_on_for_packets_whose_loss_is_seen_late() {
     let even = planned(false);
     assert_eq!((even.share, even.reason), (None, Reason::RequestsDo));
     let together = planned(true);
-    // One in twenty is the last one, and so are those of a run that ends with it.
+    // One packet in twenty is the last one. The losses of a run that ends with it are seen late, too.
     assert!((0.002..0.005).contains(&together.requests), "{together:?}");
     let share = together.share.map_or(0.0, |share| share.ratio());
     assert!((0.05..0.3).contains(&share), "{together:?}");
     assert!(together.predicted <= 0.0005, "{together:?}");
 }
 
-/// What is told of a second in which a share of a lane's packets was lost.
+/// Reports a second in which a share of a lane's packets was lost.
 fn tell(lane: &mut Lane, share: f64) {
     let packets = 50 * lane.flows;
     let lost = (packets as f64 * share) as u64;
@@ -308,7 +308,7 @@ fn losses_that_end_end_repair_at_once_and_those_that_vary_do_not() {
     assert!(lane.ratio() > 0.0, "they are back");
 }
 
-/// Estimates over fifty losses are off by a quarter, and a trunk has another one each second.
+/// Estimates over fifty losses are wrong by a quarter, and a trunk has a new one each second.
 #[test]
 fn the_plan_of_a_trunk_is_for_what_it_loses_and_not_for_the_highest_estimate() {
     let losses = Losses {
@@ -362,7 +362,8 @@ fn the_plan_of_one_call_stays_while_estimates_wander() {
     }
 }
 
-/// A flow that is not repaired has less time, shorter distances, and longer packets: the plan of the call is as without it.
+/// A flow that is not repaired has less time, shorter distances, and longer packets. It does not change the plan of the
+/// call.
 #[test]
 fn who_wants_no_repair_does_not_change_the_plan_of_a_call() {
     let plan_of = |beside| {
@@ -416,7 +417,7 @@ fn a_way_that_has_become_longer_leaves_less_time() {
     assert!(lane.ratio() > 0.0, "{:?}", lane.pilot.plan());
 }
 
-/// A link that loses everything is no reason to panic, whatever runs its neighbour tells of.
+/// The pilot does not panic if a link loses everything, whatever length of runs the neighbour reports.
 #[test]
 fn of_a_link_that_loses_nearly_everything_nothing_is_hoped() {
     for protect in [Protect::Auto, Protect::Hop] {
@@ -501,7 +502,7 @@ fn what_is_measured_is_of_the_plan_in_force() {
     let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
     assert_eq!(lane.pilot.measured(), None);
     lane.pilot.on_report(u32::MAX - 499, 7, 1.0);
-    // Totals wrap; what was lost and has come since counts less again.
+    // Totals wrap. The count of losses falls if a lost packet has arrived since.
     lane.pilot.on_report(500, 12, 1.0);
     lane.pilot.on_report(1_501, 11, 1.0);
     assert_eq!(lane.pilot.measured(), Some((4.0 / 2_005.0, 2_005)));
@@ -515,7 +516,7 @@ fn what_is_measured_is_of_the_plan_in_force() {
     }
     lane.pilot.on_report(4_000, 151, 1.0);
     assert_eq!(lane.pilot.measured(), Some((1.0 / 1_001.0, 1_001)));
-    // Of old the half counts.
+    // Older packets count half.
     for n in 5..60 {
         lane.pilot.on_report(1_000 * n, 151, 1.0);
     }

@@ -1,4 +1,4 @@
-//! What the flows of a lane want of its repair: the strictest target, and what all of them may spend together.
+//! The requirements of a lane's flows for its repair: the strictest target, and how much repair all of them may cause.
 //!
 //! ```text
 //!   20 calls, nothing said                target 0.05 %            at most +50 %
@@ -6,34 +6,36 @@
 //!   1 call, content with 2 %                     2 %               at most +100 %
 //!   1 call, no repair                            it counts for nothing, and is not covered
 //! ```
-//! A repair packet covers the packets of all flows, so a strict target of one flow makes the repair of all of them dearer, up to
-//! what they may spend together. What a flow may spend is its part of that, and no more than the node allows a single flow.
+//! A repair packet covers the packets of all flows. So a strict target of one flow makes the repair of all of them more
+//! expensive, up to the limit for all of them together. Each flow adds its part to this limit, and no more than the
+//! node allows a single flow.
 
 use super::{Aims, TOLERANCE};
 use crate::flow::FlowKey;
 use wire::Aim;
 
-/// What the sender of a flow wants.
+/// A flow, and the aim of its sender.
 pub(crate) type Wish = (FlowKey, Aim);
 
-/// Of the packets that passed in a second and had time.
+/// The requirements of the packets that passed in a second and had time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
-    /// The strictest target that a flow has, and which one: of those that are to be repaired, and of those that are content with
-    /// what the lane loses.
+    /// The strictest target that a flow has, and the flow: among the flows that are to be repaired, and among those
+    /// that are content with what the lane loses.
     strictest: Option<(f64, FlowKey)>,
     content: Option<(f64, FlowKey)>,
-    /// Packets that are to be repaired, those of them that say how dearly, and the sum of what these say.
+    /// Number of packets that are to be repaired, number of those whose sender limits the repair, and sum of these
+    /// limits.
     packets: u32,
     capped: u32,
     caps: f64,
-    /// A flow that is to be repaired says nothing of a target.
+    /// True if a flow that is to be repaired has no target of its own.
     is_plain: bool,
 }
 
 impl Wishes {
-    /// Packets of such a flow are to be repaired on a lane that loses this share. As long as nothing is known to be lost, who
-    /// wants less than the node does is content.
+    /// Returns true if packets of such a flow are to be repaired on a lane that loses this share. As long as no loss is
+    /// known, a flow with a laxer target than the node's is content.
     #[inline]
     pub(super) fn wants(aims: &Aims, wish: Option<Wish>, lost: f64) -> bool {
         wish.is_none_or(|(_, aim)| {
@@ -66,7 +68,7 @@ impl Wishes {
         }
     }
 
-    /// The target of the lane, and whose it is if not the node's own.
+    /// Returns the target of the lane, and the flow that it comes from if it is not the node's own.
     pub(super) fn target(&self, aims: &Aims) -> (f64, Option<FlowKey>) {
         let strictest = match self.packets {
             0 => self.content,
@@ -78,7 +80,7 @@ impl Wishes {
         }
     }
 
-    /// Repair packets per packet that all of them may have, beside each other or alone.
+    /// Returns the maximum number of repair packets per packet for all flows together. `is_single`: there is one flow.
     pub(super) fn most(&self, aims: &Aims, is_single: bool) -> f64 {
         let own = match is_single {
             true => aims.most_single,
@@ -137,7 +139,7 @@ mod tests {
         assert!(!note(&mut wishes, said(1, Some(0.03), None)));
         assert_eq!(wishes.target(&aims), (0.03, Some(flow(1))));
         assert!(!note(&mut wishes, said(2, Some(0.000_1), Some(0.0))));
-        // Who wants no repair makes it no dearer for others.
+        // A flow that wants no repair does not make repair more expensive for others.
         note(&mut wishes, None);
         assert_eq!(wishes.target(&aims), (0.0005, None));
         assert_eq!(wishes.most(&aims, false), 0.5);

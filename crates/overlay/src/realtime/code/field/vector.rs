@@ -1,14 +1,14 @@
-//! Sums of multiples by vector instructions, chosen when the program runs: what the compiler makes of plain code for any
-//! machine of an architecture is 5 to 10 times slower.
+//! Sums of multiples by vector instructions, which are chosen at run time. Plain code that is compiled for all machines
+//! of an architecture is 5 to 10 times slower.
 //!
 //! ```text
 //!   by_matrices   64 columns at a time: multiplying by c is linear over GF(2), one 8x8 matrix of bits       (GFNI, AVX-512)
 //!   by_shuffles   32 columns at a time: c·x = table of the low four bits ⊕ table of the high four bits      (AVX2)
 //! ```
-//! Both say false where the machine has no such instructions, and have done nothing then. Up to [`WIDE`] blocks are summed at a
-//! time, one after the other of each packet: what is done once for a packet is paid by all of them, and they follow each other in
-//! memory. The last block of columns reaches back over those before it, so that it is a whole one too: copying parts of blocks
-//! costs more than adding them again.
+//! Both return false if the machine has no such instructions, and have done nothing then. Up to [`WIDE`] blocks are
+//! summed at a time, one after the other of each packet. So the work per packet is done once for all of these blocks,
+//! and they follow each other in memory. The last block of columns reaches back over columns before it, so that it is a
+//! whole block, too: copying a part of a block costs more than reading some columns again.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -19,13 +19,13 @@ use super::{BLOCK, Packet, product};
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
-/// Blocks whose sums are held in registers.
+/// Number of blocks whose sums are held in registers.
 const WIDE: usize = 4;
 
 /// The words of a block.
 type Words = [i64; BLOCK / 8];
 
-/// Adds the sums of the packets, each times its coefficient, to `out`. False if this machine cannot.
+/// Adds the sums of the packets, each times its coefficient, to `out`. Returns false if this machine cannot do it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+gfni"))]
 pub(super) fn by_matrices<const R: usize>(
     packets: &[Packet<'_, R>],
@@ -51,7 +51,7 @@ pub(super) fn by_matrices<const R: usize>(
     }
 }
 
-/// The same of one of the sums by look-ups of four bits.
+/// Adds one of the sums to `out` by look-ups of four bits. Returns false if this machine cannot do it.
 #[multiversion(targets("x86_64+avx2"))]
 pub(super) fn by_shuffles<const R: usize>(
     packets: &[Packet<'_, R>],
@@ -169,9 +169,9 @@ fn shuffles<const R: usize, const N: usize>(
 /// Columns that are summed at a time.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
-    /// The first that is new,
+    /// The first column that was not summed before.
     at: usize,
-    /// and the first of all.
+    /// The first column of all. It comes earlier if the last block reaches back.
     begin: usize,
     blocks: usize,
 }
@@ -191,7 +191,7 @@ fn columns(len: usize) -> impl Iterator<Item = Columns> {
     })
 }
 
-/// Blocks of a packet, zeros behind its end.
+/// Returns blocks of a packet, with zeros behind its end.
 #[inline(always)]
 fn words<const N: usize>(bytes: &[u8], at: usize) -> [Words; N] {
     let of = |blocks: &[[u8; BLOCK]; N]| {
@@ -215,7 +215,7 @@ fn words<const N: usize>(bytes: &[u8], at: usize) -> [Words; N] {
     }
 }
 
-/// Adds what is new of some blocks to a sum that may be shorter.
+/// Adds the new columns of some blocks to a sum, which may be shorter.
 #[inline(always)]
 fn add(out: &mut [u8], Columns { at, begin, .. }: Columns, sums: &[Words]) {
     for (n, words) in sums.iter().enumerate() {
@@ -229,7 +229,8 @@ fn add(out: &mut [u8], Columns { at, begin, .. }: Columns, sums: &[Words]) {
     }
 }
 
-/// What multiplies by each element, as the instruction wants it: row i of the matrix, which gives bit i, in byte 7 - i.
+/// The matrices that multiply by each element, in the format of the instruction: row i of the matrix, which gives bit
+/// i, is in byte 7 - i.
 static MATRICES: [i64; 256] = {
     let mut all = [0; 256];
     let mut by = 0;
@@ -249,7 +250,7 @@ static MATRICES: [i64; 256] = {
     all
 };
 
-/// The products of each element with the sixteen of the low four bits, and with those of the high ones.
+/// The products of each element with the sixteen elements of the low four bits, and with those of the high four bits.
 static NIBBLES: [[[i64; 2]; 2]; 256] = {
     let mut all = [[[0; 2]; 2]; 256];
     let mut by = 0;
