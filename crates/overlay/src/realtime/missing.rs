@@ -188,8 +188,9 @@ impl Missing {
         let overdue_at = now + rtt.usual + rtt.usual.div(8).max(MARGIN_MIN);
         match self.state {
             State::Strike => {
-                // Only if the packet can be in time. [Amir06 §I] Choice: by the shortest round trip. If round trips
-                // vary, the usual one would give up packets that half of the requests still save.
+                // The packet is requested only if it can be in time. [Amir06 §I] Choice: the shortest round trip
+                // decides. If round trips vary, the usual one would give up packets that half of the requests still
+                // save.
                 if self.strikes >= strikes || answer_at > self.useful_until {
                     return Step::GiveUp;
                 }

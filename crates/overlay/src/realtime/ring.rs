@@ -135,7 +135,8 @@ impl Ring {
 
     /// Returns which of the full chunks has packet `seq`, if one has.
     fn chunk_of(&self, seq: u64) -> Option<usize> {
-        // Most that is wanted is new: repair packets reach over the last packets, and losses are asked for soon.
+        // Most packets that are looked up are new: repair packets reach over the last ones, and lost ones are requested
+        // soon.
         let last = self.full.len().checked_sub(1)?;
         if self.full[last].first <= seq {
             return Some(last);

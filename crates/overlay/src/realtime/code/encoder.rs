@@ -171,7 +171,7 @@ impl Encoder {
         !self.due.is_empty() || !self.ready.left.is_empty()
     }
 
-    /// Returns true if so many repair packets are due that they are to be sent before more packets are covered.
+    /// Returns true if so many repair packets are due that the sender must send them before it covers more packets.
     pub fn is_crowded(&self) -> bool {
         self.due.len() >= DUE_MANY
     }

@@ -37,7 +37,7 @@ impl Protect {
         }
     }
 
-    /// All values.
+    /// All kinds of protection.
     pub const ALL: [Protect; 6] = [
         Protect::Auto,
         Protect::Off,
@@ -47,7 +47,7 @@ impl Protect {
         Protect::Paths,
     ];
 
-    /// Returns the value with this name.
+    /// Returns the kind of protection with this name.
     pub fn of_label(label: &str) -> Option<Protect> {
         Protect::ALL
             .into_iter()
@@ -114,7 +114,7 @@ impl Default for Aims {
     }
 }
 
-/// Why a lane is protected as it is, and not better.
+/// The reason why a lane is protected as it is, and not better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
     /// Nothing passes, or nothing is known yet.
@@ -130,7 +130,7 @@ pub enum Reason {
     Cap,
     /// No packet has time for any repair.
     NoTime,
-    /// So much is lost that repair packets would hardly help.
+    /// The link loses so much that repair packets would hardly help.
     Hopeless,
     /// The neighbour takes no repair packets: its version is older.
     Neighbour,

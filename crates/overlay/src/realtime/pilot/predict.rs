@@ -40,7 +40,7 @@ impl Losses {
         self.share * (1.0 - self.burst) / (1.0 - self.share)
     }
 
-    /// Returns the share of datagrams that are lost among those sent so many datagrams behind a lost one.
+    /// Returns the share of datagrams that are lost among those sent `datagrams` datagrams behind a lost one.
     fn after(&self, datagrams: f64) -> f64 {
         let keeps = (self.burst - self.fresh()).max(0.0);
         self.share + (1.0 - self.share) * keeps.powf(datagrams)

@@ -1,7 +1,7 @@
 //! The losses of a lane over some seconds: the mean of estimates that differ by chance.
 //!
 //! ```text
-//!   told     over fifty losses, which a trunk has in a second     4  6  5  3  7  5  4  12 11 13
+//!   estimate over fifty losses, which a trunk has in a second     4  6  5  3  7  5  4  12 11 13
 //!   steady   the mean of the estimates of some seconds            4  5  5  5  5  5  5  12 11 12
 //!                                                                 └──── by chance ───┘ └ another pace
 //! ```
@@ -119,7 +119,7 @@ impl Mean {
         }
     }
 
-    /// Takes an estimate that differs from the mean by so many standard deviations. Returns the new mean.
+    /// Takes an estimate that differs from the mean by `differs` standard deviations. Returns the new mean.
     fn on_told(&mut self, told: f64, differs: f64, over: Over) -> f64 {
         self.differs = match differs > LASTING {
             true => self.differs + over.losses,
