@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use wire::HEADER_BYTES;
 use wire::control::{REPAIR_AGE_UNKNOWN, Repair};
 
-/// How long originals are kept after the last repair packet. If the lane seldom loses packets, the next repair packet
-/// may be some seconds away.
+/// How long originals are kept after the last repair packet. Repair packets may be rare on a lane that seldom loses
+/// packets.
 const WANTED_FOR: Duration = Duration::from_secs(10);
 
 /// Counters of a [`Decoder`].

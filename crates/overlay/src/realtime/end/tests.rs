@@ -60,7 +60,7 @@ impl Way {
         }
     }
 
-    /// Sends so many packets, 2 ms apart.
+    /// Sends `packets` packets, 2 ms apart.
     fn send(&mut self, session: SessionIndex, packets: u64) {
         for _ in 0..packets {
             self.ms += 2;

@@ -10,7 +10,7 @@
 //! The estimate detects an end by itself, too ([`Loss`](crate::estimate::Loss)), and routes depend on that. It waits
 //! for six times as many expected losses, because a route that changes too soon costs more than repair that pauses.
 
-/// Number of losses after an end from which on there are losses again.
+/// Number of losses, since losses have ended, from which on the lane counts as losing packets again.
 const BEGUN: usize = 3;
 /// Losses have ended when this many runs of losses were expected and none came. Choice: by chance that happens once in
 /// nine million runs, which are 41 days of one call over a link that loses 5 %, and some days if the estimate is too
