@@ -16,6 +16,9 @@
 //! Choice: a trial ends without a verdict where all ways are alike, so nothing is ever worse off than by
 //! table for more than the time of a trial, and then not for a minute and more.
 //!
+//! While two ways are compared the tables may lead packets by a third one, into the same hole or another: they go by the
+//! candidate too, until the third way has shown that it carries them.
+//!
 //! A way that the tables turn to is introduced by a trial of its own, whose candidate is the way before: packets go
 //! by both until the new one has shown that it is no hole.
 //!
@@ -37,7 +40,7 @@ use super::ledger::Judged;
 use base::token_bucket::TokenBucket;
 use base::{NodeAddr, Time};
 use graph::Topology;
-use suspicion::RETRY_MOST;
+use suspicion::{RETRY_MOST, would_blame};
 use way::{Way, stamp_of};
 use wire::data::LinkProtocol;
 
@@ -225,15 +228,18 @@ impl Ways {
             Plan::Settled(way) if self.is_suspected(natural) => Course::One(*way),
             Plan::Settled(_) => Course::One(natural),
             Plan::Trial(trial) => {
-                let (a, b) = (trial.incumbent, trial.candidate);
-                if natural != a && natural != b && !self.is_suspected(natural) {
+                let (mut a, b) = (trial.incumbent, trial.candidate);
+                let is_third = natural != a && natural != b && !self.is_suspected(natural);
+                if is_third && !self.is_in_doubt(now, natural, trial) {
                     return Course::Table;
                 }
                 if trial.stage == Stage::Introduction && natural == b {
                     // Packets that the tables have not turned are no part of it.
                     return Course::Table;
                 }
-                if trial.gone.is_some() && natural != a {
+                if is_third {
+                    a = natural;
+                } else if trial.gone.is_some() && natural != a {
                     return Course::One(b);
                 }
                 let hop = |id: WayId| self.nodes(id).get(1).copied();
@@ -248,10 +254,32 @@ impl Ways {
                     Stage::Introduction if natural == a => Course::Table,
                     Stage::Introduction => Course::One(b),
                     _ if self.loss(b) < self.loss(a) => Course::One(b),
+                    _ if is_third => Course::Table,
                     _ => Course::One(a),
                 }
             }
         }
+    }
+
+    /// This way may send its packets into the same hole as the incumbent of a trial, or into another one: it has the
+    /// relays that would be blamed, or nobody knows what it does with packets. They go by the candidate as well, for the
+    /// trial may go on for seconds after the tables have left its incumbent for this way.
+    fn is_in_doubt(&self, now: Time, id: WayId, trial: &Trial) -> bool {
+        let Some(way) = self.at(id).filter(|_| trial.stage == Stage::Comparison) else {
+            return false;
+        };
+        let bad = [trial.incumbent].into_iter();
+        let mut bad = bad.chain(trial.failed.iter().copied());
+        let good = self.nodes(trial.candidate);
+        way.evidence.is_bad()
+            || !way.is_proven(now)
+            || way.proven <= Some(trial.since)
+                && bad.any(|bad| would_blame(self.nodes(bad), good, &way.nodes))
+    }
+
+    /// Packets may be sent by this way now, instead of by table.
+    pub(crate) fn is_planned(&self, id: WayId) -> bool {
+        self.planned().any(|way| way == id)
     }
 
     /// The way of packets whose path by table is `natural`, if they go one other way.

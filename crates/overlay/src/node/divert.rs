@@ -53,7 +53,10 @@ impl Node {
         // All of this before the first copy leaves: what goes by table after all must not have gone already.
         let ways = [Some(first), second];
         let ways = ways.map(|way| way.filter(|way| self.carries(to, *way, &packets)));
-        if ways == [None, None] {
+        // A way that is not of the plan has no room kept for its stamp.
+        let is_planned = |audit: &Audit| audit.ways.is_planned(first);
+        let is_by_table = ways[0].is_none() && !self.audits.get(to).is_some_and(is_planned);
+        if is_by_table || ways == [None, None] {
             return Some(packets);
         }
         for way in ways.into_iter().flatten() {

@@ -338,3 +338,18 @@ fn a_member_whose_path_turns_gets_copies_until_the_new_one_has_brought_some() {
         }
     }
 }
+
+/// Two turns soon after each other: to a path on which nothing is lost, and then to a hole.
+#[test]
+fn the_paths_of_few_members_are_looked_at_whenever_the_tables_are_others() {
+    let ms = |ms: u64| Time::ZERO + Duration::from_millis(1_000 + ms);
+    let turns = |members: u32| -> Vec<bool> {
+        let mut bench = Bench::new(members);
+        let tables = [(0, 1), (0, 1), (20, 2), (40, 3), (119, 4), (120, 5)];
+        let each = tables.into_iter();
+        each.map(|(at, tables)| bench.audits.have_turned(ms(at), GROUP, Some(tables)))
+            .collect()
+    };
+    assert_eq!(turns(1), [true, false, true, true, true, true]);
+    assert_eq!(turns(4_000), [true, false, false, false, true, false]);
+}

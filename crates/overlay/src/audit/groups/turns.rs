@@ -8,9 +8,10 @@
 use super::{COPIED_GROUPS_MAX, COPIED_MAX, GroupAudits};
 use base::{Duration, Map, NodeAddr, Time};
 
-/// The paths of a group are looked at again after so long. Choice: every record of any node makes other tables, and a group
-/// may have thousands of members.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The paths of a group are looked at again after so long for each member. Choice: every record of any node makes other
+/// tables, and a look at one path takes a microsecond or two. All members together may be looked at ten times a second, and a
+/// few at once: what a hole swallows until then is lost.
+const LOOK_AGAIN: Duration = Duration::from_micros(25);
 
 impl GroupAudits {
     /// The tables are others than those by which the paths of this group were known last. Those are known from now on.
@@ -20,7 +21,8 @@ impl GroupAudits {
             return false;
         };
         let (known, looked) = audit.tables;
-        let has_turned = known != tables && now.since(looked) >= LOOK_AGAIN;
+        let rest = LOOK_AGAIN * audit.members.len() as u64;
+        let has_turned = known != tables && now.since(looked) >= rest;
         if has_turned {
             audit.tables = (tables, now);
         }

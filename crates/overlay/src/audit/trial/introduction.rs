@@ -8,14 +8,13 @@
 //! Choice: this needs a second way that has all its links, and copies that trials may have. If a link of the way before has
 //! failed, packets must not wait: they follow the tables. So they do if the copies are spent or a link has no room.
 
+use super::super::evidence::Evidences;
 use super::way::WayId;
 use super::{Finding, Plan, Stage, Trial, Ways};
 use base::{Duration, NodeAddr, Time};
 use graph::Topology;
 use wire::data::LinkProtocol;
 
-/// What has carried packets that left so lately needs no introduction. Choice: in use, a way is judged every second.
-const PROVEN_FOR: Duration = Duration::from_secs(2);
 /// An introduction ends after so long at last: there are too few packets.
 const INTRODUCED_FOR: Duration = Duration::from_secs(5);
 
@@ -29,13 +28,8 @@ impl Ways {
         topology: &Topology,
         ends: (NodeAddr, NodeAddr),
     ) {
-        let is_proven = |at: Time| now.since(at) < PROVEN_FOR;
-        if self.is_suspected(new)
-            || self
-                .at(new)
-                .and_then(|way| way.proven)
-                .is_some_and(is_proven)
-        {
+        let is_proven = self.at(new).is_some_and(|way| way.is_proven(now));
+        if is_proven || self.is_suspected(new) {
             return;
         }
         let carried = match &self.plan {
@@ -113,13 +107,28 @@ impl Ways {
     }
 
     pub(super) fn decide_introduction(&mut self, now: Time, trial: Trial) -> Option<Finding> {
-        let new = self.evidence(trial.incumbent)?;
-        if let Some(of) = new.worst() {
-            let loss = new.of(of).loss();
-            self.reset(trial.incumbent);
-            self.reset(trial.candidate);
+        let Trial {
+            incumbent: new,
+            candidate: before,
+            ..
+        } = trial;
+        // Packets that the tables have not turned, or turned back, still take the way before, which may be bad by now.
+        let counts = |id: WayId| match id == before {
+            true => now >= self.quiet_until && self.at(id).is_some_and(|way| way.is_wanted(now)),
+            false => true,
+        };
+        let worst = |id: WayId| self.evidence(id).and_then(Evidences::worst);
+        let both = [(new, before), (before, new)].into_iter();
+        let mut both = both.filter(|(bad, _)| counts(*bad));
+        let bad = both.find_map(|(bad, other)| Some((bad, other, worst(bad)?)));
+        if let Some((incumbent, candidate, of)) = bad {
+            let loss = self.evidence(incumbent)?.of(of).loss();
+            self.reset(incumbent);
+            self.reset(candidate);
             self.plan = Plan::Trial(Trial {
                 since: now,
+                incumbent,
+                candidate,
                 stage: Stage::Comparison,
                 of,
                 ..trial
@@ -127,7 +136,8 @@ impl Ways {
             return Some(Finding::Bad { loss });
         }
         let is_over = now.since(trial.since) >= INTRODUCED_FOR;
-        if new.carries() || is_over || self.is_passed_by(now, &trial) {
+        let carries = self.evidence(new).is_some_and(Evidences::carries);
+        if carries || is_over || self.is_passed_by(now, &trial) {
             self.plan = self.as_before(trial.incumbent);
         }
         None

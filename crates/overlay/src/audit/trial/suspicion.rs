@@ -77,6 +77,22 @@ pub(super) fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
     links.map(|(from, to)| Suspect::Link(from, to)).collect()
 }
 
+/// Whether a way has something that [`blamed`] gives of these two. It allocates nothing, since packets ask for it.
+pub(super) fn would_blame(bad: &[NodeAddr], good: &[NodeAddr], way: &[NodeAddr]) -> bool {
+    fn relays(nodes: &[NodeAddr]) -> &[NodeAddr] {
+        let last = nodes.len().saturating_sub(1);
+        nodes.get(1..last).unwrap_or_default()
+    }
+    let is_only_bad = |node: &&NodeAddr| !good.contains(node);
+    let mut only_bad = relays(bad).iter().filter(is_only_bad).peekable();
+    if only_bad.peek().is_some() {
+        return only_bad.any(|node| relays(way).contains(node));
+    }
+    let has_link = |nodes: &[NodeAddr], link: &[NodeAddr]| nodes.windows(2).any(|hop| hop == link);
+    let mut only_bad = bad.windows(2).filter(|hop| !has_link(good, hop));
+    only_bad.any(|hop| has_link(way, hop))
+}
+
 /// 1, 2, 4 ... 60 minutes.
 pub(super) fn backoff(strikes: u32) -> Duration {
     (RETRY_FIRST * (1 << strikes.min(6))).min(RETRY_MOST)

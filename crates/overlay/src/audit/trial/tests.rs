@@ -287,6 +287,114 @@ fn a_trial_follows_the_tables_to_another_bad_way() {
     assert_eq!(call.lost, 0);
 }
 
+/// The tables turn to another way and back, and then the way before swallows: that is seen as soon as at other times.
+#[test]
+fn what_becomes_bad_while_another_way_is_introduced_is_found() {
+    let began = Time::ZERO + Duration::from_secs(5);
+    let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {
+        f64::from(u8::from(node == NodeAddr(2) && now >= began))
+    });
+    call.talk(5);
+    call.turn(&[1, 3, 9]);
+    call.natural = path(&[1, 2, 9]);
+    assert!(call.ways.is_in_trial());
+    call.talk(10);
+    assert!(call.lost <= 50, "{}", call.lost);
+    assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))]);
+}
+
+/// While two ways are compared the tables turn to a third one, over the relay that swallows.
+#[test]
+fn packets_that_leave_a_bad_way_for_another_with_its_relay_are_not_lost() {
+    let topology = topology(&[
+        (1, 2, 10),
+        (2, 6, 10),
+        (1, 3, 10),
+        (3, 6, 10),
+        (6, 9, 10),
+        (1, 4, 30),
+        (4, 9, 30),
+    ]);
+    let began = Time::ZERO + Duration::from_secs(6);
+    let mut call = Call::new(topology, &[1, 3, 6, 9], |now, node| {
+        f64::from(u8::from(node == NodeAddr(6) && now >= began))
+    });
+    // Both have carried packets a moment ago.
+    call.talk(5);
+    call.turn(&[1, 2, 6, 9]);
+    call.talk(3);
+    assert!(call.ways.is_in_trial());
+    call.lost = 0;
+    call.turn(&[1, 3, 6, 9]);
+    call.talk(20);
+    assert_eq!(call.lost, 0);
+    assert!(call.suspects().contains(&Suspect::Node(NodeAddr(6))));
+}
+
+/// The same, over a relay of which nobody knows anything.
+#[test]
+fn packets_that_leave_a_bad_way_for_another_hole_are_not_lost() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node.0 == 2 || node.0 == 4))
+    });
+    call.talk(1);
+    assert!(call.ways.is_in_trial());
+    call.lost = 0;
+    call.turn(&[1, 4, 5, 9]);
+    call.talk(20);
+    assert_eq!(call.lost, 0);
+}
+
+/// A third way that has carried packets since the trial began is let be, whatever relays it has.
+#[test]
+fn a_way_that_is_known_to_carry_takes_no_copies_from_a_trial() {
+    let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
+        f64::from(u8::from(node == NodeAddr(2)))
+    });
+    let good = call.ways.enter(call.now, path(&[1, 4, 5, 9]));
+    let mut courses = Vec::new();
+    for _ in 0..8 {
+        call.talk_half_a_second(1);
+        call.carry(good, LinkProtocol::RealTime);
+        let in_trial = call.ways.is_in_trial();
+        let course = call.ways.course(call.now, Some(good), 1, |_| true);
+        courses.extend(in_trial.then_some(course));
+        for _ in 0..30 {
+            call.carry(good, LinkProtocol::RealTime);
+        }
+    }
+    assert!(courses.len() > 3, "{courses:?}");
+    assert_eq!(courses.last(), Some(&Course::Table), "{courses:?}");
+}
+
+#[test]
+fn what_would_be_blamed_is_what_is_blamed_then() {
+    let ways = [
+        path(&[1, 2, 6, 9]),
+        path(&[1, 3, 6, 9]),
+        path(&[1, 6, 9]),
+        path(&[1, 9]),
+        path(&[1, 2, 3, 6, 9]),
+        path(&[1, 3, 2, 6, 9]),
+    ];
+    let mut all = Ways::new(Time::ZERO);
+    let ids: Vec<WayId> = ways.map(|way| all.enter(Time::ZERO, way)).into();
+    let way = |id: WayId| all.at(id).unwrap();
+    for bad in &ids {
+        for good in ids.iter().filter(|good| *good != bad) {
+            let blamed = suspicion::blamed(way(*bad), &[way(*good)]);
+            for third in &ids {
+                let nodes = &way(*third).nodes;
+                assert_eq!(
+                    would_blame(&way(*bad).nodes, &way(*good).nodes, nodes),
+                    blamed.iter().any(|suspect| suspect.is_on(nodes)),
+                    "{bad:?} {good:?} {third:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_trial_that_no_packet_takes_part_in_ends_and_the_next_one_may_begin_at_once() {
     let mut call = Call::new(diamond(), &[1, 2, 9], |now, node| {

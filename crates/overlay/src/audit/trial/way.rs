@@ -12,6 +12,9 @@ use wire::stamp::{STAMP_BYTES_MAX, emit_subgraph};
 /// Ways that packets have taken within so long count.
 pub(super) const IN_USE: Duration = Duration::from_secs(5);
 
+/// What has carried packets that left so lately is no hole. Choice: in use, a way is judged every second.
+const PROVEN_FOR: Duration = Duration::from_secs(2);
+
 /// One way to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WayId(pub(super) u32);
@@ -41,6 +44,10 @@ impl WayId {
 impl Way {
     pub(super) fn is_wanted(&self, now: Time) -> bool {
         self.wanted.is_some_and(|at| now.since(at) < IN_USE)
+    }
+
+    pub(super) fn is_proven(&self, now: Time) -> bool {
+        self.proven.is_some_and(|at| now.since(at) < PROVEN_FOR)
     }
 
     pub(super) fn relays(&self) -> &[NodeAddr] {
