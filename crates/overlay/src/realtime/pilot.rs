@@ -280,6 +280,10 @@ impl Pilot {
     /// Checks the plan if it is time. Returns true if it has changed.
     pub fn look(&mut self, now: Time, link: &Link) -> bool {
         let (share, is_over) = self.recent.share(link.share, self.run);
+        // A queue's losses say nothing about the path: the mean begins anew when repair may begin again.
+        if !link.is_random || now < self.rests_until {
+            self.steady = Steady::default();
+        }
         let (share, run) = self.steady.look(now, share, self.run);
         self.usual_run = run;
         let link = &Link { share, ..*link };

@@ -455,6 +455,32 @@ fn a_queue_ends_repair_at_once_and_for_longer_each_time() {
 }
 
 #[test]
+fn losses_of_a_queue_are_not_averaged_with_those_after_it() {
+    let told = |lane: &mut Lane, percent: u32, seconds: u64| {
+        lane.link.share = f64::from(percent) / 100.0;
+        for _ in 0..seconds * 10 {
+            lane.pilot.on_told(u64::from(100 - percent), percent.into());
+            lane.tenth();
+        }
+    };
+    let mut calm = Lane::new(auto(), ms(100), ms(60), 20);
+    told(&mut calm, 4, 30);
+    assert!(calm.ratio() > 0.0);
+    let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+    told(&mut lane, 4, 30);
+    lane.link.is_random = false;
+    told(&mut lane, 9, 1);
+    lane.link.is_random = true;
+    // The estimate falls while repair rests.
+    for percent in [9, 8, 7, 6] {
+        told(&mut lane, percent, 2);
+        assert_eq!(lane.ratio(), 0.0);
+    }
+    told(&mut lane, 4, 4);
+    assert_eq!(lane.ratio(), calm.ratio());
+}
+
+#[test]
 fn the_caps_hold_and_what_is_not_reached_is_said() {
     let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
     (lane.link.share, lane.pilot.run) = (0.05, 8.0);
