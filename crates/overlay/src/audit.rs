@@ -54,7 +54,8 @@ const ASK_AFTER_IN_TRIAL: Duration = Duration::from_millis(250);
 const SPACED: Duration = Duration::from_secs(4);
 /// A question without an answer is asked again after so long, and twice the way there and back.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
-/// So many questions in vain follow each other soon; the next ones ever more seldom, up to sixteen times.
+/// Unanswered questions in a row after which the interval between questions doubles with each further one, up to
+/// sixteen times.
 const IN_VAIN_SOON: u32 = 3;
 /// After so many in vain none follows if nothing was sent for so long.
 const IN_VAIN_MOST: u32 = 2;
@@ -249,7 +250,7 @@ impl Audits {
         audit.ledger.note(now, sent);
     }
 
-    /// So many of the packets that were noted at `at` have not left this node.
+    /// Notes that `packets` of the packets that were noted at `at` did not leave this node.
     pub(crate) fn excuse(&mut self, at: Time, to: NodeAddr, packets: u32) {
         if let Some(audit) = self.all.get_mut(&to) {
             audit.ledger.excuse(at, packets);

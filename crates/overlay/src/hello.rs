@@ -89,7 +89,7 @@ pub struct Output {
 const DOWN_NOTICES: u8 = 5;
 /// A row of hellos is broken by a gap of this many halves of an interval: three losses in a row.
 const ROW_GAP_HALVES: u64 = 7;
-/// So many hurried questions in a row mean that the other end is about to give up.
+/// Hurried questions in a row that mean that the other end is about to give the link up.
 const HURRIED: u32 = 3;
 
 /// The hello protocol at one end of a link.
@@ -381,8 +381,8 @@ impl Hello {
     /// harm. The caller enters the number of the node's start in the hello.
     pub fn on_timeout(&mut self, now: Time, loss_in: Loss) -> Output {
         self.forgive_stall(now);
-        // Silence is judged by the pace at which it began: else a host that was not scheduled would ask more seldom just when
-        // it hears nothing, and tell nobody.
+        // Silence is judged by the pace at which it began: else a host that was not scheduled would ask more seldom
+        // just when it hears nothing, and tell nobody.
         let is_over = now.since(self.active_at) >= self.settings.active_for;
         if self.active && self.state != State::Probing && is_over {
             self.active = false;

@@ -128,7 +128,7 @@ impl Evidence {
         self.is_good(1.0)
     }
 
-    /// So many packets were judged.
+    /// Returns the number of packets that were judged.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }

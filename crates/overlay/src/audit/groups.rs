@@ -10,16 +10,16 @@
 //!              ▼                                          ▼
 //!            each packet once more, to this member alone ──▶ by the tree alone
 //! ```
-//! What a relay swallows of a group nobody between can tell: it may swallow that and nothing else. So the source,
-//! which knows the members of groups that records tell, asks them. A member that the tree starves gets each packet a second time
-//! inside its end-to-end session, whose paths have audits and ways around of their own. The tree
-//! goes on, and what it brings is counted apart: so the source sees when it works again.
+//! What a relay swallows of a group nobody between can tell: it may swallow that and nothing else. So the source, which
+//! knows the members of groups that records tell, asks them. A member that the tree starves gets each packet a second
+//! time inside its end-to-end session, whose paths have audits and ways around of their own. The tree goes on, and what
+//! it brings is counted apart: so the source sees when it works again.
 //!
-//! The path that the tree takes may swallow more than a group, so copies that take the same one are tried by another at once:
-//! its audit begins with this evidence.
+//! The path that the tree takes may swallow more than a group, so copies that take the same one are tried by another at
+//! once: its audit begins with this evidence.
 //!
-//! Where the tables turn the tree's path to a member, nobody knows yet what the new one brings: copies begin with it, and
-//! end when it has brought some ([`turns`]).
+//! Where the tables turn the tree's path to a member, nobody knows yet what the new one brings: copies begin with it,
+//! and end when it has brought some ([`turns`]).
 //!
 //! A member that lies about what has come gets its packets twice, and costs nobody else anything but its
 //! share of what one node may spend on copies. One that does not answer is not judged.
@@ -67,7 +67,8 @@ const DOUBLED_FOR: Duration = Duration::from_secs(10);
 const STOPPED: Duration = Duration::from_secs(5);
 /// And is forgotten.
 const IDLE: Duration = Duration::from_secs(120);
-/// Who has left so many questions in a row without an answer gets no copies any more: nobody knows whether they are of use.
+/// Unanswered questions in a row after which a member gets no more copies: this node cannot know whether they are of
+/// use.
 const VAIN_MOST: u32 = 4;
 
 /// The audits of the groups that this node sends to.
@@ -191,7 +192,7 @@ impl GroupAudits {
         true
     }
 
-    /// So many of the packets that were noted at `at` have not left this node for a neighbour.
+    /// Notes that `packets` of the packets that were noted at `at` did not leave this node for the neighbour `next`.
     pub(crate) fn excuse(&mut self, at: Time, group: NodeAddr, (next, packets): (NodeAddr, u16)) {
         if let Some(audit) = self.groups.get_mut(&group) {
             audit.sent.excuse(at, next, packets);
@@ -287,7 +288,7 @@ impl GroupAudits {
             let ready = members.filter(|(_, member)| member.ready_at() <= now);
             due.extend(ready.map(|(node, member)| (member.ready_at(), *group, *node)));
         }
-        // Who has waited longest is the first.
+        // The member that has waited longest comes first.
         due.sort_unstable();
         let (mut questions, mut ended) = (Vec::new(), Vec::new());
         for (_, group, to) in due {

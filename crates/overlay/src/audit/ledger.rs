@@ -21,8 +21,8 @@ use wire::transport::COUNTS_MAX;
 const RUNS_MAX: usize = 512;
 /// One run holds what leaves in so long.
 const RUN_LASTS: Duration = Duration::from_millis(50);
-/// Packets have so long to arrive, and twice the way there. What comes later was recovered on several hops, or stood in a queue, and
-/// the question stands in it too.
+/// Packets have so long to arrive, and twice the way there. What comes later was recovered on several hops, or stood in
+/// a queue, and the question stands in it too.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Reliable links try for longer.
 const PATIENCE_RELIABLE: Duration = Duration::from_secs(4);
@@ -58,7 +58,7 @@ impl Sent {
 struct Run {
     sent: Sent,
     at: Time,
-    /// So many were dropped here, and have not been sent.
+    /// Packets of the run that this node dropped instead of sending them.
     excused: u32,
     is_judged: bool,
 }
@@ -120,7 +120,8 @@ impl Ledger {
         });
     }
 
-    /// So many of the packets that were noted at `at` have not been sent: they are of the newest run that had begun.
+    /// Notes that `packets` of the packets that were noted at `at` were not sent. They belong to the newest run that
+    /// had begun by then.
     pub(crate) fn excuse(&mut self, at: Time, packets: u32) {
         let mut newest_first = self.runs.iter_mut().rev();
         if let Some(run) = newest_first.find(|run| run.at <= at) {

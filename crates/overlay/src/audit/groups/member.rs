@@ -16,9 +16,9 @@ use base::{Duration, NodeAddr, Time};
 
 /// How many times as long as usual is waited after questions in vain: 2, 4, 8, 16.
 const PATIENCE_DOUBLES_MOST: u32 = 4;
-/// The packets of who has just come, or could just not be reached, do not count yet.
+/// Packets to a member do not count for this long after it joined, or after a moment at which it could not be reached.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Who gets copies gets them for so long at least; twice as long each time that it was too early, up to the most.
+/// The least time for which a member gets copies. It doubles each time that copies ended too early, up to `HOLD_MOST`.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
 const HOLD_MOST: Duration = Duration::from_secs(640);
 /// The copies of a new path end after so long at last.

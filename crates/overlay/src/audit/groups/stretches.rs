@@ -10,9 +10,9 @@ use wire::transport::COUNTS_MAX;
 const LASTS: Duration = Duration::from_millis(50);
 /// Stretches that are kept: six seconds of a stream of packets.
 const MOST: usize = COUNTS_MAX;
-/// What was sent so long ago, and twice the way there, is not asked about, however few stretches that are. Choice: its receivers keep a key
-/// for ten seconds after they have opened something under the next one. Who cannot be asked for longer is not
-/// judged by what was sent meanwhile.
+/// What was sent so long ago, and twice the way there, is not asked about, however few stretches that are. Choice: its
+/// receivers keep a key for ten seconds after they have opened something under the next one. Who cannot be asked for
+/// longer is not judged by what was sent meanwhile.
 const OLDEST: Duration = Duration::from_secs(6);
 /// Packets have so long to arrive, and twice the way there; the same as those for one node.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ pub(crate) struct Stretch {
     pub(crate) at: Time,
     /// The least time that one of them had left, if they have a deadline.
     pub(crate) left: Option<Duration>,
-    /// So many were dropped here, before the links to these neighbours.
+    /// Packets that this node dropped before the link to a neighbour, for each such neighbour.
     pub(crate) excused: Vec<(NodeAddr, u16)>,
 }
 
@@ -66,8 +66,8 @@ impl Stretches {
         self.0.push_back(sent);
     }
 
-    /// So many of the packets that were noted at `at` have not been sent to a neighbour: they are of the newest stretch
-    /// that had begun.
+    /// Notes that `packets` of the packets that were noted at `at` were not sent to the neighbour `next`. They belong
+    /// to the newest stretch that had begun by then.
     pub(super) fn excuse(&mut self, at: Time, next: NodeAddr, packets: u16) {
         let mut newest_first = self.0.iter_mut().rev();
         let Some(stretch) = newest_first.find(|stretch| stretch.at <= at) else {
@@ -84,8 +84,8 @@ impl Stretches {
         self.0.back().map(|last| last.carried)
     }
 
-    /// Stretches from a moment on that were under one key and routed alike, one behind the other, and have had their time
-    /// on a way of this latency.
+    /// Stretches from a moment on that were under one key and routed alike, one behind the other, and have had their
+    /// time on a way of this latency.
     pub(super) fn ripe(
         &self,
         now: Time,
@@ -117,7 +117,7 @@ impl Stretches {
 }
 
 impl Stretch {
-    /// So many of it did not leave for this neighbour.
+    /// Returns the number of packets of this stretch that did not leave for the neighbour `next`.
     pub(super) fn excused_for(&self, next: NodeAddr) -> u16 {
         let excused = self.excused.iter().find(|(node, _)| *node == next);
         excused.map_or(0, |(_, packets)| *packets)

@@ -128,7 +128,7 @@ impl Ways {
             bad.iter().any(|nodes| relays(nodes))
                 || active().any(|s| s.suspect == Suspect::Node(node))
         };
-        // Of a way without relays the link itself.
+        // A bad path without relays consists of one link, so this link is avoided.
         let cut = |a: NodeAddr, b: NodeAddr| {
             bad.iter().any(|nodes| *nodes == [a, b])
                 || active().any(|s| s.suspect == Suspect::Link(a, b))

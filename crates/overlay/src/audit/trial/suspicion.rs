@@ -1,4 +1,4 @@
-//! Who is to blame for a bad way, and for how long.
+//! Suspicions: which relay or link is to blame for a bad path, and for how long.
 //!
 //! A suspect is a relay, or a link in one direction. A bad way has it and no good way does; often several fit,
 //! and all of them are suspect until more is known. Each time a suspect fails again it is left alone for
@@ -31,7 +31,7 @@ pub(crate) struct Suspicion {
     pub(crate) strikes: u32,
     /// The share that was lost where it was.
     pub(crate) loss: f64,
-    /// So many were found together: one of them is to blame.
+    /// Number of suspects that were found together: one of them is to blame.
     pub(crate) among: usize,
     /// It has passed since, or not.
     pub(super) is_active: bool,
