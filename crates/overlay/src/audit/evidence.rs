@@ -27,7 +27,7 @@ use base::{Duration, Time};
 use core::cmp::Ordering;
 use wire::data::LinkProtocol;
 
-/// What a path promises: the share of packets that it loses at most on average.
+/// What a path promises: the share of packets that get lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Promise {
     pub(crate) loss: f64,
