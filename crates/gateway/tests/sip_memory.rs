@@ -49,7 +49,7 @@ static ALLOCATOR: Counting = Counting;
 struct Site {
     gateway: Gateway,
     registrar: Ua,
-    /// Who asks whether it is there.
+    /// The socket that asks the gateway whether it is running.
     asker: UdpSocket,
     /// What was allocated before the first flood.
     before: usize,
@@ -122,8 +122,8 @@ impl Site {
         );
     }
 
-    /// So many requests from each of so many hosts, with more fields and a body. What everything has grown by at most,
-    /// since the first.
+    /// Sends `requests` requests from each of `hosts` hosts, with the fields and the body in `more`. Returns by how
+    /// many bytes the memory has grown at most since before the first flood.
     fn flood(
         &self,
         hosts: u16,

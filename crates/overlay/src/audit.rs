@@ -1,4 +1,5 @@
-//! Audits: whether what this node seals for another arrives as the links on its path promise.
+//! Audits: they check whether the packets that this node seals for another node arrive as the links on their path
+//! promise.
 //!
 //! ```text
 //!   sealed ─▶ Ledger: counters a..b went by path P         exit opens, or does not
@@ -10,18 +11,17 @@
 //!            P bad again, Q good ──▶ Settled: Q alone; what P has and Q has not is suspect
 //!            P good ──▶ by table     Q bad ──▶ the next Q     no Q left ──▶ by table
 //! ```
-//! Link state says what links lose; it cannot say what a node swallows that takes packets like any other
-//! and passes on what keeps its links. Only the two ends can: one knows what it has sealed, the other what
-//! it has opened. So the entry asks, and the exit answers out of the window that keeps it from opening
-//! anything twice. Questions and answers are about counters, not about time, so late packets, copies and
-//! lost questions do no harm, and the exit keeps nothing for it.
+//! Link state says which packets the links lose. It cannot show that a node accepts packets like any other node, passes
+//! on what keeps its links up, and drops the rest. Only the two ends can find this out: one knows what it has sealed,
+//! the other what it has opened. So the entry asks, and the exit answers from the window that keeps it from opening a
+//! packet twice. Questions and answers are about counters, not about time. So late packets, copies and lost questions
+//! do no harm, and the exit needs no state of its own for audits.
 //!
-//! Each copy of a packet in a trial is sealed for itself. So each path is judged by its own counters, and
-//! the flow does without neither: its exit drops the copy that comes second, as it drops any packet of a
-//! flow that it has seen.
+//! Each copy of a packet in a trial is sealed separately. So each path is judged by its own counters, and the flow can
+//! use both paths: the exit drops the second copy, as it drops any packet of a flow that it has already seen.
 //!
-//! A suspicion is this node's own, about one destination. Nobody is told, so nobody can be slandered; and
-//! an exit that lies about what it has opened drives only what is for itself to other paths.
+//! A suspicion belongs to this node and is about one destination. The node does not report it to other nodes, so a node
+//! cannot slander another one. An exit that lies about what it has opened moves only its own packets to other paths.
 
 mod budget;
 mod evidence;
@@ -46,26 +46,28 @@ use wire::data::{LinkProtocol, Routing};
 
 /// Destinations whose paths are audited: as many as there are sessions.
 const AUDITS_MAX: usize = crate::ends::ENDS_MAX;
-/// From a packet to the question after it.
+/// The time from a packet to the question that follows it.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 /// The same while two paths are compared.
 const ASK_AFTER_IN_TRIAL: Duration = Duration::from_millis(250);
-/// From one question to the next where they would take room that packets need.
+/// The least time between two questions if the link has no room to spare: they would take room that packets need.
 const SPACED: Duration = Duration::from_secs(4);
-/// A question without an answer is asked again after so long, and twice the way there and back.
+/// A question without an answer is repeated after this time plus two round trips.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
-/// So many questions in vain follow each other soon; the next ones ever more seldom, up to sixteen times.
+/// Unanswered questions in a row after which the interval between questions doubles with each further one, up to
+/// sixteen times.
 const IN_VAIN_SOON: u32 = 3;
-/// After so many in vain none follows if nothing was sent for so long.
+/// After this many unanswered questions in a row, no question follows if nothing was sent for [`STOPPED`].
 const IN_VAIN_MOST: u32 = 2;
 const STOPPED: Duration = Duration::from_secs(1);
-/// After a question that was asked in vain, the next ones go by two paths at once for so long.
+/// After an unanswered question, the next ones go by two paths at once for this time.
 const DOUBLED_FOR: Duration = Duration::from_secs(10);
-/// Nothing was sent there for so long: only what is suspect stays known.
+/// If nothing was sent to a destination for this time, its audit is forgotten unless it has suspects.
 const IDLE: Duration = Duration::from_secs(120);
-/// Stamps to one node whose ways are remembered. Choice: as many sockets with a scheme of their own send to one node.
+/// Number of stamps to one node whose paths are remembered. Choice: this is enough for as many sockets that each send
+/// to one node with a scheme of their own.
 const STAMPS_MAX: usize = 4;
-/// Questions are due at multiples of this, so that many wake a node seldom.
+/// Questions are due at multiples of this time, so that many questions seldom wake a node.
 const GRID: Duration = Duration::from_millis(25);
 
 /// The audits of all destinations.
@@ -83,17 +85,17 @@ pub(crate) struct Audits {
 pub(crate) struct Audit {
     ledger: Ledger,
     pub(crate) ways: Ways,
-    /// The way that the tables had at this generation, by metric.
+    /// For each routing: the path that the tables gave, and the generation of the tables at that time.
     natural: Map<Routing, (u64, Taken)>,
-    /// The ways of some stamps, that of the last packet at the end.
+    /// The paths of the newest stamps. The stamp of the last packet is at the end.
     stamped: Vec<(Vec<u8>, Taken)>,
     ask_at: Option<Time>,
-    /// A question is out, and should be answered by then.
+    /// When the outstanding question should be answered at the latest.
     answer_by: Option<Time>,
     doubled_until: Time,
-    /// Questions in a row without an answer.
+    /// Number of questions in a row without an answer.
     in_vain: u32,
-    /// When something was sent last that is asked about.
+    /// When a packet was last sent that questions are about.
     sent: Time,
     asked: Option<Time>,
     used: Time,
@@ -104,15 +106,16 @@ pub(crate) struct Audit {
 pub(crate) struct Journey<'t> {
     pub(crate) ends: (NodeAddr, NodeAddr),
     pub(crate) topology: &'t Topology,
-    /// They are no question or answer.
+    /// Whether they are data: neither a question nor an answer.
     pub(crate) is_data: bool,
 }
 
-/// The way that packets of one routing, or with one stamp, take.
+/// The path that packets of one routing, or with one stamp, take.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     way: Option<WayId>,
-    /// The way before, until a packet takes this one whose loss would be a reproach: others show nothing.
+    /// The path before, until the first packet takes this one whose loss would count against the path. Other packets
+    /// show nothing.
     before: Option<Option<WayId>>,
 }
 
@@ -123,7 +126,7 @@ impl Taken {
 
     fn next(self, way: Option<WayId>) -> Taken {
         let before = self.before.unwrap_or(self.way);
-        // What took no way that is known shows nothing of the one before that.
+        // Packets without a known path show nothing about the path before.
         let is_turn = way.is_some() && before != way;
         Taken {
             way,
@@ -131,7 +134,7 @@ impl Taken {
         }
     }
 
-    /// This way and the one before, once.
+    /// Returns this path and the one before, once for each change.
     fn turn(&mut self, is_judged: impl FnOnce() -> bool) -> Option<(WayId, Option<WayId>)> {
         let turn = self.way.zip(self.before)?;
         if !is_judged() {
@@ -150,19 +153,19 @@ pub(crate) struct Due {
     pub(crate) by: By,
 }
 
-/// How a question goes, or an answer.
+/// How a question or an answer travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// As packets do.
+    /// By table, like packets.
     Table,
     /// By two paths that have no relay in common.
     Two,
-    /// Over every link: both paths may be bad, or be none, as where a member invents links.
+    /// Over every link. Both paths may be bad, or may not exist, for example if a member invents links.
     All,
 }
 
 impl Audits {
-    /// The audit of a destination, which begins if there is none yet. `None` if there are too many.
+    /// Returns the audit of a destination, and begins it if there is none yet. Returns `None` if there are too many.
     pub(crate) fn of(&mut self, now: Time, to: NodeAddr) -> Option<&mut Audit> {
         if self.all.len() >= AUDITS_MAX && !self.all.contains_key(&to) {
             let idle = |audit: &Audit| now.since(audit.used) >= IDLE;
@@ -176,7 +179,8 @@ impl Audits {
         Some(audit)
     }
 
-    /// The tree of a group takes this path to a node, and brings less than it promises. So may the path.
+    /// Notes that the tree of a group takes this path to a node and delivers less than it promises. The path may
+    /// deliver too little of other packets, too.
     pub(crate) fn accuse(
         &mut self,
         now: Time,
@@ -190,7 +194,8 @@ impl Audits {
         }
     }
 
-    /// The tree of a group turns from one path to a node to another. True if the new one is doubtful.
+    /// Notes that the tree of a group changes from one path to a node to another one. Returns whether the new path is
+    /// doubtful.
     pub(crate) fn turn_group(
         &mut self,
         now: Time,
@@ -213,8 +218,8 @@ impl Audits {
         self.all.get_mut(&to)
     }
 
-    /// Where packets go whose path by table, or by their own stamp, is `natural`. `has_room` says whether the
-    /// link to a neighbour has room for what is not needed.
+    /// Returns where packets go whose path by table, or by their own stamp, is `natural`. `has_room` says whether the
+    /// link to a neighbour has room for packets that are not strictly needed.
     pub(crate) fn course(
         &mut self,
         now: Time,
@@ -232,7 +237,7 @@ impl Audits {
         audit.ways.course(now, natural, packets, may_copy)
     }
 
-    /// Notes what has just been sealed for a destination.
+    /// Notes packets that have just been sealed for a destination.
     pub(crate) fn note(&mut self, now: Time, to: NodeAddr, sent: Sent) {
         let Some(audit) = self.all.get_mut(&to) else {
             return;
@@ -249,14 +254,15 @@ impl Audits {
         audit.ledger.note(now, sent);
     }
 
-    /// So many of the packets that were noted at `at` have not left this node.
+    /// Notes that `packets` of the packets that were noted at `at` did not leave this node.
     pub(crate) fn excuse(&mut self, at: Time, to: NodeAddr, packets: u32) {
         if let Some(audit) = self.all.get_mut(&to) {
             audit.ledger.excuse(at, packets);
         }
     }
 
-    /// The questions that are due. `way` tells the latency of the way to a node, and whether it has room to spare.
+    /// Returns the questions that are due. `way` gives the latency of the path to a node, and says whether the path has
+    /// room to spare.
     pub(crate) fn due(
         &mut self,
         now: Time,
@@ -292,7 +298,7 @@ impl Audits {
         self.next
     }
 
-    /// Forgets idle destinations of which nothing is suspect.
+    /// Forgets idle destinations that have no suspects.
     pub(crate) fn expire(&mut self, now: Time) {
         self.all.retain(|_, audit| {
             audit.ways.expire(now);
@@ -300,20 +306,20 @@ impl Audits {
         });
     }
 
-    /// The destinations whose packets do not all go by table.
+    /// Returns the destinations whose packets do not all go by table.
     pub(crate) fn diverted(&self) -> Vec<NodeAddr> {
         let all = self.all.iter();
         let diverted = all.filter(|(_, audit)| !audit.ways.is_plain());
         diverted.map(|(to, _)| *to).collect()
     }
 
-    /// All destinations with suspects on paths to them.
+    /// Returns all destinations that have suspects on the paths to them.
     pub(crate) fn suspected(&self) -> impl Iterator<Item = (NodeAddr, &Ways)> {
         let all = self.all.iter().map(|(to, audit)| (*to, &audit.ways));
         all.filter(|(_, ways)| ways.has_suspects())
     }
 
-    /// How often a path was found to deliver less than it promised.
+    /// Counts that a path was found to deliver less than it promised.
     pub(crate) fn count_finding(&mut self) {
         self.findings += 1;
     }
@@ -340,8 +346,8 @@ impl Audit {
         }
     }
 
-    /// The way that packets of a routing take by table at a generation of the tables; `path` tells it
-    /// where it is not known yet. `is_judged` says whether it is a reproach if such a packet is lost.
+    /// Returns the path that packets of a routing take by table at a generation of the tables. `path` computes it if it
+    /// is not known yet. `is_judged` says whether the loss of such a packet counts against the path.
     pub(crate) fn by_table(
         &mut self,
         now: Time,
@@ -367,7 +373,7 @@ impl Audit {
         taken.way
     }
 
-    /// The way of packets with this stamp, if it is a single path. See [`Audit::by_table`].
+    /// Returns the path of packets with this stamp, if it is a single path. See [`Audit::by_table`].
     pub(crate) fn by_stamp(
         &mut self,
         now: Time,
@@ -401,7 +407,8 @@ impl Audit {
         taken.way
     }
 
-    /// Packets are about to take a way. True if they turn to it from another one, which introduces it.
+    /// Notes that packets are about to take a path. If they took another one before, this introduces the path, and the
+    /// result is true.
     fn turned(
         &mut self,
         now: Time,
@@ -421,13 +428,13 @@ impl Audit {
         turn.is_some()
     }
 
-    /// The neighbour that gets packets of a routing, if they go otherwise than by table.
+    /// Returns the neighbour that gets the packets of a routing, if they do not go by table.
     pub(crate) fn first_hop(&self, routing: Routing) -> Option<NodeAddr> {
         let (_, taken) = self.natural.get(&routing)?;
         self.ways.settled(taken.way?)?.get(1).copied()
     }
 
-    /// From a packet, or a question, to the question after it.
+    /// Returns the time from a packet, or from a question, to the question that follows it.
     fn ask_after(&self) -> Duration {
         let after = match self.ways.is_in_trial() {
             true => ASK_AFTER_IN_TRIAL,
@@ -436,7 +443,8 @@ impl Audit {
         after * self.patience()
     }
 
-    /// How many times as long as usual is waited: the other end may be gone, or have lost its session.
+    /// Returns the factor by which this node waits longer than usual: the other end may be gone, or may have lost its
+    /// session.
     fn patience(&self) -> u64 {
         1 << self.in_vain.saturating_sub(IN_VAIN_SOON).min(4)
     }
@@ -462,7 +470,7 @@ impl Audit {
             self.in_vain = self.in_vain.saturating_add(1);
         }
         if self.in_vain >= IN_VAIN_MOST && now.since(self.sent) >= STOPPED {
-            // Nobody needs to know any more.
+            // The answer is of no use any more.
             self.ledger.forget();
             (self.ask_at, self.answer_by) = (None, None);
             return None;
@@ -478,7 +486,7 @@ impl Audit {
             let within = ANSWER_WITHIN * self.patience() + latency * 4;
             self.answer_by = Some(on_grid(now + within));
         }
-        // Ever more seldom: the other end may be gone.
+        // Floods become ever rarer: the other end may be gone.
         let by = match self.in_vain {
             in_vain @ 2.. if is_unanswered && in_vain.is_power_of_two() => By::All,
             _ if now < self.doubled_until => By::Two,
@@ -487,7 +495,7 @@ impl Audit {
         Some((question, by))
     }
 
-    /// An answer: judges what it is about. `promise` says what a path promises at present.
+    /// Takes in an answer, and judges the packets that it is about. `promise` says what a path promises at present.
     pub(crate) fn on_told(
         &mut self,
         number: u16,
@@ -499,7 +507,7 @@ impl Audit {
         ledger.on_told(number, opened, |judged| ways.judge(&judged, &mut promise));
     }
 
-    /// What follows from what is known by now.
+    /// Decides what follows from the present evidence.
     pub(crate) fn decide(
         &mut self,
         now: Time,

@@ -11,18 +11,18 @@
 //!                               silence > down_after + round trip
 //! ```
 //!
-//! "Down" is what is known, not a door. A link that was up and has fallen silent is *tried* for
-//! [`Settings::try_for`]: what has no other way is sent over it all the same, what arrives is taken, and
-//! the first hello that comes back brings it up. Until then its cost is that of a silent link, which no
-//! path takes that has another; afterwards each outage has a price for a while ([`price`]).
+//! "Down" describes what is known. It does not block the link. A link that was up and has fallen silent is *tried* for
+//! [`Settings::try_for`]: packets that have no other path are still sent over it, packets that arrive are accepted, and
+//! the first hello that comes back brings it up. Until then it has the cost of a silent link, which no path takes if
+//! there is another one. Afterwards each outage has a price for a while ([`price`]).
 //!
-//! Any authenticated datagram breaks the silence. A link that carries data is watched closely, an
-//! idle one cheaply ([`Settings`]). A link that works in one direction only is of no use to either
-//! end: the deaf end says that it hears nothing, which takes the link down at the other.
+//! Any authenticated datagram breaks the silence. A link that carries data is watched closely, an idle one cheaply
+//! ([`Settings`]). A link that works in one direction only is of no use to either end: the end that receives nothing
+//! says so, which takes the link down at the other end.
 //!
-//! The machine is told what happens (`on_…`) and asked to act when [`Hello::next_timeout`] is
-//! due: [`Hello::on_timeout`] returns the hello to be sent and the change to be told. Everything
-//! that is sent comes out there, answers too, so there is one place that keeps the budget.
+//! The caller reports what happens (`on_…`), and calls [`Hello::on_timeout`] when [`Hello::next_timeout`] is due. It
+//! returns the hello to send and the change to report. Everything that is sent comes from there, also answers, so there
+//! is one place that keeps the budget.
 
 mod pacing;
 pub mod price;
@@ -66,10 +66,10 @@ pub enum Event {
     Down {
         /// Why.
         why: Why,
-        /// What has no other way still tries it.
+        /// Whether packets without another path still try the link.
         tried: bool,
     },
-    /// A link that was tried is so no longer.
+    /// A link that was tried is not tried any more.
     GivenUp,
     /// The link is in use.
     Up,
@@ -78,18 +78,18 @@ pub enum Event {
 /// What [`Hello::on_timeout`] wants done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// To be sent to the other end, at once.
+    /// A hello to send to the other end at once.
     pub hello: Option<Message>,
-    /// To be told to routing.
+    /// A change to report to routing.
     pub event: Option<Event>,
 }
 
-/// After going down, hellos at the active pace, so that the other end learns it soon even if some
-/// are lost.
+/// Number of hellos at the active pace after the link has gone down. So the other end learns it soon, even if some are
+/// lost.
 const DOWN_NOTICES: u8 = 5;
-/// A row of hellos is broken by a gap of this many halves of an interval: three losses in a row.
+/// A gap of this many half intervals breaks a row of hellos: three losses in a row.
 const ROW_GAP_HALVES: u64 = 7;
-/// So many hurried questions in a row mean that the other end is about to give up.
+/// Hurried questions in a row that mean that the other end is about to give the link up.
 const HURRIED: u32 = 3;
 
 /// The hello protocol at one end of a link.
@@ -98,21 +98,21 @@ pub struct Hello {
     settings: Settings,
     state: State,
     since: Time,
-    /// The last authenticated datagram since the link was last given up.
+    /// When the last authenticated datagram came since the link was last given up.
     heard: Option<Time>,
     active: bool,
     active_since: Time,
-    /// Data passed, or the other end said that it does.
+    /// When data last passed, or the other end last said that data passes.
     active_at: Time,
-    /// Data passed here: what our hellos tell. Not what the other end says, or two ends would
-    /// keep each other awake for ever.
+    /// When data last passed at this end: our hellos report this. They do not repeat what the other end says, or two
+    /// ends would keep each other active for ever.
     data_at: Option<Time>,
     last_sent: Option<Time>,
     next_send: Time,
     answer_until: Time,
-    /// Round trips are wanted more often than usual until then.
+    /// Until then, round trips are measured more often than usual.
     watched_until: Time,
-    /// Questions faster than unhurried ones come, in a row, and when the last of them came.
+    /// Number of questions in a row that came faster than unhurried ones do, and when the last question came.
     asked: u32,
     asked_at: Time,
     /// The next hello is an answer, so it does not ask for one.
@@ -121,7 +121,7 @@ pub struct Hello {
     /// The newest stamp of the other end and when it came.
     peer_stamp: Option<(u32, Time)>,
     peer_interval: Duration,
-    /// The other end has told last that it hears nothing.
+    /// Whether the last hello of the other end said that it hears nothing.
     is_doubted: bool,
     loss_out: Loss,
     rtt: Rtt,
@@ -129,15 +129,15 @@ pub struct Hello {
     row_since: Time,
     row_last: Time,
     price: Price,
-    /// Until when the link is tried though it is down.
+    /// Until when the link is tried although it is down.
     tried_until: Option<Time>,
     downs: u64,
-    /// When the newest own hello that the other end has echoed was sent.
+    /// When this end sent the newest hello that the other end has echoed.
     answered: Time,
 }
 
 impl Hello {
-    /// A link that is down and says hello at once.
+    /// Creates a link that is down and sends a hello at once.
     pub fn new(now: Time, settings: Settings) -> Hello {
         Hello {
             settings,
@@ -176,47 +176,47 @@ impl Hello {
         self.state
     }
 
-    /// Traffic may be sent over the link.
+    /// Returns whether traffic may be sent over the link.
     pub fn is_usable(&self) -> bool {
         self.state != State::Down
     }
 
-    /// Since when the link has been in use or out of use.
+    /// Returns since when the link has been in use or out of use.
     pub fn since(&self) -> Time {
         self.since
     }
 
-    /// The link carries data, or did a moment ago.
+    /// Returns whether the link carries data, or did so a moment ago.
     pub fn is_active(&self) -> bool {
         self.active
     }
 
-    /// Round trips, measured by hellos.
+    /// Returns the round trips that hellos have measured.
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
-    /// The loss of what we send, as the other end measures.
+    /// Returns the packet loss in the direction to the other end, as that end measures it.
     pub fn loss_out(&self) -> Loss {
         self.loss_out
     }
 
-    /// The link is down, and what has no other way tries it all the same.
+    /// Returns whether the link is down, and packets without another path still try it.
     pub fn is_tried(&self) -> bool {
         self.tried_until.is_some()
     }
 
-    /// What outages of late cost a path that takes the link, in microseconds of latency.
+    /// Returns what recent outages cost a path that takes the link, in microseconds of latency.
     pub fn price_us(&self, now: Time) -> u32 {
         self.price.told_us(now)
     }
 
-    /// When the price of the outages so far is gone; none if there is none.
+    /// Returns when the price of the outages so far ends, or `None` if there is no price.
     pub fn price_ends(&self, now: Time) -> Option<Time> {
         self.price.ends(now)
     }
 
-    /// The link has less room than it is given, or still has.
+    /// Notes that the link has less room than the traffic that it is given. `is_new` is false if this continues.
     pub fn on_too_full(&mut self, now: Time, is_new: bool) {
         match is_new {
             true => self.price.on_outage(now),
@@ -224,24 +224,24 @@ impl Hello {
         }
     }
 
-    /// The other end hears nothing, as it said last, and has not given the link up.
+    /// Returns whether the link is in use and the other end said last that it hears nothing.
     pub fn is_doubted(&self) -> bool {
         self.is_doubted && self.state != State::Down
     }
 
-    /// How often the link went down.
+    /// Returns how often the link went down.
     pub fn downs(&self) -> u64 {
         self.downs
     }
 
-    /// When [`Hello::on_timeout`] is to be called. It moves later with every datagram heard, so a
-    /// caller may keep an earlier moment and ask again then.
+    /// Returns when to call [`Hello::on_timeout`]. The moment moves later with every datagram that arrives, so a caller
+    /// may keep an earlier moment and ask again then.
     pub fn next_timeout(&self) -> Time {
         let given_up = self.tried_until.unwrap_or(Time::FAR);
         self.next_send.min(self.silence_ends()).min(given_up)
     }
 
-    /// Round trips are of interest until then: the link asks, and is answered, more often.
+    /// Measures round trips more often until `until`: this end asks more often, and the other end answers.
     pub fn watch(&mut self, now: Time, until: Time) {
         if until > now && now >= self.watched_until && self.active {
             self.next_send = self.next_send.min(self.earliest(now));
@@ -249,7 +249,7 @@ impl Hello {
         self.watched_until = self.watched_until.max(until);
     }
 
-    /// An authenticated datagram came. Cheap: called for each.
+    /// Notes that an authenticated datagram came. This is cheap, because it is called for each datagram.
     #[inline]
     pub fn on_traffic(&mut self, now: Time) {
         let silent_since = self.silent_since();
@@ -257,7 +257,7 @@ impl Hello {
         match self.state {
             State::Up => {}
             State::Probing => self.on_answered(now, silent_since),
-            // Back after an outage: the other end is to know at once that it is heard.
+            // The link is back after an outage: the other end should know at once that it is heard.
             State::Down if heard.is_none() && self.is_tried() => {
                 self.next_send = self.next_send.min(self.earliest(now));
             }
@@ -265,14 +265,14 @@ impl Hello {
         }
     }
 
-    /// Data came from the other end.
+    /// Notes that data came from the other end.
     #[inline]
     pub fn on_data_received(&mut self, now: Time) {
         self.on_traffic(now);
         self.on_data_sent(now);
     }
 
-    /// The link is watched as closely for a while as if it carried data.
+    /// Watches the link for a while as closely as if it carried data.
     pub fn watch_closely(&mut self, now: Time) {
         self.active_at = now;
         if !self.active {
@@ -280,12 +280,13 @@ impl Hello {
         }
     }
 
-    /// Both ways have worked since then: the newest own hello that the other end has echoed was sent then.
+    /// Returns when this end sent the newest hello that the other end has echoed: both directions have worked since
+    /// then.
     pub(crate) fn answered(&self) -> Time {
         self.answered
     }
 
-    /// Data goes to the other end.
+    /// Notes that data is sent to the other end.
     #[inline]
     pub fn on_data_sent(&mut self, now: Time) {
         self.data_at = Some(now);
@@ -295,28 +296,29 @@ impl Hello {
         }
     }
 
-    /// A new session: the handshake proves that both ends hear each other, and the other one is
-    /// to know it at once.
+    /// Notes a new session. The handshake proves that both ends hear each other, and the other end should know it at
+    /// once.
     pub fn on_new_session(&mut self, now: Time) {
         self.on_traffic(now);
         self.next_send = self.next_send.min(self.earliest(now));
     }
 
-    /// The other end has restarted: its clock too. To be called before its hello is taken in.
+    /// Notes that the other end has restarted, and its clock with it. Call this before [`Hello::on_hello`] for its
+    /// hello.
     pub fn on_restart(&mut self, now: Time) -> Option<Event> {
         self.peer_stamp = None;
         // The node was gone, not the link.
         self.price.forget();
         self.next_send = self.next_send.min(self.earliest(now));
-        // Lanes begin anew: nothing is taken before the other end knows.
+        // Lanes begin anew: nothing is accepted before the other end knows.
         self.tried_until.take().map(|_| Event::GivenUp)
     }
 
-    /// A hello came from the other end. It lay in this host's own socket for `waited` before.
+    /// Takes in a hello of the other end. It waited in the socket of this host for `waited` before.
     pub fn on_hello(&mut self, now: Time, waited: Duration, hello: &Message) -> Option<Event> {
         self.on_traffic(now);
         let came = now - waited;
-        // One that was overtaken on the way says nothing about the present.
+        // A hello that another one has overtaken says nothing about the present.
         let overtaken = |(stamp, _): (u32, Time)| {
             hello.stamp_us != stamp && stamp.wrapping_sub(hello.stamp_us) < 1 << 31
         };
@@ -324,7 +326,7 @@ impl Hello {
             return None;
         }
         self.peer_stamp = Some((hello.stamp_us, came));
-        // This one came within the interval that the one before it had told.
+        // This hello came within the interval that the one before it announced.
         let interval = self.peer_interval;
         self.peer_interval = Duration::from_millis(u64::from(hello.interval_ms));
         self.loss_out = hello.loss_in;
@@ -370,19 +372,19 @@ impl Hello {
         }
     }
 
-    /// The other end is about to stop.
+    /// Notes that the other end is about to stop.
     pub fn on_closing(&mut self, now: Time) -> Option<Event> {
         self.row = 0;
         self.go_down(now, Why::Closing)
     }
 
-    /// Does what is due: judges the silence, and gives the hello to be sent. `loss_in` is the
-    /// share lost on the way here, for the other end to know. Calls that come too early do no
-    /// harm. The caller enters the number of the node's start in the hello.
+    /// Does what is due: judges the silence, and returns the hello to send. `loss_in` is the packet loss in the
+    /// direction to this end, which the hello reports. Calls that come too early do no harm. The caller sets the number
+    /// of the node's start in the hello.
     pub fn on_timeout(&mut self, now: Time, loss_in: Loss) -> Output {
         self.forgive_stall(now);
-        // Silence is judged by the pace at which it began: else a host that was not scheduled would ask more seldom just when
-        // it hears nothing, and tell nobody.
+        // Silence is judged by the pace at which it began. Otherwise a host that was not scheduled would ask more
+        // seldom at the very time when it hears nothing, and would not report it.
         let is_over = now.since(self.active_at) >= self.settings.active_for;
         if self.active && self.state != State::Probing && is_over {
             self.active = false;
@@ -392,7 +394,7 @@ impl Hello {
         Output { hello, event }
     }
 
-    /// The good-bye of a node that stops. Send it a few times.
+    /// Returns the last hello of a node that stops. Send it a few times.
     pub fn close(&mut self, now: Time, loss_in: Loss) -> Message {
         let mut hello = self.hello(now, loss_in);
         hello.closing = true;
@@ -414,7 +416,7 @@ impl Hello {
         self.next_send = self.next_send.min(self.earliest(now));
     }
 
-    /// The other end says that it hears us: the row that brings a link up grows.
+    /// Notes that the other end says that it hears us: the row that brings a link up grows.
     fn on_heard_by_peer(&mut self, now: Time, interval: Duration) -> Option<Event> {
         if self.state != State::Down {
             return None;
@@ -431,7 +433,7 @@ impl Hello {
         self.row_last = now;
         let lasted = now.since(self.row_since);
         if self.row < self.settings.up_hellos || lasted < self.settings.up_after {
-            // The faster pace of a link that is about to come up.
+            // A link that is about to come up uses the faster pace.
             let soon = self.last_sent.unwrap_or(now) + self.interval();
             self.next_send = self.next_send.min(soon.max(now));
             return None;
@@ -472,7 +474,7 @@ impl Hello {
     }
 }
 
-/// The clock that stamps hellos. It wraps after 71 minutes, which differences survive.
+/// Returns the time of the clock that stamps hellos. It wraps after 71 minutes, but differences stay correct.
 fn clock(now: Time) -> u32 {
     now.as_micros() as u32
 }

@@ -58,9 +58,9 @@ pub struct Record {
     pub number: u64,
     /// SIP's Call-ID.
     pub call_id: String,
-    /// Who calls, as in From.
+    /// The caller, as in the From header.
     pub from: String,
-    /// Who is called, as in To.
+    /// The callee, as in the To header.
     pub to: String,
     /// When the INVITE came.
     pub started: SystemTime,
@@ -184,7 +184,7 @@ impl Call {
         }
     }
 
-    /// Whose request it is, if it is of this dialog.
+    /// Returns the side that sent a request, if the request belongs to this dialog.
     pub(crate) fn side_of(&self, request: &Request) -> Option<Side> {
         if message::call_id(request) != self.call_id {
             return None;

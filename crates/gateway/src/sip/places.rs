@@ -7,10 +7,10 @@
 //!               gone, as if it were lost        gone: a repetition is passed on once more
 //!   INVITE ── a call ──▶ over, kept for repetitions ── LINGER ──▶ gone
 //! ```
-//! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the
-//! calls are bounded elsewhere. A stranger, a host that has not shown that it hears answers, may be invented, and one INVITE
-//! of it goes for that of another one even while it rings. What is refused here is answered and forgotten, and has a place for as
-//! long as that takes.
+//! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the calls are
+//! bounded elsewhere. A stranger, a host that has not shown that it hears answers, may be invented, and one INVITE of
+//! it goes for that of another one even while it rings. What is refused here is answered and forgotten, and has a place
+//! for as long as that takes.
 
 use super::hop::{Face, Hop};
 use crate::slots::{Slot, Slots};
@@ -37,15 +37,16 @@ const INVITES_MAX: usize = 4_096;
 const STRANGERS_MAX: usize = 64;
 /// A call of a stranger that has to go has so long to tell both ends; so many at a time, and the others none.
 const LEAVE: Duration = Duration::from_millis(500);
-/// Of INVITEs whose answer was forgotten early the stack keeps some hundred bytes until then; as many of strangers'.
+/// INVITEs whose answer was forgotten early. The stack keeps some hundred bytes for each until [`LINGER`] ends.
+/// Strangers have as many of their own.
 const TRACES_MAX: usize = 4_096;
 /// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
 pub(crate) const LINGER: Duration = Duration::from_secs(32);
 
-/// Who shares: a host, and the node with the same address is another one.
+/// A party that has a share of the places: a host or a node. A host and the node with the same address are two parties.
 pub(crate) type Asker = (Face, Origin);
 
-/// Who a neighbour is.
+/// Returns the party behind a hop, for its share of the places.
 pub(crate) fn asker(hop: &Hop) -> Asker {
     (hop.face, Origin::of(hop.at.ip()))
 }

@@ -1,26 +1,28 @@
-//! What audits may cost the network: copies, answers, and answers that go over every link.
+//! What audits may cost the network: copies, answers, and questions and answers that go over every link.
 
 use super::AUDITS_MAX;
 use base::token_bucket::TokenBucket;
 use base::{Map, NodeAddr, Time};
 
-/// Packets per second that go twice in the trials of all destinations, and at once. Choice: two trials at full
-/// pace. Where many paths are bad at once it is the network that is full, and copies would fill it more.
+/// Packets per second that are sent twice in the trials of all destinations, and how many of them at once. Choice: this
+/// is enough for two trials at full pace. If many paths are bad at the same time, the network is full, and copies would
+/// fill it more.
 const COPIES_PER_S: f64 = 400.0;
 pub(super) const COPIES_BURST: f64 = 100.0;
-/// Questions of one end that are answered per second, and at once.
+/// Questions of one end that this node answers per second, and how many of them at once.
 const ANSWERS_PER_S: f64 = 20.0;
 const ANSWERS_BURST: f64 = 20.0;
-/// Answers per second that go over every link, to all ends, and at once. Choice: who gets no answer asks so at
-/// ever longer intervals, so this is enough for some tens of them; and nobody can make a node flood.
+/// Answers per second to all ends that go over every link, and how many of them at once. Choice: an end that gets no
+/// answer asks over every link at ever longer intervals, so this is enough for some tens of ends. And it keeps other
+/// nodes from making this node flood.
 const FLOODS_PER_S: f64 = 2.0;
 const FLOODS_BURST: f64 = 8.0;
-/// The same for this node's own questions. Choice: where a host with sessions of a hundred nodes is lost, no link carries
-/// more than twenty questions per second for it.
+/// The same for this node's own questions. Choice: if a host fails that had sessions with a hundred nodes, no link
+/// carries more than twenty questions per second because of it.
 const QUESTION_FLOODS_PER_S: f64 = 0.2;
 const QUESTION_FLOODS_BURST: f64 = 4.0;
 
-/// What a node spends on audits, its own and those of others.
+/// What a node spends on its own audits and on those of other nodes.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     copies: TokenBucket,
@@ -45,12 +47,12 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// Whether so many packets may go twice.
+    /// Returns whether `packets` packets may be sent twice.
     pub(crate) fn take_copies(&mut self, now: Time, packets: usize) -> bool {
         self.copies.try_take(now, packets as f64)
     }
 
-    /// Whether a question of `source` is to be answered: there have not been too many.
+    /// Returns whether this node should answer a question of `source`: it has not asked too many.
     pub(crate) fn take_answer(&mut self, now: Time, source: NodeAddr) -> bool {
         if self.answers.len() >= AUDITS_MAX && !self.answers.contains_key(&source) {
             self.answers
@@ -64,12 +66,12 @@ impl Budgets {
         bucket.try_take(now, 1.0)
     }
 
-    /// Whether a question may go over every link.
+    /// Returns whether a question may go over every link.
     pub(super) fn take_question_flood(&mut self, now: Time) -> bool {
         self.question_floods.try_take(now, 1.0)
     }
 
-    /// Whether an answer may go over every link, as the question did.
+    /// Returns whether an answer may go over every link, as the question did.
     pub(crate) fn take_flood(&mut self, now: Time) -> bool {
         self.floods.try_take(now, 1.0)
     }

@@ -11,24 +11,23 @@
 //!     │   .─.      .──'    '─'       never below 0 (Page's test, CUSUM)
 //!   0 └──'───'────'──────────────▶
 //! ```
-//! The likelihood ratio is a martingale under p0, so from any moment on it reaches e^16 with a chance
-//! of e^-16 at most, whatever the packets depend on each other, as long as none is lost with more than p0
-//! given those before it. Over all starts and the three alternatives that is one false alarm in
-//! e^16 / 3, three million packets at the least: 16 hours of a call whose path loses all that is no
-//! reproach.
+//! The likelihood ratio is a martingale under p0. So from any moment on it reaches e^16 with a probability of at most
+//! e^-16, however the packets depend on each other, if none is lost with more than p0 given the packets before it. Over
+//! all starts and the three alternatives, that is one false alarm in at least e^16 / 3, or three million, packets: 16
+//! hours of a call whose path loses exactly the share that is tolerated.
 //!
-//! Links lose in bursts, and fail, before they say so. So one slot of 250 ms adds at most 6.4 to S: what
-//! is bad was so for more than half a second. A path that only fails is judged bad too if its link
-//! state is slower than that; what that leads to is harmless, and ends when it is over.
+//! Links lose packets in bursts, and fail, before they report it. So one slot of 250 ms adds at most 6.4 to S: a path
+//! that is judged bad was bad for more than half a second. A path that only fails is judged bad, too, if its link state
+//! is slower than that. The consequences are harmless, and end when the failure ends.
 //!
-//! The test of the other direction (*good*) is the same with the roles changed: S' grows with what
-//! arrives, against 3 · p0 or against 25 %, from 0 up to 7 (e^-7: one bad path in a thousand passes).
+//! The test in the other direction (*good*) is the same with the roles changed: S' grows with the packets that arrive,
+//! against 3 · p0 or against 25 %, from 0 up to 7 (e^-7: one bad path in a thousand passes).
 
 use base::{Duration, Time};
 use core::cmp::Ordering;
 use wire::data::LinkProtocol;
 
-/// What a path promises: the share that is lost.
+/// What a path promises: the share of packets that get lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Promise {
     pub(crate) loss: f64,
@@ -36,48 +35,49 @@ pub(crate) struct Promise {
 
 /// How much evidence makes a path bad.
 const BAD: f64 = 16.0;
-/// Nothing counts beyond this, so that what is over is soon no reproach any more.
+/// The most evidence against a path that counts, so that a path recovers soon when its problem is over.
 const BAD_MOST: f64 = 20.0;
-/// How much makes it good.
+/// How much evidence makes a path good.
 const GOOD: f64 = 7.0;
-/// What one slot adds at most.
+/// How much evidence one slot adds at most.
 const PER_SLOT: f64 = 6.4;
 const SLOT: Duration = Duration::from_millis(250);
-/// What is no reproach: so many times the promise, and never less than this share. Choice: estimates of small losses
-/// are off by half of them, and recovery has its bad moments.
+/// The tolerated packet loss: this many times the promise, and never less than [`TOLERATED`]. Choice: estimates of
+/// small losses are wrong by up to a half, and recovery sometimes works less well.
 const TOLERANCE: f64 = 2.0;
 const TOLERATED: f64 = 0.01;
-/// The alternatives: as many times what is tolerated, and shares.
+/// The alternatives: a leak as a multiple of the tolerated packet loss, half a hole and a hole as shares.
 const LEAK: f64 = 3.0;
 const HALF: f64 = 0.25;
 const HOLE: f64 = 0.8;
-/// A path that promises more loss than this cannot be told from one that swallows.
+/// If the tolerated packet loss of a path is more than this, the path cannot be distinguished from one that drops
+/// packets on purpose.
 const LOSS_MOST: f64 = 0.3;
-/// A path that has delivered so many packets since it lost one loses no longer, until it does.
+/// A path that has delivered this many packets since its last loss counts as recovered, until it loses another packet.
 const RECENT: u64 = 40;
-/// A path that has lost so much is a hole, not a leak.
+/// A path that has lost this share of its packets is a hole, not a leak.
 pub(crate) const HEAVY: f64 = 0.3;
 
-/// One link protocol has a fair share if it has one in so many packets.
+/// A link protocol has a fair share if it has at least one in this many packets.
 const SHARE: u64 = 10;
 
-/// What is known of a path since a moment.
+/// The evidence about a path since a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Evidence {
     bad: [f64; 3],
-    /// Against a leak, and against half a hole.
+    /// Evidence against a leak, and against half a hole.
     good: [f64; 2],
-    /// The present slot, and how bad things were before it.
+    /// The present slot, and the value of `bad` before it.
     slot: u64,
     before: [f64; 3],
     sent: u64,
     lost: u64,
-    /// What has arrived since something was lost.
+    /// Number of packets that have arrived since the last loss.
     arrived: u64,
 }
 
 impl Evidence {
-    /// Takes in `sent` packets that left about `at`, and how many of them never arrived.
+    /// Takes in `sent` packets that left at about `at`, of which `lost` never arrived.
     pub(crate) fn take(&mut self, at: Time, sent: u32, lost: u32, promise: Promise) {
         let lost = lost.min(sent);
         self.sent += u64::from(sent);
@@ -108,32 +108,33 @@ impl Evidence {
         }
     }
 
-    /// It loses more than its links promise.
+    /// Returns whether the path loses more than its links promise.
     pub(crate) fn is_bad(&self) -> bool {
         self.bad.iter().any(|s| *s >= BAD)
     }
 
-    /// The same, and it is not over.
+    /// Returns whether the path is bad and has not recovered since.
     pub(crate) fn is_bad_still(&self) -> bool {
         self.is_bad() && self.arrived < RECENT
     }
 
-    /// What it has delivered before says nothing any more; what it has lost still does.
+    /// Discards the evidence of deliveries, and keeps the evidence of losses.
     pub(crate) fn doubt(&mut self) {
         self.good = [0.0; 2];
     }
 
-    /// It is no hole.
+    /// Returns whether the path is not a hole.
     pub(crate) fn carries(&self) -> bool {
         self.is_good(1.0)
     }
 
-    /// So many packets were judged.
+    /// Returns the number of packets that were judged.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// It delivers what they promise, by comparison with a path that loses `rival`.
+    /// Returns whether the path delivers what its links promise, in comparison with a path that loses the share
+    /// `rival`.
     pub(crate) fn is_good(&self, rival: f64) -> bool {
         let enough = match rival.partial_cmp(&HEAVY) {
             Some(Ordering::Greater | Ordering::Equal) => self.good[1],
@@ -142,15 +143,15 @@ impl Evidence {
         !self.is_bad() && enough >= GOOD
     }
 
-    /// The share lost, as far as it is known: of nothing it is a half.
+    /// Returns an estimate of the share lost. Without any packets it is a half.
     pub(crate) fn loss(&self) -> f64 {
         (self.lost + 1) as f64 / (self.sent + 2) as f64
     }
 }
 
-/// What is known of a path, apart for each link protocol: its links promise different things to them. In one sum
-/// the packets of a best-effort stream, which may lose what lossy links lose, would speak for a relay that swallows
-/// as much of a call whose losses its links repair.
+/// The evidence about a path, separate for each link protocol, because the links promise each of them something else.
+/// In one common sum, a best-effort stream, which may lose what lossy links lose, would hide a relay that drops as much
+/// of a call whose losses the links repair.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidences {
     best_effort: Evidence,
@@ -179,29 +180,31 @@ impl Evidences {
         [&self.best_effort, &self.real_time, &self.reliable]
     }
 
-    /// The link protocol that suffers most, of those that lose more than their links promise.
+    /// Returns the link protocol with the most packet loss among those that lose more than their links promise.
     pub(super) fn worst(&self) -> Option<LinkProtocol> {
         let bad = LinkProtocol::ALL.into_iter();
         let bad = bad.filter(|link| self.of(*link).is_bad());
         bad.max_by(|a, b| self.of(*a).loss().total_cmp(&self.of(*b).loss()))
     }
 
-    /// Some link protocol loses more than its links promise.
+    /// Returns whether some link protocol loses more than its links promise.
     pub(super) fn is_bad(&self) -> bool {
         self.worst().is_some()
     }
 
-    /// All link protocols that have a fair share of the packets get what they were promised.
+    /// Returns whether all link protocols that have a fair share of the packets get what they were promised.
     pub(super) fn is_good(&self) -> bool {
         self.all_with_a_share(|evidence| evidence.is_good(0.0))
     }
 
-    /// It is no hole, as the packets of all link protocols with a fair share of them have shown.
+    /// Returns whether the packets of all link protocols with a fair share of them have shown that the path is not a
+    /// hole.
     pub(super) fn carries(&self) -> bool {
         self.all_with_a_share(Evidence::carries)
     }
 
-    /// It holds for all link protocols that have a fair share of the packets, and there are such.
+    /// Returns whether the path is not bad, `holds` is true for all link protocols that have a fair share of the
+    /// packets, and there is at least one such.
     fn all_with_a_share(&self, holds: impl Fn(&Evidence) -> bool) -> bool {
         let sent = self.sent();
         let counts = |evidence: &&Evidence| evidence.sent() * SHARE >= sent.max(1);
@@ -209,7 +212,7 @@ impl Evidences {
         !self.is_bad() && counted.peek().is_some() && counted.all(holds)
     }
 
-    /// As [`Evidence::doubt`].
+    /// Discards the evidence of deliveries for all link protocols. See [`Evidence::doubt`].
     pub(super) fn doubt(&mut self) {
         for link in LinkProtocol::ALL {
             self.of_mut(link).doubt();
@@ -220,7 +223,7 @@ impl Evidences {
         self.each().into_iter().map(Evidence::sent).sum()
     }
 
-    /// The share lost of all.
+    /// Returns an estimate of the share lost, over all link protocols.
     pub(super) fn loss(&self) -> f64 {
         let lost: u64 = self.each().into_iter().map(|evidence| evidence.lost).sum();
         (lost + 1) as f64 / (self.sent() + 2) as f64
@@ -233,10 +236,10 @@ mod tests {
     use base::Rng;
 
     const CLEAN: Promise = Promise { loss: 0.0 };
-    /// Packets of a call.
+    /// The interval between two packets of a call.
     const EVERY: Duration = Duration::from_millis(20);
 
-    /// After how many packets of a path that loses this share it is bad, of `most`.
+    /// Returns after how many of at most `most` packets a path that loses the share `loss` is judged bad.
     fn bad_after(rng: &mut Rng, loss: f64, promise: Promise, most: u32) -> Option<u32> {
         let mut evidence = Evidence::default();
         (0..most).find(|i| {
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn holes_are_found_in_their_time() {
         let mut rng = Rng::new(1);
-        // The bars leave 2, 10 and 120 s; questions and the trial take their part of them.
+        // The limits allow 2, 10 and 120 s. Questions and the trial take part of that time.
         for (loss, within) in [(1.0, 45), (0.5, 100), (0.05, 2_000)] {
             for _ in 0..200 {
                 let after = bad_after(&mut rng, loss, CLEAN, within);
@@ -261,8 +264,8 @@ mod tests {
     #[test]
     fn false_alarms_are_as_rare_as_designed() {
         let mut rng = Rng::new(2);
-        // At the bound itself one alarm in three million packets is allowed for: 0.7 expected at most in
-        // two million, so more than four are one chance in a thousand.
+        // At the bound itself, one alarm in three million packets is permitted. At most 0.7 are expected in two million
+        // packets, so more than four have a probability of one in a thousand.
         let alarms = (0..100)
             .filter(|_| bad_after(&mut rng, TOLERATED, CLEAN, 20_000).is_some())
             .count();

@@ -1,4 +1,4 @@
-//! Audits of groups: whether the tree brings each member what this node sends to its groups.
+//! Audits of groups: they check whether the tree brings each member what this node sends to its groups.
 //!
 //! ```text
 //!   sealed ─▶ Stretches: counters a..b of a key      member opens what the tree brings
@@ -10,22 +10,22 @@
 //!              ▼                                          ▼
 //!            each packet once more, to this member alone ──▶ by the tree alone
 //! ```
-//! What a relay swallows of a group nobody between can tell: it may swallow that and nothing else. So the source,
-//! which knows the members of groups that records tell, asks them. A member that the tree starves gets each packet a second time
-//! inside its end-to-end session, whose paths have audits and ways around of their own. The tree
-//! goes on, and what it brings is counted apart: so the source sees when it works again.
+//! No node on the path can find out what a relay drops of a group: the relay may drop that and nothing else. So the
+//! source, which knows the members of groups from their records, asks the members. A member that the tree starves gets
+//! each packet a second time inside its end-to-end session, whose paths have audits and detours of their own. The tree
+//! continues, and the packets that it brings are counted separately. So the source sees when the tree works again.
 //!
-//! The path that the tree takes may swallow more than a group, so copies that take the same one are tried by another at once:
-//! its audit begins with this evidence.
+//! The path that the tree takes may drop more than the packets of a group. So if the copies take the same path, they
+//! are tried by another one at once: the audit of that path begins with this evidence.
 //!
-//! Where the tables turn the tree's path to a member, nobody knows yet what the new one brings: copies begin with it, and
-//! end when it has brought some ([`turns`]).
+//! If the tables change the tree's path to a member, it is not known yet whether the new path delivers. So copies begin
+//! with the new path, and end when it has brought some packets ([`turns`]).
 //!
-//! A member that lies about what has come gets its packets twice, and costs nobody else anything but its
-//! share of what one node may spend on copies. One that does not answer is not judged.
+//! A member that lies about what has arrived gets its packets twice. This costs other nodes only its share of what one
+//! node may spend on copies. A member that does not answer is not judged.
 //!
-//! Choice: the thresholds are those of paths between two nodes ([`super::evidence`]). No suspect is named for what only
-//! a group has lost: the next tree may not lead over it.
+//! Choice: the thresholds are those of paths between two nodes ([`super::evidence`]). If only a group has lost packets,
+//! no suspect is named: the next tree may not lead over it.
 
 mod member;
 mod stretches;
@@ -41,33 +41,35 @@ use stretches::Stretches;
 pub(crate) use stretches::{Carried, Stretch};
 use wire::link::SessionIndex;
 
-/// Groups of this node's sources that are audited; 5 KiB each.
+/// Groups that this node sends to and that are audited; 5 KiB each.
 const GROUPS_MAX: usize = 256;
 /// Members of all of them; 250 bytes each, and the path.
 const MEMBERS_MAX: usize = 4_096;
-/// Nodes that get copies. Choice: what a node sends once on a tree it sends so often besides at the most.
+/// Nodes that get copies. Choice: a node sends at most this many copies besides the one packet on a tree.
 pub(crate) const COPIED_MAX: usize = 16;
-/// Groups of which one node gets copies. Choice: one that lies of all its groups costs as much as a member of so
-/// many that are starved.
+/// Groups of which one node gets copies. Choice: a node that lies about all its groups costs as much as a starved
+/// member of this many groups.
 const COPIED_GROUPS_MAX: usize = 4;
-/// Questions per second, to all members of all groups, and at once.
+/// Questions per second to all members of all groups, and how many of them at once.
 const QUESTIONS_PER_S: f64 = 20.0;
 const QUESTIONS_BURST: f64 = 20.0;
-/// From one question to the next about one group, of 125 bytes with all below it: 2 kbit/s, and as much back.
+/// The time between two questions to a member about one group. A question has 125 bytes with all lower layers: 2
+/// kbit/s, and as much for the answers.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// The same where they would take room that packets need.
+/// The same if the link has no room to spare: questions would take room that packets need.
 const SPACED: Duration = Duration::from_secs(4);
-/// From one question to the next to one node about any group: it answers 20 per second.
+/// The least time between two questions to one node about any group: a node answers 20 per second.
 const APART: Duration = Duration::from_millis(100);
-/// A question without an answer is asked again after so long, and twice the way there and back.
+/// A question without an answer is repeated after this time plus two round trips.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
-/// After a question that was asked in vain, the next ones go by two paths at once for so long.
+/// After an unanswered question, the next ones go by two paths at once for this time.
 const DOUBLED_FOR: Duration = Duration::from_secs(10);
-/// A group to which nothing was sent for so long is not asked about any more.
+/// If nothing was sent to a group for this time, no more questions are asked about it.
 const STOPPED: Duration = Duration::from_secs(5);
-/// And is forgotten.
+/// If nothing was sent to a group for this time, it is forgotten.
 const IDLE: Duration = Duration::from_secs(120);
-/// Who has left so many questions in a row without an answer gets no copies any more: nobody knows whether they are of use.
+/// Unanswered questions in a row after which a member gets no more copies: this node cannot know whether they are of
+/// use.
 const VAIN_MOST: u32 = 4;
 
 /// The audits of the groups that this node sends to.
@@ -80,7 +82,7 @@ pub(crate) struct GroupAudits {
     number: u16,
     /// When each node was asked last.
     asked: Map<NodeAddr, Time>,
-    /// Members that get copies, of each group.
+    /// Number of members that get copies, summed over all groups.
     copied: usize,
     findings: u64,
     copies: u64,
@@ -90,22 +92,22 @@ pub(crate) struct GroupAudits {
 struct GroupAudit {
     sent: Stretches,
     members: BTreeMap<NodeAddr, Member>,
-    /// Those that get copies.
+    /// The members that get copies.
     copied: Vec<NodeAddr>,
-    /// Members may have come or gone.
+    /// Whether members may have joined or left.
     is_due: bool,
-    /// The tables by which the tree's paths to members were known last.
+    /// The generation of the tables by which the tree's paths to the members were last determined, and when.
     tables: (Option<u64>, Time),
     used: Time,
 }
 
-/// The way of the tree to a member.
+/// The tree's path to a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) latency: Duration,
-    /// Its first link has room to spare.
+    /// Whether the first link has room to spare.
     pub(crate) has_room: bool,
-    /// From this node on.
+    /// The nodes of the path, from this node on.
     pub(crate) path: Vec<NodeAddr>,
 }
 
@@ -118,7 +120,7 @@ pub(crate) struct GroupQuestion {
     pub(crate) number: u16,
     pub(crate) first: u32,
     pub(crate) lengths: Vec<u16>,
-    /// One lately had no answer: by two paths at once.
+    /// Whether the question goes by two paths at once, because one had no answer lately.
     pub(crate) is_doubled: bool,
 }
 
@@ -127,15 +129,15 @@ pub(crate) struct GroupQuestion {
 pub(crate) enum GroupFinding {
     /// The tree brings a member less than it promises: copies begin.
     Starved { evidence: Evidence },
-    /// It brings what it promises: copies end.
+    /// The tree brings what it promises: copies end.
     Whole,
 }
 
-/// A member that gets copies, as it is told.
+/// A member that gets copies, as it is reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CopiedMember {
     pub(crate) node: NodeAddr,
-    /// What the tree has lost when they began, and since then.
+    /// The tree's packet loss when the copies began, and since then.
     pub(crate) loss: f64,
     pub(crate) loss_now: f64,
     pub(crate) since: Time,
@@ -191,7 +193,7 @@ impl GroupAudits {
         true
     }
 
-    /// So many of the packets that were noted at `at` have not left this node for a neighbour.
+    /// Notes that `packets` of the packets that were noted at `at` did not leave this node for the neighbour `next`.
     pub(crate) fn excuse(&mut self, at: Time, group: NodeAddr, (next, packets): (NodeAddr, u16)) {
         if let Some(audit) = self.groups.get_mut(&group) {
             audit.sent.excuse(at, next, packets);
@@ -225,14 +227,14 @@ impl GroupAudits {
         }
     }
 
-    /// Members of a group have come or gone; `None` of any.
+    /// Notes that members of a group have joined or left. `None` stands for all groups.
     pub(crate) fn on_changed(&mut self, group: Option<NodeAddr>) {
         let all = self.groups.iter_mut();
         let concerned = all.filter(|(of, _)| group.is_none_or(|group| group == **of));
         concerned.for_each(|(_, audit)| audit.is_due = true);
     }
 
-    /// The groups whose members are to be told with [`GroupAudits::set_members`].
+    /// Returns the groups whose members the caller must set with [`GroupAudits::set_members`].
     pub(crate) fn due_members(&self, now: Time) -> Vec<NodeAddr> {
         if self.next.is_none_or(|next| now < next) {
             return Vec::new();
@@ -241,7 +243,7 @@ impl GroupAudits {
         due.map(|(group, _)| *group).collect()
     }
 
-    /// These are the members of a group that can be asked.
+    /// Sets the members of a group that can be asked.
     pub(crate) fn set_members(
         &mut self,
         now: Time,
@@ -263,7 +265,7 @@ impl GroupAudits {
         self.settle(group);
     }
 
-    /// The members that get copies are those that say so.
+    /// Updates the list of members that get copies, and their number, from the state of each member.
     fn settle(&mut self, group: NodeAddr) {
         if let Some(audit) = self.groups.get_mut(&group) {
             let copied = audit.members.iter().filter(|(_, m)| m.copied.is_some());
@@ -272,7 +274,8 @@ impl GroupAudits {
         self.copied = self.groups.values().map(|audit| audit.copied.len()).sum();
     }
 
-    /// The questions that are due. `way` tells the tree's way to a member; nothing if no relay is on it.
+    /// Returns the questions that are due. `way` gives the tree's path to a member, or `None` if there is no relay on
+    /// it.
     pub(crate) fn due(
         &mut self,
         now: Time,
@@ -287,7 +290,7 @@ impl GroupAudits {
             let ready = members.filter(|(_, member)| member.ready_at() <= now);
             due.extend(ready.map(|(node, member)| (member.ready_at(), *group, *node)));
         }
-        // Who has waited longest is the first.
+        // The member that has waited longest comes first.
         due.sort_unstable();
         let (mut questions, mut ended) = (Vec::new(), Vec::new());
         for (_, group, to) in due {
@@ -315,13 +318,13 @@ impl GroupAudits {
         questions
     }
 
-    /// When somebody may have to be asked next.
+    /// Returns when the next question to some member may be due.
     fn soonest(&self, now: Time) -> Option<Time> {
         let live = self.groups.values();
         let live = live.filter(|audit| now.since(audit.used) < STOPPED);
         let members = live.flat_map(|audit| audit.members.values());
         let at = members.map(Member::ready_at).min()?;
-        // Those that could not be asked now wait for others' turns.
+        // Members that could not be asked now wait until the limits permit it.
         Some(on_grid(at.max(now + APART.div(2))))
     }
 
@@ -329,8 +332,8 @@ impl GroupAudits {
         self.next
     }
 
-    /// An answer of a member: judges what it is about. `path` is that of the tree to it now, and `promise` says what a
-    /// path promises to such packets.
+    /// Takes in an answer of a member, and judges the packets that it is about. `path` gives the tree's present path to
+    /// the member, and `promise` says what a path promises to such packets.
     pub(crate) fn on_told(
         &mut self,
         now: Time,
@@ -375,8 +378,9 @@ impl GroupAudits {
         Some((group, finding))
     }
 
-    /// A node may get copies of one more group. Where the places are taken, it takes that of the node that has been
-    /// there for longest, if that was long enough: who keeps saying that nothing comes does not keep others out.
+    /// Returns whether a node may get copies of one more group. If all places are taken, the node gets the place of the
+    /// node that has had one for the longest time, if that was at least [`HOLD`]. So a node that keeps saying that
+    /// nothing arrives cannot keep other nodes out.
     fn make_place(&mut self, now: Time, node: NodeAddr) -> bool {
         let mut places: BTreeMap<NodeAddr, (usize, Time)> = BTreeMap::new();
         for audit in self.groups.values() {
@@ -402,7 +406,7 @@ impl GroupAudits {
             if let Some(member) = audit.members.get_mut(&oldest)
                 && member.end_copies(now)
             {
-                // It was not too early for it.
+                // This end of the copies must not count as too early.
                 member.strikes = member.strikes.saturating_sub(1);
                 displaced.push(*group);
             }
@@ -414,7 +418,7 @@ impl GroupAudits {
     /// Slow housekeeping.
     pub(crate) fn expire(&mut self, now: Time) {
         self.asked.retain(|_, at| now.since(*at) < APART);
-        // Records tell who can be asked, and may have come meanwhile.
+        // Which members can be asked depends on records, which may have arrived meanwhile.
         self.on_changed(None);
         let before = self.groups.len();
         self.groups.retain(|_, audit| now.since(audit.used) < IDLE);
@@ -423,7 +427,7 @@ impl GroupAudits {
         }
     }
 
-    /// The members of a group that get copies, for people.
+    /// Returns the members of a group that get copies, for reports to the user.
     pub(crate) fn copied_members(&self, group: NodeAddr) -> impl Iterator<Item = CopiedMember> {
         let audit = self.groups.get(&group).into_iter();
         let members = audit.flat_map(|audit| &audit.members);
@@ -439,7 +443,7 @@ impl GroupAudits {
         })
     }
 
-    /// How many members get copies, of each group, because the tree starves them.
+    /// Returns how many members get copies because the tree starves them, summed over all groups.
     pub(crate) fn starved(&self) -> usize {
         let groups = self.groups.keys().filter(|_| self.copied > 0);
         groups
@@ -447,7 +451,7 @@ impl GroupAudits {
             .sum()
     }
 
-    /// How often the tree was found to bring a member less than it promises, and how many copies were sent.
+    /// Returns how often the tree was found to bring a member less than it promises, and how many copies were sent.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.findings, self.copies)
     }

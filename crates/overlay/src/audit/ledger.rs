@@ -1,13 +1,13 @@
-//! What was sealed for one end, and by which way it went: runs of counters, until they are judged.
+//! What was sealed for one end, and which path it took: runs of counters, until they are judged.
 //!
 //! ```text
 //!   counters   100 ..... 119 | 120 | 121 | 122 | 123 ...... 150 | 151 ...
 //!   way             P        |  P  |  Q  |  P  |       P        |  (not old enough)
 //!                  judged      '───────── asked ──────────────'
 //! ```
-//! Every counter belongs to a run, also of packets that are not judged, so a question is a first counter and
-//! the lengths of the runs from there on. A run is judged when all of it has been opened, or when its
-//! packets have had their time.
+//! Every counter belongs to a run, also the counters of packets that are not judged. So a question consists of a first
+//! counter and the lengths of the runs from there on. A run is judged when all of its packets have been opened, or when
+//! they have had their time to arrive.
 
 use super::WayId;
 use base::{Duration, Time};
@@ -16,38 +16,38 @@ use wire::data::LinkProtocol;
 use wire::link::SessionIndex;
 use wire::transport::COUNTS_MAX;
 
-/// Runs that are kept: five seconds of a call, or half a second of packets that alternate between two ways
-/// at the most that copies may do.
+/// Number of runs that are kept: five seconds of a call, or half a second of packets that alternate between two paths
+/// at the highest rate that copies may have.
 const RUNS_MAX: usize = 512;
-/// One run holds what leaves in so long.
+/// The longest time that one run covers.
 const RUN_LASTS: Duration = Duration::from_millis(50);
-/// Packets have so long to arrive, and twice the way there. What comes later was recovered on several hops, or stood in a queue, and
-/// the question stands in it too.
+/// Packets have this time plus twice the latency to arrive. A later packet was recovered on several hops, or waited in
+/// a queue in which the question waits, too.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Reliable links try for longer.
+/// The same for packets on reliable links, which retransmit for longer.
 const PATIENCE_RELIABLE: Duration = Duration::from_secs(4);
-/// What nobody has told of for so long is forgotten.
+/// A run without an answer is forgotten after this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
-/// Questions that wait for their answers.
+/// Number of questions that may wait for their answers.
 const ASKED_MAX: usize = 8;
 
-/// What has just been sealed.
+/// Packets that have just been sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// The session, as the exit has chosen it.
+    /// The index of the session, which the exit has chosen.
     pub(crate) session: SessionIndex,
     /// The first counter.
     pub(crate) first: u64,
     pub(crate) count: u32,
-    /// The way, if it is one path.
+    /// The path, if the packets took a single one.
     pub(crate) way: Option<WayId>,
     pub(crate) link: LinkProtocol,
-    /// It is no question or answer itself.
+    /// Whether the packets are data: neither a question nor an answer.
     pub(crate) is_data: bool,
 }
 
 impl Sent {
-    /// A question is to follow.
+    /// Returns whether a question about these packets must follow.
     pub(crate) fn is_asked_about(&self) -> bool {
         self.is_data && self.way.is_some()
     }
@@ -58,12 +58,12 @@ impl Sent {
 struct Run {
     sent: Sent,
     at: Time,
-    /// So many were dropped here, and have not been sent.
+    /// Packets of the run that this node dropped instead of sending them.
     excused: u32,
     is_judged: bool,
 }
 
-/// What is known of a run at last.
+/// The result for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) way: WayId,
@@ -73,7 +73,7 @@ pub(crate) struct Judged {
     pub(crate) lost: u32,
 }
 
-/// How many of these have been opened?
+/// The question how many packets of each run have been opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u16,
@@ -100,7 +100,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes what has just been sealed.
+    /// Notes packets that have just been sealed.
     #[inline]
     pub(crate) fn note(&mut self, now: Time, sent: Sent) {
         if let Some(last) = self.runs.back_mut()
@@ -120,7 +120,8 @@ impl Ledger {
         });
     }
 
-    /// So many of the packets that were noted at `at` have not been sent: they are of the newest run that had begun.
+    /// Notes that `packets` of the packets that were noted at `at` were not sent. They belong to the newest run that
+    /// had begun by then.
     pub(crate) fn excuse(&mut self, at: Time, packets: u32) {
         let mut newest_first = self.runs.iter_mut().rev();
         if let Some(run) = newest_first.find(|run| run.at <= at) {
@@ -128,18 +129,18 @@ impl Ledger {
         }
     }
 
-    /// Nothing of what was noted is asked about any more.
+    /// Forgets all runs and questions.
     pub(super) fn forget(&mut self) {
         self.runs.clear();
         self.asked.clear();
     }
 
-    /// There are runs to be judged, now or later.
+    /// Returns whether there are runs to be judged, now or later.
     pub(crate) fn has_open(&self, now: Time) -> bool {
         self.runs.iter().any(|run| run.is_open(now))
     }
 
-    /// A question about all runs that are old enough; `latency` is that of the way.
+    /// Returns a question about all runs that are old enough. `latency` is that of the path.
     pub(crate) fn ask(&mut self, now: Time, latency: Duration) -> Option<Question> {
         while self.runs.front().is_some_and(|run| !run.is_open(now)) {
             self.runs.pop_front();
@@ -151,7 +152,7 @@ impl Ledger {
         let mut lengths: Vec<u16> = Vec::new();
         let (mut was_judged, mut wanted) = (false, 0);
         for run in runs {
-            // What is judged only leads to what follows it.
+            // A judged run is in the question only because an unjudged one follows it.
             let is_judged = !run.is_open(now);
             let count = u16::try_from(run.sent.count).unwrap_or(u16::MAX);
             let merged = lengths.last().filter(|_| is_judged && was_judged);
@@ -191,7 +192,7 @@ impl Ledger {
         })
     }
 
-    /// Takes in an answer, and gives what can be judged by it.
+    /// Takes in an answer, and passes each run that it decides to `judge`.
     pub(crate) fn on_told(
         &mut self,
         number: u16,
@@ -205,7 +206,7 @@ impl Ledger {
             return;
         };
         if opened.len() != asked.lengths.len() {
-            // The exit has forgotten the session, or so old counters.
+            // The exit has forgotten the session, or counters that are so old.
             for run in &mut self.runs {
                 run.is_judged |= run.sent.session == asked.session && run.at <= asked.at;
             }
@@ -248,7 +249,8 @@ impl Run {
         !self.is_judged && now.since(self.at) < FORGOTTEN_AFTER
     }
 
-    /// `opened` were there for a question that was asked at `asked_at`.
+    /// Judges the run. At the exit, `opened` of its packets had been opened when a question arrived that was asked at
+    /// `asked_at`.
     fn judge(&mut self, asked_at: Time, opened: u32, judge: &mut impl FnMut(Judged)) {
         let Some(way) = self.sent.way.filter(|_| !self.is_judged) else {
             return;

@@ -1,5 +1,5 @@
-//! The ways to one destination: which one its packets take when the path of the tables does not deliver
-//! what it promises.
+//! The paths to one destination (*ways*), and which one packets take if the path by table does not deliver what it
+//! promises.
 //!
 //! ```text
 //!              a way is bad                       P bad again, Q good
@@ -10,20 +10,21 @@
 //!     │    no Q left, P left, or no verdict                      Trial(Q, P) after 1, 2 ... 60 min
 //!     '─────────────────────────────────────────────────── P good ────────┘
 //! ```
-//! What P has and Q has not is suspect: the relays, or the links where there is no such relay. Packets whose
-//! path by table has a suspect take the way that was settled on; all others go by table.
+//! The relays that P has and Q does not have are suspect, or the links if there is no such relay. Packets whose path by
+//! table has a suspect take the way that was settled on. All other packets go by table.
 //!
-//! Choice: a trial ends without a verdict where all ways are alike, so nothing is ever worse off than by
-//! table for more than the time of a trial, and then not for a minute and more.
+//! Choice: a trial ends without a verdict if all ways are alike. So packets are never worse off than by table for
+//! longer than a trial lasts, and after that not for a minute or more.
 //!
-//! While two ways are compared the tables may lead packets by a third one, into the same hole or another: they go by the
-//! candidate too, until the third way has shown that it carries them.
+//! While two ways are compared, the tables may lead packets by a third one, into the same hole or into another one.
+//! These packets also go by the candidate, until the third way has shown that it carries them.
 //!
-//! A way that the tables turn to is introduced by a trial of its own, whose candidate is the way before: packets go
-//! by both until the new one has shown that it is no hole.
+//! If the tables change to a new way, a trial introduces it. The candidate of this trial is the way before: packets go
+//! by both until the new way has shown that it is not a hole.
 //!
-//! This file holds the plan and says where packets go. `introduction` begins with a new way, `search` seeks Q,
-//! `verdict` ends a trial, `suspicion` says who is to blame, and `way` is one path with what is known of it.
+//! This file holds the plan and decides where packets go. `introduction` begins with a new way, `search` finds Q,
+//! `verdict` ends a trial, `suspicion` decides which relays or links are to blame, and `way` is one path with the
+//! evidence about it.
 
 mod introduction;
 mod search;
@@ -44,32 +45,33 @@ use suspicion::{RETRY_MOST, would_blame};
 use way::{Way, stamp_of};
 use wire::data::LinkProtocol;
 
-/// Ways to one destination that are known. Choice: one of each metric, and as many as a search tries.
+/// Number of ways to one destination that are remembered. Choice: one for each metric, and as many as a search tries.
 const WAYS_MAX: usize = 12;
-/// Packets per second that go twice in a trial, and at once. Choice: what two calls send. More of a flow goes
-/// by the better of the two ways alone: a trial is to cost little where a path is bad because it is full.
+/// Packets per second that are sent twice in a trial, and how many of them at once. Choice: as many as two calls send.
+/// Further packets of a flow go by the better of the two ways alone: a trial must cost little if a path is bad because
+/// it is full.
 const COPIES_PER_S: f64 = 200.0;
 const COPIES_BURST: f64 = 50.0;
 
 /// Where packets are to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// As without audits.
+    /// Where they would go without audits.
     Table,
     /// By this way.
     One(WayId),
-    /// By both, each sealed for itself.
+    /// By both ways. Each copy is sealed separately.
     Two(WayId, WayId),
 }
 
-/// Something that is told.
+/// A finding that the node reports.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Finding {
-    /// A way loses this share, more than it promises: packets go twice.
+    /// A way loses this share, which is more than it promises: packets are sent twice.
     Bad { loss: f64 },
-    /// What is to blame is among these.
+    /// The relay or link that is to blame is among these.
     Suspects { suspects: Vec<Suspect>, loss: f64 },
-    /// The suspects on a way have passed.
+    /// The suspects on a way were found to be good.
     Cleared { suspects: Vec<Suspect> },
 }
 
@@ -86,22 +88,22 @@ struct Trial {
     incumbent: WayId,
     candidate: WayId,
     stage: Stage,
-    /// The packets by which the two are compared.
+    /// The link protocol whose packets the two ways are compared by.
     of: LinkProtocol,
-    /// What was found bad.
+    /// The ways that were found bad.
     failed: Vec<WayId>,
-    /// Since when the incumbent lacks a link.
+    /// Since when a link of the incumbent is missing.
     gone: Option<Time>,
 }
 
 /// What a trial is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The tables have turned to the incumbent, of which nobody knows whether it delivers, from the candidate.
+    /// The tables have changed from the candidate to the incumbent. It is not known yet whether the incumbent delivers.
     Introduction,
     /// The incumbent is bad.
     Comparison,
-    /// The candidate has suspects, and may have another chance.
+    /// The candidate has suspects, and gets another chance.
     Retry,
 }
 
@@ -113,10 +115,11 @@ pub(crate) struct Ways {
     plan: Plan,
     suspicions: Vec<Suspicion>,
     copies: TokenBucket,
-    /// No search until then, and how many were in vain.
+    /// No search begins until then.
     quiet_until: Time,
+    /// Number of searches in vain.
     in_vain: u32,
-    /// The last search found nothing to try.
+    /// Whether the last search found no other way to try.
     is_alone: bool,
 }
 
@@ -138,7 +141,7 @@ impl Ways {
         self.at(id).is_some()
     }
 
-    /// The way over these nodes, which is known from now on.
+    /// Returns the way over these nodes, and remembers it from now on.
     pub(super) fn enter(&mut self, now: Time, nodes: Vec<NodeAddr>) -> WayId {
         if let Some(way) = self.ways.iter_mut().find(|way| way.nodes == nodes) {
             way.used = now;
@@ -172,7 +175,7 @@ impl Ways {
         id
     }
 
-    /// Packets are about to take this way, if nobody diverts them.
+    /// Notes that packets are about to take this way, if they are not diverted.
     #[inline]
     pub(super) fn want(&mut self, now: Time, id: WayId) {
         if let Some(way) = self.ways.iter_mut().find(|way| way.id == id) {
@@ -184,22 +187,22 @@ impl Ways {
         matches!(self.plan, Plan::Trial(_))
     }
 
-    /// Packets may go otherwise than by table.
+    /// Returns whether all packets go by table.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.plan, Plan::Plain)
     }
 
-    /// The stamp of a way.
+    /// Returns the stamp of a way.
     pub(crate) fn stamp(&self, id: WayId) -> &[u8] {
         self.at(id).map_or(&[], |way| &way.stamp)
     }
 
-    /// The nodes of a way.
+    /// Returns the nodes of a way.
     pub(crate) fn nodes(&self, id: WayId) -> &[NodeAddr] {
         self.at(id).map_or(&[], |way| &way.nodes)
     }
 
-    /// The ways that packets may be sent by now, instead of by table.
+    /// Returns the ways that packets may now take instead of going by table.
     pub(crate) fn planned(&self) -> impl Iterator<Item = WayId> {
         let (first, second) = match &self.plan {
             Plan::Plain => (None, None),
@@ -209,8 +212,8 @@ impl Ways {
         first.into_iter().chain(second)
     }
 
-    /// Where so many packets go whose path by table, or by their own stamp, is `natural`. `may_copy` says
-    /// whether the node can afford them twice, to these two neighbours.
+    /// Returns where `packets` packets go whose path by table, or by their own stamp, is `natural`. `may_copy` says
+    /// whether the node may send them twice, to these two neighbours.
     pub(crate) fn course(
         &mut self,
         now: Time,
@@ -223,8 +226,8 @@ impl Ways {
         };
         match &self.plan {
             Plan::Plain => Course::Table,
-            // Every hop is told, also where the tables of this node lead around the suspect: those of the others,
-            // who know of none, may be ahead of them or behind.
+            // The stamp names every hop, also if the tables of this node lead around the suspect: the tables of other
+            // nodes, which do not know the suspect, may be newer or older.
             Plan::Settled(way) if self.is_suspected(natural) => Course::One(*way),
             Plan::Settled(_) => Course::One(natural),
             Plan::Trial(trial) => {
@@ -234,7 +237,7 @@ impl Ways {
                     return Course::Table;
                 }
                 if trial.stage == Stage::Introduction && natural == b {
-                    // Packets that the tables have not turned are no part of it.
+                    // Packets that still take the old way by table take no part in the introduction.
                     return Course::Table;
                 }
                 if is_third {
@@ -261,9 +264,10 @@ impl Ways {
         }
     }
 
-    /// This way may send its packets into the same hole as the incumbent of a trial, or into another one: it has the
-    /// relays that would be blamed, or nobody knows what it does with packets. They go by the candidate as well, for the
-    /// trial may go on for seconds after the tables have left its incumbent for this way.
+    /// Returns whether this way may lead its packets into the same hole as the incumbent of a trial, or into another
+    /// one: it has the relays that would be blamed, or it is not known whether it carries packets. Its packets then go
+    /// by the candidate, too, because the trial may last for seconds after the tables have left its incumbent for this
+    /// way.
     fn is_in_doubt(&self, now: Time, id: WayId, trial: &Trial) -> bool {
         let Some(way) = self.at(id).filter(|_| trial.stage == Stage::Comparison) else {
             return false;
@@ -277,12 +281,12 @@ impl Ways {
                 && bad.any(|bad| would_blame(self.nodes(bad), good, &way.nodes))
     }
 
-    /// Packets may be sent by this way now, instead of by table.
+    /// Returns whether packets may now take this way instead of going by table.
     pub(crate) fn is_planned(&self, id: WayId) -> bool {
         self.planned().any(|way| way == id)
     }
 
-    /// The way of packets whose path by table is `natural`, if they go one other way.
+    /// Returns the way of packets whose path by table is `natural`, if they take one other way instead.
     pub(crate) fn settled(&self, natural: WayId) -> Option<&[NodeAddr]> {
         match self.plan {
             Plan::Settled(way) if way != natural && self.is_suspected(natural) => {
@@ -292,7 +296,7 @@ impl Ways {
         }
     }
 
-    /// The way that was settled on, for packets whose path has a suspect.
+    /// Returns the way that was settled on, for packets whose path has a suspect.
     pub(crate) fn settled_on(&self) -> Option<&[NodeAddr]> {
         match self.plan {
             Plan::Settled(way) => Some(self.nodes(way)),
@@ -300,7 +304,7 @@ impl Ways {
         }
     }
 
-    /// What is known of a path by other packets. It counts only where no way is compared yet.
+    /// Takes in evidence about a path from other packets. It counts only if no trial is running.
     pub(super) fn accuse(
         &mut self,
         now: Time,
@@ -317,7 +321,7 @@ impl Ways {
         }
     }
 
-    /// Takes in what became of packets.
+    /// Takes in how many packets of a run arrived.
     pub(super) fn judge(
         &mut self,
         judged: &Judged,
@@ -336,7 +340,7 @@ impl Ways {
         }
     }
 
-    /// What follows from what is known by now, for packets between these two.
+    /// Decides what follows from the present evidence, for packets between these two ends.
     pub(super) fn decide(
         &mut self,
         now: Time,
@@ -365,17 +369,17 @@ impl Ways {
         }
     }
 
-    /// Something is suspect at present.
+    /// Returns whether there are suspects at present.
     pub(crate) fn has_suspects(&self) -> bool {
         self.suspicions.iter().any(|s| s.is_active)
     }
 
-    /// What is suspect at present.
+    /// Returns the present suspicions.
     pub(crate) fn suspicions(&self) -> impl Iterator<Item = &Suspicion> {
         self.suspicions.iter().filter(|s| s.is_active)
     }
 
-    /// Forgets what nobody has met for long.
+    /// Forgets suspicions whose retry has been due for [`RETRY_MOST`].
     pub(super) fn expire(&mut self, now: Time) {
         self.suspicions
             .retain(|suspicion| now < suspicion.until + RETRY_MOST);

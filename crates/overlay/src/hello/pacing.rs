@@ -1,32 +1,32 @@
-//! When the next hello goes, and what it says.
+//! When the next hello is sent, and what it says.
 
 use super::{HURRIED, Hello, ROW_GAP_HALVES, State, clock};
 use base::{Duration, Time};
 use wire::Loss;
 use wire::control::{Echo, Hello as Message};
 
-/// A stamp that was held for longer is not echoed: two clocks that differ by 100 ppm, as cheap
-/// ones do, make 0.2 ms of round trip out of 2 s.
+/// A stamp that was held for longer is not echoed: if two clocks differ by 100 ppm, as cheap clocks do, 2 s add 0.2 ms
+/// to the measured round trip.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 impl Hello {
-    /// The other end is heard. A link that was given up starts from nothing, so patience does no
-    /// harm, and a few losses while the link comes up do not throw it back.
+    /// Returns whether the other end is heard. A link that was given up starts from nothing. So patience does no harm,
+    /// and a few losses while the link comes up do not restart its row.
     pub(super) fn hears(&self, now: Time) -> bool {
         let row_gap = (self.peer_interval * ROW_GAP_HALVES).div(2);
         let patience = row_gap.max(self.settings.idle.down_after);
         self.state != State::Down || self.heard.is_some_and(|at| now.since(at) <= patience)
     }
 
-    /// The earliest moment for a hello that shall not wait.
+    /// Returns the earliest moment for a hello that should not wait.
     pub(super) fn earliest(&self, now: Time) -> Time {
         let spaced = self.last_sent.map(|at| at + self.settings.spacing);
         spaced.map_or(now, |at| at.max(now))
     }
 
-    /// Between regular hellos.
+    /// Returns the time between regular hellos.
     pub(super) fn interval(&self) -> Duration {
-        // Data that tries a silent link is not to wait for a hello longer than it must.
+        // Data that tries a silent link must not wait for a hello longer than necessary.
         let is_wanted = self.notices > 0 || self.row > 0 || self.is_tried() && self.active;
         match self.state {
             State::Down if is_wanted => self.settings.active.interval,
@@ -35,7 +35,7 @@ impl Hello {
         }
     }
 
-    /// Between this hello and the next, with all urgency.
+    /// Returns the time between this hello and the next one, with probing and hurry taken into account.
     fn gap(&self, now: Time) -> Duration {
         let pace = self.pace();
         let regular = self.interval();
@@ -48,7 +48,7 @@ impl Hello {
             // Questions get lost too, so answers go on between them, and as fast as they do.
             State::Up if asked && self.asked >= HURRIED => pace.hurry_interval.min(regular),
             State::Up if asked => pace.probe_interval.min(regular),
-            // Slower than questions of who hears nothing, which would be answered in a hurry.
+            // This is slower than the questions of an end that hears nothing, which would be answered in a hurry.
             State::Up if self.is_watched(now) => (pace.probe_interval * 3).div(2).min(regular),
             State::Up | State::Down => regular,
         }
@@ -61,11 +61,11 @@ impl Hello {
             // The other end may not know yet that the link has become active.
             State::Up => {
                 let differ = self.settings.active != self.settings.idle;
-                // An answer asks nothing, or two ends that watch would never stop.
+                // An answer does not ask in turn, or two ends that watch would never stop.
                 self.is_watched(now) && !self.answering || self.active && slow_peer && differ
             }
-            // Nor that this end is still down, when it is up and idle itself and the hellos that
-            // would have completed the row are lost.
+            // The other end may not know either that this end is still down, if it is up and idle itself and the hellos
+            // that would have completed the row are lost.
             State::Down => !self.answering && (self.row == 0 || self.row_falters(now)),
         };
         self.notices = self.notices.saturating_sub(1);
@@ -81,7 +81,7 @@ impl Hello {
             stamp_us: clock(now),
             echo: self.echo(now),
             loss_in,
-            // The link knows these, and fills them in.
+            // The link sets these fields.
             takes_repair: false,
             knows_paths: false,
             lets_wait: false,

@@ -1,4 +1,4 @@
-//! What outages of late cost a path that takes the link: availability, as a price in latency.
+//! What recent outages cost a path that takes the link: availability, as a price in latency.
 //!
 //! ```text
 //!   price   64 |  ,----.            ,----.                each outage adds `first`, up to `most`;
@@ -7,34 +7,34 @@
 //!            0 |--'              '--'              '---   told as 64, 16, 4 ms; below, nothing
 //! ```
 //!
-//! A gap too short for an outage adds a quarter of `first`. A link that has less room than it is given
-//! costs as much as one that has failed once, for as long as that lasts and while it falls afterwards.
+//! A gap that is too short for an outage adds a quarter of `first`. A link that has less room than the traffic that it
+//! is given costs as much as one that has failed once, while this lasts and while the price falls afterwards.
 //!
-//! A price is no door: a link that keeps failing carries what has no better way. It keeps routes from
-//! following a link that comes and goes: they leave it at once, and come back when every other path is
-//! longer by the price that is left. [Amir06 §IV-B] saw instability when routes changed because of a
-//! single link faster than 10 s apart.
+//! A price does not block a link: a link that keeps failing carries packets that have no better path. The price keeps
+//! routes from following a link that comes and goes: they leave it at once, and come back when every other path is
+//! longer by the remaining price. [Amir06 §IV-B] saw instability when routes changed because of a single link faster
+//! than 10 s apart.
 
 use base::{Duration, Time};
 
 /// The numbers of the price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What one outage adds; zero for none.
+    /// The price of one outage; zero for none.
     pub first: Duration,
-    /// The most that it comes to, however often the link fails.
+    /// The highest price, however often the link fails.
     pub most: Duration,
-    /// The time in use that halves it.
+    /// The time in use after which the price halves.
     pub halves_every: Duration,
 }
 
-/// What is left is told from here on, as the least step. Choice: a call does not notice 4 ms, and each step
-/// is a record that all nodes hear of.
+/// The lowest remaining price that is reported, as the least step. Choice: a call does not notice 4 ms, and each step
+/// is a record that goes to all nodes.
 const LEAST_US: u32 = 2_000;
 const STEP_US: u32 = 4_000;
 
-/// A gap costs this part of an outage. Choice: it takes a call a fifth of a second and no more, and of a lossy
-/// link some are mere chance.
+/// A gap costs an outage's price divided by this. Choice: a gap costs a call at most a fifth of a second, and some gaps
+/// of a lossy link are mere chance.
 const GAP_SHARE: u64 = 4;
 
 /// The price of one link.
@@ -42,7 +42,7 @@ const GAP_SHARE: u64 = 4;
 pub(super) struct Price {
     settings: Settings,
     us: u32,
-    /// From when on it falls; it does not while the link is down.
+    /// From this moment on the price falls. It does not fall while the link is down.
     since: Time,
 }
 
@@ -55,12 +55,12 @@ impl Price {
         }
     }
 
-    /// The link has failed.
+    /// Notes that the link has failed.
     pub(super) fn on_outage(&mut self, now: Time) {
         self.add(now, self.settings.first);
     }
 
-    /// The link has been silent for a moment, shorter than what counts as an outage.
+    /// Notes that the link was silent for a moment that is shorter than an outage.
     pub(super) fn on_gap(&mut self, now: Time) {
         self.add(now, self.settings.first.div(GAP_SHARE));
     }
@@ -76,18 +76,18 @@ impl Price {
         };
     }
 
-    /// The link is in use again.
+    /// Notes that the link is in use again.
     pub(super) fn on_up(&mut self, now: Time) {
         self.since = now;
     }
 
-    /// The node at the other end was gone, not the link.
+    /// Removes the price: the node at the other end was gone, not the link.
     pub(super) fn forget(&mut self) {
         self.us = 0;
     }
 
-    /// The price in microseconds, as the nearest power of four of milliseconds: in coarse steps, because
-    /// each is told to the whole network.
+    /// Returns the price in microseconds, as the nearest power of four of milliseconds. The steps are coarse, because
+    /// each is reported to the whole network.
     pub(super) fn told_us(&self, now: Time) -> u32 {
         match self.left_us(now) / LEAST_US {
             0 => 0,
@@ -95,7 +95,7 @@ impl Price {
         }
     }
 
-    /// When nothing of it is told any more, if the link does not fail again.
+    /// Returns when no price is reported any more, if the link does not fail again.
     pub(super) fn ends(&self, now: Time) -> Option<Time> {
         let halvings = match self.us / LEAST_US {
             0 => return None,
@@ -131,7 +131,7 @@ mod tests {
         let mut price = Price::new(SETTINGS);
         assert_eq!((price.told_us(at(5)), price.ends(at(5))), (0, None));
         price.on_outage(at(10));
-        // It does not fall while the link is down.
+        // The price does not fall while the link is down.
         price.on_up(at(100));
         let told = [100, 219, 220, 339, 340, 459, 460].map(|s| price.told_us(at(s)) / 1_000);
         assert_eq!(told, [64, 64, 16, 16, 4, 4, 0]);

@@ -1,4 +1,4 @@
-//! Every number of the hello protocol, with where it comes from.
+//! Every number of the hello protocol, with its origin.
 
 use super::price;
 use base::Duration;
@@ -6,15 +6,15 @@ use base::Duration;
 /// How a link is watched while it is in one mode (carrying data, or idle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Between two hellos.
+    /// The time between two hellos.
     pub interval: Duration,
     /// Silence after which the other end is asked to answer at once.
     pub probe_after: Duration,
-    /// Between two such questions.
+    /// The time between two such questions.
     pub probe_interval: Duration,
-    /// Silence after which the questions come faster; a third of the allowance is added.
+    /// Silence after which the questions come faster; a third of the round-trip allowance is added.
     pub hurry_after: Duration,
-    /// Between two of those.
+    /// The time between two of these faster questions.
     pub hurry_interval: Duration,
     /// Silence after which the link is down; an allowance of one and a half round trips is added.
     pub down_after: Duration,
@@ -23,20 +23,20 @@ pub struct Pace {
 /// The numbers of [`Hello`](super::Hello).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// While the link carries data.
+    /// The pace while the link carries data.
     pub active: Pace,
-    /// While it does not.
+    /// The pace while the link does not carry data.
     pub idle: Pace,
-    /// Silence of an active link after which real-time packets go by another way too, as copies.
+    /// Silence of an active link after which copies of real-time packets are also sent by another path.
     pub doubt_after: Duration,
     /// For how long after the last data a link counts as active.
     pub active_for: Duration,
-    /// For how long after a question the answers go on, unasked, at the pace of the questions:
-    /// questions get lost too. Twice as long when several were asked in a row.
+    /// For how long after a question the answers continue, unasked, at the pace of the questions: questions get lost,
+    /// too. It is twice as long if several questions came in a row.
     pub answer_for: Duration,
-    /// The least time between two hellos, whatever is asked.
+    /// The least time between two hellos, however many questions there are.
     pub spacing: Duration,
-    /// The round-trip allowance as long as no round trip has been measured.
+    /// The round-trip allowance until a round trip has been measured.
     pub rtt_initial: Duration,
     /// The shortest round-trip allowance: a host that is late by a few ms is not a dead link.
     pub rtt_allowance_min: Duration,
@@ -44,22 +44,21 @@ pub struct Settings {
     pub rtt_allowance_max: Duration,
     /// Hellos in a row that bring a link up.
     pub up_hellos: u32,
-    /// For how long the row must have lasted.
+    /// For how long this row must have lasted.
     pub up_after: Duration,
     /// What outages cost paths that take the link.
     pub price: price::Settings,
-    /// For how long a link that has fallen silent is tried by what has no other way.
+    /// For how long packets without another path try a link that has fallen silent.
     pub try_for: Duration,
-    /// A timeout that comes later than this says that the host did not run, so that silence in
-    /// that time says nothing about the link.
+    /// If a timeout comes later than this, the host did not run, so silence in that time says nothing about the link.
     pub stall: Duration,
 }
 
-/// Longer than any link lives, and short enough to be added to any moment.
+/// A time that is longer than any link exists, and short enough to be added to any moment.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl Settings {
-    /// Failure detection well under one second on a link that carries data.
+    /// Returns settings that detect a failure well under one second on a link that carries data.
     ///
     /// Bytes: a hello is 24 bytes, 48 sealed, 76 under UDP/IPv4, 96 under UDP/IPv6. Active, ten
     /// per second are 6.1 (7.7) kbit/s, and questions and answers at 20 % loss add half of that at
@@ -67,9 +66,9 @@ impl Settings {
     pub const fn modern() -> Settings {
         Settings {
             active: Pace {
-                // Choice: three chances before the link would be given up unasked.
+                // Choice: this gives three chances before the link would be given up without a question.
                 interval: Duration::from_millis(100),
-                // Choice: one interval and half of one for jitter and a late timer.
+                // Choice: one interval, and half an interval for jitter and a late timer.
                 probe_after: Duration::from_millis(150),
                 probe_interval: Duration::from_millis(40),
                 hurry_after: Duration::from_millis(210),
@@ -87,8 +86,8 @@ impl Settings {
                 // Choice: three and a half intervals.
                 down_after: Duration::from_millis(3500),
             },
-            // Choice: as soon as the other end is asked. Of a link that is well and loses 5 % of its hellos one
-            // packet in thirty goes twice; of an outage the first 150 ms are lost, and not 420.
+            // Choice: as soon as the other end is asked. If a working link loses 5 % of its hellos, one packet in
+            // thirty is sent twice. In an outage, the packets of the first 150 ms are lost, instead of those of 420 ms.
             doubt_after: Duration::from_millis(150),
             // Choice: longer than the pauses between talkspurts' comfort noise packets and
             // application keep-alives of a call, short enough that an idle link is cheap.
@@ -101,10 +100,10 @@ impl Settings {
             up_hellos: 3,
             up_after: Duration::from_millis(200),
             price: price::Settings {
-                // Choice: a call is better off on a path that is longer by most of its playout buffer
-                // than on one that fails now and then; on one that is longer still it is not.
+                // Choice: for a call, a path that is longer by most of its playout buffer is better than one that fails
+                // now and then. A path that is even longer is not.
                 first: Duration::from_millis(64),
-                // Choice: as much as some outages in a minute; it is told for eight minutes then.
+                // Choice: as much as some outages in a minute. It is then reported for eight minutes.
                 most: Duration::from_millis(256),
                 // Choice: routes come back after two minutes to a link that is 20 ms shorter.
                 halves_every: Duration::from_secs(60),
@@ -115,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// One hello per second and down within 10 s of silence. [Amir06 §III-A, §IV-B]
+    /// Returns the settings of the paper: one hello per second, and down within 10 s of silence. [Amir06 §III-A, §IV-B]
     pub const fn paper() -> Settings {
         let pace = Pace {
             interval: Duration::from_secs(1),
@@ -123,8 +122,8 @@ impl Settings {
             probe_interval: Duration::from_secs(1),
             hurry_after: NEVER,
             hurry_interval: Duration::from_secs(1),
-            // "In under 10 seconds" [Amir06 §III-A]: the rest is for a stream that notices the
-            // failure one packet later and takes a longer way.
+            // "In under 10 seconds" [Amir06 §III-A]: the rest is for a stream that notices the failure one packet later
+            // and takes a longer path.
             down_after: Duration::from_millis(9_900),
         };
         Settings {
@@ -138,7 +137,7 @@ impl Settings {
             rtt_initial: Duration::ZERO,
             rtt_allowance_min: Duration::ZERO,
             rtt_allowance_max: Duration::ZERO,
-            // Choice: the paper does not say when a link is up again; it is when it is heard.
+            // Choice: the paper does not say when a link is up again. Here it is up when the other end is heard.
             up_hellos: 1,
             up_after: Duration::ZERO,
             price: price::Settings {
@@ -151,7 +150,7 @@ impl Settings {
         }
     }
 
-    /// Links that are silent are doubted before they are given up.
+    /// Returns whether silent links are doubted before they are given up.
     pub fn doubts(&self) -> bool {
         self.doubt_after < NEVER
     }

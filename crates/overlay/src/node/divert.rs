@@ -1,5 +1,5 @@
-//! Packets that take another way than the tables say, because the path of the tables does not deliver what it
-//! promises. [`crate::audit`] has what follows from what.
+//! Packets that take another path than the tables say, because the path by table does not deliver what it promises.
+//! [`crate::audit`] decides which packets.
 //!
 //! ```text
 //!   client ─▶ cut, with room for the stamps and to what the ways carry ─▶ seal_to ─▶ divert
@@ -21,18 +21,18 @@ use wire::CLEAR_BYTES;
 use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, Routing};
 use wire::stamp::STAMP_BYTES_MAX;
 
-/// What the ways take from packets that may go by them.
+/// The limits for packets that may take the planned ways.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Diversion {
-    /// The longest datagram that all of them carry.
+    /// The longest datagram that all of the ways carry.
     pub(super) usable: u16,
-    /// What the longest stamp takes.
+    /// Number of bytes that the longest stamp takes.
     pub(super) stamp_bytes: usize,
 }
 
 impl Node {
-    /// Sends packets otherwise than they would go, if their path does not deliver what it promises. Gives
-    /// them back if they go as always.
+    /// Sends packets by another path than usual, if their path does not deliver what it promises. Returns the packets
+    /// if they go as usual.
     pub(super) fn divert(
         &mut self,
         now: Time,
@@ -50,10 +50,11 @@ impl Node {
             Course::One(way) => (way, None),
             Course::Two(first, second) => (first, Some(second)),
         };
-        // All of this before the first copy leaves: what goes by table after all must not have gone already.
+        // All of this is decided before the first copy leaves: packets that go by table after all must not have been
+        // sent already.
         let ways = [Some(first), second];
         let ways = ways.map(|way| way.filter(|way| self.carries(to, *way, &packets)));
-        // A way that is not of the plan has no room kept for its stamp.
+        // No room was kept for the stamp of a way that is not part of the plan.
         let is_planned = |audit: &Audit| audit.ways.is_planned(first);
         let is_by_table = ways[0].is_none() && !self.audits.get(to).is_some_and(is_planned);
         if is_by_table || ways == [None, None] {
@@ -69,8 +70,9 @@ impl Node {
         None
     }
 
-    /// A way has a stamp, and packets with it are not too long for its links. What links elsewhere carry is
-    /// no matter: otherwise any member could stop this by saying that a link of its own carries little.
+    /// Returns whether a way has a stamp, and packets with this stamp are not too long for the links of the way. Other
+    /// links do not matter: otherwise any member could prevent diversions by claiming that a link of its own carries
+    /// only short packets.
     fn carries(&self, to: NodeAddr, way: WayId, packets: &Burst) -> bool {
         let Some(Audit { ways, .. }) = self.audits.get(to) else {
             return false;
@@ -101,14 +103,14 @@ impl Node {
         }
     }
 
-    /// The link by which packets leave, if they go one way and it is not that of the tables.
+    /// Returns the link by which packets leave, if they take one path that is not the one by table.
     pub(super) fn diverted_hop(&self, routing: Routing, to: NodeAddr) -> Option<LinkIndex> {
         let hop = self.audits.get(to)?.first_hop(routing)?;
         let link = self.links.by_peer(hop)?;
         self.links.at(link).is_up().then_some(link)
     }
 
-    /// What packets to a node have to leave room for while they may go otherwise than by table.
+    /// Returns what packets to a node must leave room for while they may take another path than the one by table.
     pub(super) fn diversion(&self, to: NodeAddr) -> Diversion {
         let mut diversion = Diversion {
             usable: DEFAULT,
@@ -133,14 +135,14 @@ fn extension_bytes_of(stamp_bytes: usize) -> usize {
     }
 }
 
-/// Packets with a stamp of so many bytes, instead of the one that they have, are not too long.
+/// Returns whether packets have at most `most` bytes if their stamp is replaced by one of `stamp_bytes` bytes.
 fn fits(packets: &Burst, stamp_bytes: usize, most: usize) -> bool {
     let header = Header::trusted(&packets.segment(0)[CLEAR_BYTES..]);
     let before = extension_bytes(header.extension().unwrap_or_default());
     packets.stride() - before + extension_bytes_of(stamp_bytes) <= most
 }
 
-/// Copies of packets from place `at` on, as many as one buffer holds, with this stamp.
+/// Returns copies of the packets from place `at` on with this stamp, as many as one buffer holds.
 fn restamp(packets: &Burst, at: usize, stamp: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
     let pool = out.pool();
     let first = packets.segment(at);

@@ -219,7 +219,7 @@ fn whole_after_all(nodes: &mut Nodes) {
 
 #[test]
 fn a_running_node_is_told_by_whom_it_enters() {
-    // So many nodes know node 0 that it has no room for more links. No node chooses it for its nearness.
+    // Node 0 has no room for more links, because many nodes know it. No node chooses it because it is near.
     let mut nodes = joining(19, 30, 1, |_, _| "delay=10ms");
     nodes.run_ms(30_000);
     let i = (1..30)

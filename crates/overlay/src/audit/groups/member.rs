@@ -1,4 +1,4 @@
-//! One member of a group: when it is asked, what its answers say of the tree, and whether it gets copies.
+//! One member of a group: when it is asked, what its answers show about the tree, and whether it gets copies.
 //!
 //! ```text
 //!   asked ─▶ answered ─▶ judged ── bad ──▶ copied ── good, after `until` ──▶ by the tree alone
@@ -7,31 +7,31 @@
 //! ```
 //! Copies that begin with a new path end as soon as it has brought something.
 //!
-//! Its evidence is about one path of the tree, and begins anew when the tree takes another.
+//! The evidence is about one path of the tree, and begins anew when the tree takes another path.
 
 use super::super::evidence::{Evidence, Promise};
 use super::super::on_grid;
 use super::{ASK_EVERY, GroupFinding, Stretch};
 use base::{Duration, NodeAddr, Time};
 
-/// How many times as long as usual is waited after questions in vain: 2, 4, 8, 16.
+/// How often the waiting time doubles at most after unanswered questions: 2, 4, 8, 16 times as long as usual.
 const PATIENCE_DOUBLES_MOST: u32 = 4;
-/// The packets of who has just come, or could just not be reached, do not count yet.
+/// Packets to a member do not count for this long after it joined, or after a moment at which it could not be reached.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Who gets copies gets them for so long at least; twice as long each time that it was too early, up to the most.
+/// The least time for which a member gets copies. It doubles each time that copies ended too early, up to `HOLD_MOST`.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
 const HOLD_MOST: Duration = Duration::from_secs(640);
-/// The copies of a new path end after so long at last.
+/// The longest time for which a member gets copies because of a new path.
 const INTRODUCED_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) evidence: Evidence,
-    /// What was sent before has been judged, or is not.
+    /// Packets sent before this moment have been judged, or are not to be judged.
     pub(super) from: Time,
-    /// The next question.
+    /// When the next question is due.
     pub(super) at: Time,
-    /// The tree's path to it, which is what the evidence is about; empty if that is not known.
+    /// The tree's path to the member, which the evidence is about. It is empty if the path is not known.
     pub(super) path: Vec<NodeAddr>,
     pub(super) asked: Option<Asked>,
     pub(super) last_asked: Option<Time>,
@@ -43,19 +43,19 @@ pub(super) struct Member {
     pub(super) cleared: Time,
 }
 
-/// A member gets copies.
+/// The copies that a member gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
     pub(super) since: Time,
     pub(super) until: Time,
-    /// What it had lost when they began.
+    /// The packet loss of the member when the copies began.
     pub(super) loss: f64,
     pub(super) packets: u64,
-    /// The path is new, and nothing was lost on it that is known.
+    /// Whether the member gets copies only because the path is new. No packet loss on the path is known.
     pub(super) is_introduction: bool,
 }
 
-/// A question that is out.
+/// An outstanding question.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) number: u16,
@@ -80,17 +80,17 @@ impl Member {
         }
     }
 
-    /// When it may be asked, or asked again.
+    /// Returns when the member may be asked, or asked again.
     pub(super) fn ready_at(&self) -> Time {
         self.asked.as_ref().map_or(self.at, |asked| asked.answer_by)
     }
 
-    /// How many times as long as usual is waited: it may be gone.
+    /// Returns the factor by which this node waits longer than usual: the member may be gone.
     pub(super) fn patience(&self) -> u64 {
         1 << self.in_vain.min(PATIENCE_DOUBLES_MOST)
     }
 
-    /// No relay is between this node and it, or it cannot be reached.
+    /// Notes that no relay is between this node and the member, or that the member cannot be reached.
     pub(super) fn stand_alone(&mut self, now: Time) {
         self.from = now + SETTLES;
         self.path.clear();
@@ -100,7 +100,8 @@ impl Member {
         }
     }
 
-    /// The tree takes another path to it. What was lost on the one before says nothing of this one.
+    /// Sets the tree's path to the member. If it is another path than before, the evidence begins anew, because losses
+    /// on the old path show nothing about the new one. Returns whether it is another path.
     pub(super) fn is_elsewhere(&mut self, now: Time, path: Vec<NodeAddr>) -> bool {
         let is_elsewhere = !self.path.is_empty() && self.path != path;
         if is_elsewhere {
@@ -128,7 +129,7 @@ impl Member {
         promise: impl Fn(&[NodeAddr], &Stretch) -> Option<Promise>,
     ) {
         if opened.len() != asked.about.len() {
-            // It has forgotten so old counters, or left the group.
+            // The member has forgotten counters that are so old, or has left the group.
             return;
         }
         for (stretch, opened) in asked.about.iter().zip(opened) {
@@ -144,7 +145,7 @@ impl Member {
         }
     }
 
-    /// The tree brings it less than it promises: it gets copies from now on.
+    /// Notes that the tree brings the member less than it promises: the member gets copies from now on.
     pub(super) fn starve(&mut self, now: Time) -> GroupFinding {
         if now.since(self.cleared) >= HOLD_MOST {
             self.strikes = 0;
@@ -162,14 +163,14 @@ impl Member {
         GroupFinding::Starved { evidence }
     }
 
-    /// It gets no copies any more, if the tree brings what it promises.
+    /// Ends the copies if the tree brings what it promises.
     pub(super) fn recover(&mut self, now: Time) -> Option<GroupFinding> {
         let copied = self.copied?;
         let is_whole = now >= copied.until && self.evidence.is_good(copied.loss);
         (is_whole && self.end_copies(now)).then_some(GroupFinding::Whole)
     }
 
-    /// It gets copies until the tree has brought it something by its new path.
+    /// Begins copies that last until the tree has brought the member some packets by its new path.
     pub(super) fn introduce(&mut self, now: Time) {
         self.copied = Some(Copied {
             since: now,
@@ -180,19 +181,20 @@ impl Member {
         });
     }
 
-    /// It gets copies because the path is new.
+    /// Returns whether the member gets copies because the path is new.
     pub(super) fn is_introduced(&self) -> bool {
         self.copied.is_some_and(|copied| copied.is_introduction)
     }
 
-    /// The tree has brought something by the new path, or too little for too long to tell: copies end. False if not.
+    /// Ends the copies if the tree has brought some packets by the new path, or if there were too few packets for too
+    /// long to decide. Returns whether copies ended.
     pub(super) fn is_at_home(&mut self, now: Time) -> bool {
         let is_over = self.copied.is_some_and(|copied| now >= copied.until);
         let is_known = self.evidence.carries() || is_over;
         is_known && self.copied.take().is_some()
     }
 
-    /// False if it got none.
+    /// Ends the copies. Returns false if the member got none.
     pub(super) fn end_copies(&mut self, now: Time) -> bool {
         let ended = self.copied.take().is_some();
         if ended {

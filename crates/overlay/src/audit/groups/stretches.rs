@@ -6,27 +6,27 @@ use wire::data::{LinkProtocol, Routing};
 use wire::link::SessionIndex;
 use wire::transport::COUNTS_MAX;
 
-/// One stretch holds what leaves in so long.
+/// The longest time that one stretch covers.
 const LASTS: Duration = Duration::from_millis(50);
-/// Stretches that are kept: six seconds of a stream of packets.
+/// Number of stretches that are kept: six seconds of a stream of packets.
 const MOST: usize = COUNTS_MAX;
-/// What was sent so long ago, and twice the way there, is not asked about, however few stretches that are. Choice: its receivers keep a key
-/// for ten seconds after they have opened something under the next one. Who cannot be asked for longer is not
-/// judged by what was sent meanwhile.
+/// Packets that were sent longer ago than this plus twice the latency are not asked about, however few stretches there
+/// are. Choice: the receivers keep a key for ten seconds after they have opened a packet under the next one. A member
+/// that cannot be asked for longer is not judged by what was sent meanwhile.
 const OLDEST: Duration = Duration::from_secs(6);
-/// Packets have so long to arrive, and twice the way there; the same as those for one node.
+/// Packets have this time plus twice the latency to arrive, the same as packets to one node.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Reliable links try for longer.
+/// The same for packets on reliable links, which retransmit for longer.
 const PATIENCE_RELIABLE: Duration = Duration::from_secs(4);
 
-/// How packets to a group are carried, which says what links promise.
+/// How packets to a group are carried. What the links promise depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub(crate) link: LinkProtocol,
     pub(crate) routing: Routing,
 }
 
-/// Packets that were sealed one after the other.
+/// Packets that were sealed in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) key: SessionIndex,
@@ -34,11 +34,11 @@ pub(crate) struct Stretch {
     pub(crate) first: u64,
     pub(crate) count: u16,
     pub(crate) carried: Carried,
-    /// When the first of them was sealed.
+    /// When the first packet was sealed.
     pub(crate) at: Time,
-    /// The least time that one of them had left, if they have a deadline.
+    /// The least budget that one of the packets had, if they have a deadline.
     pub(crate) left: Option<Duration>,
-    /// So many were dropped here, before the links to these neighbours.
+    /// Packets that this node dropped before the link to a neighbour, for each such neighbour.
     pub(crate) excused: Vec<(NodeAddr, u16)>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Stretch {
 pub(super) struct Stretches(VecDeque<Stretch>);
 
 impl Stretches {
-    /// Notes what has just been sealed.
+    /// Notes packets that have just been sealed.
     #[inline]
     pub(super) fn note(&mut self, now: Time, sent: Stretch) {
         if let Some(last) = self.0.back_mut()
@@ -66,8 +66,8 @@ impl Stretches {
         self.0.push_back(sent);
     }
 
-    /// So many of the packets that were noted at `at` have not been sent to a neighbour: they are of the newest stretch
-    /// that had begun.
+    /// Notes that `packets` of the packets that were noted at `at` were not sent to the neighbour `next`. They belong
+    /// to the newest stretch that had begun by then.
     pub(super) fn excuse(&mut self, at: Time, next: NodeAddr, packets: u16) {
         let mut newest_first = self.0.iter_mut().rev();
         let Some(stretch) = newest_first.find(|stretch| stretch.at <= at) else {
@@ -79,13 +79,13 @@ impl Stretches {
         }
     }
 
-    /// How the last packets were carried.
+    /// Returns how the last packets were carried.
     pub(super) fn carried(&self) -> Option<Carried> {
         self.0.back().map(|last| last.carried)
     }
 
-    /// Stretches from a moment on that were under one key and routed alike, one behind the other, and have had their time
-    /// on a way of this latency.
+    /// Returns the contiguous stretches since `from` that have one key and this routing, and whose packets have had
+    /// their time to arrive on a path of this latency.
     pub(super) fn ripe(
         &self,
         now: Time,
@@ -117,7 +117,7 @@ impl Stretches {
 }
 
 impl Stretch {
-    /// So many of it did not leave for this neighbour.
+    /// Returns the number of packets of this stretch that did not leave for the neighbour `next`.
     pub(super) fn excused_for(&self, next: NodeAddr) -> u16 {
         let excused = self.excused.iter().find(|(node, _)| *node == next);
         excused.map_or(0, |(_, packets)| *packets)

@@ -179,7 +179,7 @@ fn questions_and_copies_are_bounded() {
     assert!(!bench.audits.copied(GROUP).is_empty());
     bench.run(60, |_, _| Some(false));
     assert_eq!(bench.audits.copied(GROUP).len(), COPIED_MAX);
-    // Who leaves makes room.
+    // A member that leaves makes room.
     let gone = bench.audits.copied(GROUP)[0];
     let rest: Vec<NodeAddr> = (0..200).map(member).filter(|node| *node != gone).collect();
     bench.audits.set_members(bench.now, GROUP, rest.into_iter());

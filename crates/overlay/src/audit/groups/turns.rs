@@ -1,20 +1,21 @@
 //! Members whose path in the tree has changed. A relay on the new path may swallow packets, and questions need a second
-//! to find that out. Until then the member gets copies ([`super::super::trial`]): by the path before and by the new one, or
-//! around what this node suspects already.
+//! to find that out. Until then the member gets copies ([`super::super::trial`]): they go by the path before and by the
+//! new one, or around what this node already suspects.
 //!
-//! Choice: a member gets copies only if a place for them is free, and within what trials may copy. The tables of a source
-//! with many members change the paths of all of them at once.
+//! Choice: a member gets copies only if a place for them is free, and within the limit for copies of trials. The
+//! reason: if the tables of a source with many members change, the paths to all of them may change at once.
 
 use super::{COPIED_GROUPS_MAX, COPIED_MAX, GroupAudits};
 use base::{Duration, Map, NodeAddr, Time};
 
-/// The paths of a group are looked at again after so long for each member. Choice: every record of any node makes other
-/// tables, and a look at one path takes a microsecond or two. All members together may be looked at ten times a second, and a
-/// few at once: what a hole swallows until then is lost.
+/// The paths of a group are checked again after this time for each member. Choice: every record of any node changes the
+/// tables, and to check one path takes a microsecond or two. With this limit, all members together are checked ten
+/// times a second, and a few members at once: packets that a hole drops until then are lost.
 const LOOK_AGAIN: Duration = Duration::from_micros(25);
 
 impl GroupAudits {
-    /// The tables are others than those by which the paths of this group were known last. Those are known from now on.
+    /// Returns whether the tables differ from those by which the paths of this group were last determined, and the
+    /// paths may be checked again. If so, it notes the new tables.
     #[inline]
     pub(crate) fn have_turned(&mut self, now: Time, group: NodeAddr, tables: Option<u64>) -> bool {
         let Some(audit) = self.groups.get_mut(&group) else {
@@ -29,7 +30,7 @@ impl GroupAudits {
         has_turned
     }
 
-    /// The members of a group to which the tree takes a path with relays, and that path.
+    /// Returns the members of a group to which the tree takes a path with relays, with that path.
     pub(crate) fn paths(&self, group: NodeAddr) -> Vec<(NodeAddr, Vec<NodeAddr>)> {
         let members = self.groups.get(&group).into_iter();
         let members = members.flat_map(|audit| &audit.members);
@@ -38,7 +39,8 @@ impl GroupAudits {
             .collect()
     }
 
-    /// The tree's path to a member is another from now on. It gets copies if `is_doubtful`, and there is a place.
+    /// Notes that the tree takes another path to a member from now on. The member gets copies if `is_doubtful` is true
+    /// and there is a place.
     pub(crate) fn turn(
         &mut self,
         now: Time,
@@ -58,14 +60,14 @@ impl GroupAudits {
         }
     }
 
-    /// A member gets copies only because its path is new.
+    /// Returns whether a member gets copies only because its path is new.
     pub(crate) fn is_introduced(&self, group: NodeAddr, node: NodeAddr) -> bool {
         let audit = self.groups.get(&group);
         let member = audit.and_then(|audit| audit.members.get(&node));
         member.is_some_and(super::Member::is_introduced)
     }
 
-    /// A node may get copies of one more group, and nobody has to make room for it.
+    /// Returns whether a node may get copies of one more group without taking the place of another node.
     fn has_place(&self, node: NodeAddr) -> bool {
         let mut places: Map<NodeAddr, usize> = Map::default();
         for copied in self.groups.values().flat_map(|audit| &audit.copied) {

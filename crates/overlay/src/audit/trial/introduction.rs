@@ -1,12 +1,13 @@
 //! Introductions: a way that the tables turn to must show that it carries packets.
 //!
-//! Link state tells of links, not of nodes that swallow packets. A way that nobody has used lately may be a hole; the way
-//! before it carried packets a moment ago. So packets go by both until the new way has delivered some, and what it swallows
-//! is not missed. That takes a second or so, as long as the first questions about it. Packets that had no known way before
-//! get another path beside the new one.
+//! Link state describes links. It does not show nodes that drop packets. A way that was not used lately may be a hole,
+//! whereas the way before it carried packets a moment ago. So packets go by both until the new way has delivered some,
+//! and packets that it drops are not missed. That takes about a second, like the first questions about it. Packets that
+//! had no known way before get another path beside the new one.
 //!
-//! Choice: this needs a second way that has all its links, and copies that trials may have. If a link of the way before has
-//! failed, packets must not wait: they follow the tables. So they do if the copies are spent or a link has no room.
+//! Choice: this needs a second way that has all its links, and enough of the budget for copies. If a link of the way
+//! before has failed, packets must not wait: they follow the tables. They also follow the tables if the budget is spent
+//! or a link has no room.
 
 use super::super::evidence::Evidences;
 use super::way::WayId;
@@ -15,12 +16,12 @@ use base::{Duration, NodeAddr, Time};
 use graph::Topology;
 use wire::data::LinkProtocol;
 
-/// An introduction ends after so long at last: there are too few packets.
+/// An introduction ends after this time in any case: if it is not decided by then, there are too few packets.
 const INTRODUCED_FOR: Duration = Duration::from_secs(5);
 
 impl Ways {
-    /// Packets that took `before` are about to take this way. `before` is none if they took no way that is known:
-    /// a link without relays, or several paths at once.
+    /// Notes that packets that took `before` are about to take `new`, and introduces the new way if necessary. `before`
+    /// is `None` if they took no known way: a link without relays, or several paths at once.
     pub(in crate::audit) fn introduce(
         &mut self,
         now: Time,
@@ -40,7 +41,7 @@ impl Ways {
             {
                 Some(trial.candidate)
             }
-            // A way is introduced or compared already, and its packets need that more.
+            // A trial is already running, and the packets of its ways need it more.
             Plan::Trial(_) => return,
         };
         let candidate = match carried {
@@ -65,8 +66,8 @@ impl Ways {
         });
     }
 
-    /// Packets of a group turn from one path to another, and copies of them follow. True if the new one is doubtful: it
-    /// is introduced, or has a suspect.
+    /// Notes that packets of a group change from one path to another, and that copies of them follow. Returns whether
+    /// the new path is doubtful: it is introduced, or has a suspect.
     pub(in crate::audit) fn introduce_paths(
         &mut self,
         now: Time,
@@ -87,7 +88,7 @@ impl Ways {
         is_introduced || self.is_suspected(new)
     }
 
-    /// Another way without the relays of this one.
+    /// Returns another way without the relays of this one.
     fn beside(
         &mut self,
         now: Time,
@@ -101,7 +102,7 @@ impl Ways {
             true => vec![own, to],
             false => self.other(topology, (own, to), &[new], true)?,
         };
-        // So that it keeps its place.
+        // The new way counts as used, so that it is not forgotten when the other one is entered.
         self.want(now, new);
         Some(self.enter(now, nodes))
     }
@@ -112,7 +113,7 @@ impl Ways {
             candidate: before,
             ..
         } = trial;
-        // Packets that the tables have not turned, or turned back, still take the way before, which may be bad by now.
+        // Some packets still take the way before, or take it again by table, and this way may be bad by now.
         let counts = |id: WayId| match id == before {
             true => now >= self.quiet_until && self.at(id).is_some_and(|way| way.is_wanted(now)),
             false => true,

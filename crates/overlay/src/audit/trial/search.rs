@@ -1,8 +1,8 @@
-//! The search: finds a way that is bad, and other ways to try in its place.
+//! The search finds a way that is bad, and other ways to try in its place.
 //!
-//! A search begins with the best path that has none of the suspects, and none of the relays of the ways that
-//! were found bad. Where no such path is left it takes, of a few shortest ones, that with the fewest of them.
-//! What comes of the comparison is in the sibling `verdict`.
+//! A search begins with the best path that has none of the suspects, and none of the relays of the ways that were found
+//! bad. If no such path is left, it takes the one with the fewest of these among a few shortest paths. The sibling
+//! `verdict` decides the comparison.
 
 use super::suspicion::Suspect;
 use super::way::{Way, WayId};
@@ -11,15 +11,15 @@ use base::{Duration, NodeAddr, Time};
 use graph::spf::Tree;
 use graph::{Metric, NodeIndex, Topology, paths};
 
-/// Other ways that one search tries.
+/// Number of other ways that one search tries.
 const CANDIDATES_MAX: usize = 6;
-/// Among so many shortest paths a way is sought that has few suspects, where none has none.
+/// If no path is free of suspects, the search takes the one with the fewest among this many shortest paths.
 const SHORTEST_MAX: usize = 8;
-/// Where a search finds no other way, the next one is so much later.
+/// If a search finds no other way, the next search begins after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 impl Ways {
-    /// The way that was settled on has lost a link: takes the best one without suspects, if there is one.
+    /// Replaces the way that was settled on, which has lost a link, by the best one without suspects, if there is one.
     pub(super) fn settle_anew(
         &mut self,
         now: Time,
@@ -68,7 +68,7 @@ impl Ways {
         (!was_alone).then_some(Finding::Bad { loss })
     }
 
-    /// Seeks another candidate; ends the trial if there is none.
+    /// Searches for another candidate, and ends the trial if there is none.
     pub(super) fn go_on(
         &mut self,
         now: Time,
@@ -84,7 +84,7 @@ impl Ways {
         match other {
             Some(nodes) => {
                 self.is_alone = false;
-                // So that it is kept while its place is sought.
+                // The plan keeps the ways of the trial from being forgotten when the new one is entered.
                 self.plan = Plan::Trial(trial.clone());
                 trial.candidate = self.enter_anew(now, nodes);
                 trial.stage = Stage::Comparison;
@@ -99,7 +99,7 @@ impl Ways {
         }
     }
 
-    /// All links of a way are there and heard, and its packets can be stamped.
+    /// Returns whether all links of a way exist and are not silent, and whether its packets can be stamped.
     pub(super) fn is_whole(&self, id: WayId, topology: &Topology) -> bool {
         let Some(way) = self.at(id).filter(|way| !way.stamp.is_empty()) else {
             return false;
@@ -111,8 +111,8 @@ impl Ways {
         })
     }
 
-    /// The best path that avoids what is suspect and the ways in `bad`, as far as it can. None but that of
-    /// the suspects, if it must be `clean`.
+    /// Returns the best path that avoids the suspects and the ways in `bad`. If there is none, returns a path with few
+    /// of them, or `None` if the path must be `clean`.
     pub(super) fn other(
         &self,
         topology: &Topology,
@@ -128,7 +128,7 @@ impl Ways {
             bad.iter().any(|nodes| relays(nodes))
                 || active().any(|s| s.suspect == Suspect::Node(node))
         };
-        // Of a way without relays the link itself.
+        // A bad path without relays consists of one link, so this link is avoided.
         let cut = |a: NodeAddr, b: NodeAddr| {
             bad.iter().any(|nodes| *nodes == [a, b])
                 || active().any(|s| s.suspect == Suspect::Link(a, b))

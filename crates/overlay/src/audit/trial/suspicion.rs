@@ -1,18 +1,18 @@
-//! Who is to blame for a bad way, and for how long.
+//! Suspicions: which relay or link is to blame for a bad path, and for how long.
 //!
-//! A suspect is a relay, or a link in one direction. A bad way has it and no good way does; often several fit,
-//! and all of them are suspect until more is known. Each time a suspect fails again it is left alone for
-//! twice as long.
+//! A suspect is a relay, or a link in one direction. A bad way has it, and no good way has it. Often several relays or
+//! links fit, and all of them are suspect until more is known. Each time a suspect fails again, it is avoided for twice
+//! as long.
 
 use super::way::Way;
 use base::{Duration, NodeAddr, Time};
 use core::fmt;
 
-/// A suspect is tried again after so long, and after twice as long each time it fails.
+/// A suspect is tried again after [`RETRY_FIRST`], and after twice as long each time it fails, up to [`RETRY_MOST`].
 pub(super) const RETRY_FIRST: Duration = Duration::from_secs(60);
 pub(super) const RETRY_MOST: Duration = Duration::from_secs(3600);
 
-/// What may be to blame.
+/// A relay or a link that may be to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suspect {
     /// A relay.
@@ -26,14 +26,14 @@ pub enum Suspect {
 pub(crate) struct Suspicion {
     pub(crate) suspect: Suspect,
     pub(crate) since: Time,
-    /// It is tried again then.
+    /// When the suspect is tried again.
     pub(crate) until: Time,
     pub(crate) strikes: u32,
-    /// The share that was lost where it was.
+    /// The share that was lost on the path with the suspect.
     pub(crate) loss: f64,
-    /// So many were found together: one of them is to blame.
+    /// Number of suspects that were found together: one of them is to blame.
     pub(crate) among: usize,
-    /// It has passed since, or not.
+    /// Whether the suspect is still suspected: it has not been cleared.
     pub(super) is_active: bool,
 }
 
@@ -46,7 +46,7 @@ impl Suspicion {
 }
 
 impl Suspect {
-    /// A path over these nodes has it.
+    /// Returns whether a path over these nodes has the suspect.
     pub(super) fn is_on(self, nodes: &[NodeAddr]) -> bool {
         match self {
             Suspect::Node(node) => nodes[..nodes.len().saturating_sub(1)].contains(&node),
@@ -64,7 +64,7 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// What a bad way has and no good one: the relays, or the links if there is no such relay.
+/// Returns the relays that a bad way has and no good way has, or such links if there is no such relay.
 pub(super) fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
     let relays = bad.relays().iter();
     let relays = relays.filter(|node| good.iter().all(|way| !way.nodes.contains(node)));
@@ -77,7 +77,8 @@ pub(super) fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
     links.map(|(from, to)| Suspect::Link(from, to)).collect()
 }
 
-/// Whether a way has something that [`blamed`] gives of these two. It allocates nothing, since packets ask for it.
+/// Returns whether `way` has a relay or link that [`blamed`] would return for `bad` and `good`. It does not allocate,
+/// because it runs for packets.
 pub(super) fn would_blame(bad: &[NodeAddr], good: &[NodeAddr], way: &[NodeAddr]) -> bool {
     fn relays(nodes: &[NodeAddr]) -> &[NodeAddr] {
         let last = nodes.len().saturating_sub(1);
@@ -93,7 +94,7 @@ pub(super) fn would_blame(bad: &[NodeAddr], good: &[NodeAddr], way: &[NodeAddr])
     only_bad.any(|hop| has_link(way, hop))
 }
 
-/// 1, 2, 4 ... 60 minutes.
+/// Returns the time until the next retry: 1, 2, 4 ... 60 minutes.
 pub(super) fn backoff(strikes: u32) -> Duration {
     (RETRY_FIRST * (1 << strikes.min(6))).min(RETRY_MOST)
 }

@@ -1,11 +1,12 @@
 //! The verdict on two ways that are compared, and what follows from it.
 //!
-//! The incumbent is condemned when it is bad and the candidate good, or at last clearly better: what it has,
-//! and no good way has, is suspect. A retry is the comparison the other way about: the candidate has the
-//! suspects, and clears them if it is good. Without a verdict a trial ends where it began.
+//! The incumbent is condemned if it is bad and the candidate is good, or in the end clearly better. Then the relays or
+//! links that the incumbent has and no good way has are suspect. A retry is the comparison with the roles exchanged:
+//! the candidate has the suspects, and clears them if it is good. A trial without a verdict restores the plan from
+//! before.
 //!
-//! The tables may leave the incumbent meanwhile. The trial turns to the way that they have taken to if that
-//! is bad too, and ends if no packet takes part in it any more.
+//! The tables may leave the incumbent meanwhile. If the way that they lead to instead is bad, too, it becomes the new
+//! incumbent. The trial ends if no packet takes part in it any more.
 
 use super::super::evidence::{Evidences, HEAVY};
 use super::suspicion::{RETRY_FIRST, Suspect, Suspicion, backoff, blamed};
@@ -15,18 +16,19 @@ use base::{Duration, NodeAddr, Time};
 use graph::Topology;
 use wire::data::LinkProtocol;
 
-/// Suspects on the ways to one destination.
+/// Number of suspects on the ways to one destination.
 const SUSPECTS_MAX: usize = 16;
-/// Nobody is blamed sooner after the beginning of a trial. Choice: until then link state may find that a link has
-/// failed. The flow is saved meanwhile: its packets go twice.
+/// The least time from the beginning of a trial to the blame. Choice: until then, link state may find that a link has
+/// failed. The flow does not suffer meanwhile, because its packets are sent twice.
 const BLAME_AFTER: Duration = Duration::from_secs(5);
-/// A trial without a verdict ends after so long, if there have been so many packets, and at last.
+/// A trial without a verdict ends after [`TRIAL_LASTS`] if there were [`TRIAL_PACKETS`] packets, and after
+/// [`TRIAL_LASTS_MOST`] in any case.
 const TRIAL_LASTS: Duration = Duration::from_secs(30);
 const TRIAL_PACKETS: u64 = 1_000;
 const TRIAL_LASTS_MOST: Duration = Duration::from_secs(600);
-/// The incumbent may lack a link for so long, and the trial goes on where it was.
+/// The incumbent may lack a link for this long, and the trial then continues as it was.
 const GONE: Duration = Duration::from_secs(5);
-/// What loses so many times less is better.
+/// A way is clearly better if it loses this many times less.
 const CLEARLY: f64 = 2.0;
 
 impl Ways {
@@ -42,12 +44,12 @@ impl Ways {
         if self.is_whole(incumbent, topology) {
             trial.gone = None;
         } else if !is_retry && now.since(*trial.gone.get_or_insert(now)) < GONE {
-            // Its link may come back, with what is known of it as it is: a member may tell of a link every other
-            // moment.
+            // The link may come back, so the evidence is kept: a member may report a link as up and down in quick
+            // succession.
             self.plan = Plan::Trial(trial);
             return None;
         } else {
-            // Link state has caught up: the tables have another path, or will have one.
+            // Link state has noticed the failure: the tables have another path, or will have one.
             self.plan = match self.has_suspects() {
                 true if self.is_whole(candidate, topology) && !is_retry => Plan::Settled(candidate),
                 _ => Plan::Plain,
@@ -100,7 +102,7 @@ impl Ways {
         }
         let is_long = age >= TRIAL_LASTS && sent >= TRIAL_PACKETS;
         if is_long || age >= TRIAL_LASTS_MOST {
-            // The other one does not keep its promise, nor break it: it will do if it is clearly better.
+            // The candidate is not known to keep its promise or to break it. It is good enough if it is clearly better.
             if p_bad && q_loss * CLEARLY < p_loss {
                 return Some(self.condemn(now, &trial, p_loss));
             }
@@ -109,8 +111,8 @@ impl Ways {
         None
     }
 
-    /// The tables have left the incumbent for a way that is bad as well: its packets take no part in the
-    /// trial, so nobody saves them.
+    /// Returns a bad way that the tables have left the incumbent for. Its packets take no part in the trial, so without
+    /// a change they would be lost.
     fn bad_elsewhere(&self, now: Time, trial: &Trial) -> Option<WayId> {
         if self.at(trial.incumbent)?.is_wanted(now) {
             return None;
@@ -123,7 +125,7 @@ impl Ways {
         self.ways.iter().find(counts).map(|way| way.id)
     }
 
-    /// Begins anew with another incumbent. What was found bad is still avoided.
+    /// Begins the trial anew with another incumbent. The ways that were found bad are still avoided.
     fn turn_to(
         &mut self,
         now: Time,
@@ -141,8 +143,8 @@ impl Ways {
         self.go_on(now, topology, ends, trial);
     }
 
-    /// There are packets, but none takes part in the trial, so it would never be decided: those do whose way
-    /// by table is one of the two, or has a suspect.
+    /// Returns whether there are packets, but none takes part in the trial, so that it would never be decided. Packets
+    /// take part if their way by table is one of the two, or has a suspect.
     pub(super) fn is_passed_by(&self, now: Time, trial: &Trial) -> bool {
         let takes_part = |way: &Way| {
             way.id == trial.incumbent || way.id == trial.candidate || self.is_suspected(way.id)
@@ -174,7 +176,7 @@ impl Ways {
             };
             return Some(Finding::Cleared { suspects });
         } else if let Some(of) = p_worst {
-            // What was settled on is bad, and what was suspect may be better.
+            // The way that was settled on is bad, and the way with the suspects may be better.
             self.plan = Plan::Trial(Trial {
                 stage: Stage::Comparison,
                 of,
@@ -189,7 +191,8 @@ impl Ways {
         None
     }
 
-    /// The incumbent is bad, and the candidate good.
+    /// Ends the trial because the incumbent is bad and the candidate is good: names the suspects, and settles on the
+    /// candidate.
     fn condemn(&mut self, now: Time, trial: &Trial, loss: f64) -> Finding {
         let good = |way: &&Way| {
             way.id == trial.candidate
@@ -200,7 +203,7 @@ impl Ways {
         let bad = [trial.incumbent].into_iter().chain(trial.failed.clone());
         let mut groups: Vec<Vec<Suspect>> = Vec::new();
         for bad in bad.filter_map(|id| self.at(id)) {
-            // One that has a suspect already needs no others.
+            // A bad way that already has a suspect needs no further ones.
             let explains = |suspect: &Suspect| suspect.is_on(&bad.nodes);
             if !groups.iter().flatten().any(explains) {
                 groups.push(blamed(bad, &good));
@@ -250,7 +253,7 @@ impl Ways {
         suspicion.strike(now, loss);
     }
 
-    /// Gives a way with suspects another chance, if one that packets would take has its time.
+    /// Gives a way with suspects another chance, if packets would take it by table and its retry is due.
     pub(super) fn consider_retry(&mut self, now: Time, settled: WayId, topology: &Topology) {
         let is_due = |way: &&Way| {
             let at = self.suspects_of(way.id);
@@ -276,7 +279,7 @@ impl Ways {
         });
     }
 
-    /// All ways are alike, or no verdict is to be had: back to where the search began.
+    /// Ends a search without a verdict, for example because all ways are alike, and restores the plan from before.
     pub(super) fn give_up(&mut self, now: Time, trial: &Trial) {
         self.quiet_until = now + backoff(self.in_vain);
         self.in_vain += 1;
@@ -289,7 +292,7 @@ impl Ways {
         }
     }
 
-    /// The plan without a trial of this way: what was found worse before is no better for it.
+    /// Returns the plan without a trial of this way. Suspicions from before the trial stay in force.
     pub(super) fn as_before(&self, incumbent: WayId) -> Plan {
         match self.has_suspects() && !self.is_suspected(incumbent) {
             true => Plan::Settled(incumbent),
@@ -297,7 +300,7 @@ impl Ways {
         }
     }
 
-    /// The suspicions that a way meets.
+    /// Returns the places of the active suspicions whose suspect is on a way.
     fn suspects_of(&self, id: WayId) -> Vec<usize> {
         let nodes = self.nodes(id);
         let meets = |suspicion: &Suspicion| suspicion.is_active && suspicion.suspect.is_on(nodes);

@@ -1,21 +1,21 @@
-//! One way to the destination: the nodes it takes, the stamp that makes packets take it, and what is known
-//! of how it delivers.
+//! One way to the destination: its nodes, the stamp that makes packets take it, and the evidence about how it delivers.
 //!
-//! A way is what a trial compares. It has a number of its own, so what became of packets counts for the way
-//! that they took, also when the tables have another path by then.
+//! A way is what a trial compares. It has a number of its own. So the result for a packet counts for the way that the
+//! packet took, also if the tables have another path by then.
 
 use super::super::evidence::Evidences;
 use base::{Duration, NodeAddr, Time};
 use graph::stamp::Subgraph;
 use wire::stamp::{STAMP_BYTES_MAX, emit_subgraph};
 
-/// Ways that packets have taken within so long count.
+/// A way is in use if packets took it within this time.
 pub(super) const IN_USE: Duration = Duration::from_secs(5);
 
-/// What has carried packets that left so lately is no hole. Choice: in use, a way is judged every second.
+/// A way that has carried packets which left within this time is not a hole. Choice: a way in use is judged every
+/// second.
 const PROVEN_FOR: Duration = Duration::from_secs(2);
 
-/// One way to the destination.
+/// The number of one way to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WayId(pub(super) u32);
 
@@ -24,13 +24,14 @@ pub(super) struct Way {
     pub(super) id: WayId,
     /// From this node to the destination.
     pub(super) nodes: Vec<NodeAddr>,
-    /// Empty if it fits none.
+    /// The stamp of the way. It is empty if the way does not fit into a stamp.
     pub(super) stamp: Vec<u8>,
     pub(super) evidence: Evidences,
-    /// When it carried packets last, as far as they were judged by now.
+    /// When the last packets left that are known to have been carried.
     pub(super) proven: Option<Time>,
-    /// When packets went by it, and when packets would have done so that nobody diverts.
+    /// When the way was last used.
     pub(super) used: Time,
+    /// When packets last took the way, or would have taken it if they were not diverted.
     pub(super) wanted: Option<Time>,
 }
 
@@ -59,7 +60,7 @@ impl Way {
     }
 }
 
-/// The stamp of one path; empty if there is none.
+/// Returns the stamp of one path. It is empty if there is none.
 pub(super) fn stamp_of(path: &[NodeAddr]) -> Vec<u8> {
     let graph = Subgraph::of_paths(&[path]).unwrap_or_default();
     let place = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
