@@ -1,4 +1,4 @@
-//! One call as the gateway knows it: who its ends are, and what is needed to end it for them.
+//! One call as the gateway knows it: its ends, and what is needed to end it on their behalf.
 
 use super::hop::{Face, Hop, SIP_PORT};
 use super::message;
@@ -24,9 +24,9 @@ pub enum End {
     Callee,
     /// The caller gave up before the answer.
     Cancelled,
-    /// It was refused, with this status.
+    /// The call was refused with this status.
     Refused(u16),
-    /// It ended by itself: nobody answered, media stopped, or the dialog fell silent.
+    /// The call expired: it was not answered, media stopped, or the dialog fell silent.
     Expired(Expired),
     /// The node at the other side was lost.
     NodeLost,
@@ -35,7 +35,7 @@ pub enum End {
 }
 
 impl End {
-    /// As a label.
+    /// Returns the reason as a label.
     pub fn label(self) -> &'static str {
         match self {
             End::Caller => "caller",
@@ -51,10 +51,10 @@ impl End {
     }
 }
 
-/// What is known of a call: while it is, and when it has ended (its detail record).
+/// What is known of a call, while it exists and after it has ended (its detail record).
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// How the gateway calls it.
+    /// The gateway's number of the call.
     pub number: u64,
     /// SIP's Call-ID.
     pub call_id: String,
@@ -66,38 +66,38 @@ pub struct Record {
     pub started: SystemTime,
     /// How long it rang, if it was answered.
     pub answered_after: Option<Duration>,
-    /// From the INVITE to now, or to its end.
+    /// The time from the INVITE to now, or to the end of the call.
     pub lasted: Duration,
-    /// Why it ended, if it has.
+    /// Why the call ended, if it has ended.
     pub end: Option<End>,
-    /// The node at the other side, when signalling crosses the overlay.
+    /// The node at the other side, if signalling crosses the overlay.
     pub peer: Option<NodeAddr>,
-    /// Whether media is carried by the overlay; else it goes directly.
+    /// Whether the overlay carries the media. Otherwise it goes directly.
     pub is_carried: bool,
-    /// Media, as it was, or is.
+    /// The report about the media, final or so far.
     pub report: Option<Report>,
 }
 
-/// What is known of one end, for requests to it.
+/// What is known of one end of a call, for requests to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leg {
-    /// Its From or To, with the tag.
+    /// The From or To header of the end, with the tag.
     pub(crate) party: String,
     pub(crate) tag: Option<String>,
     pub(crate) contact: Option<Uri>,
-    /// The hops between here and it, the nearest first.
+    /// The hops between this gateway and the end, the nearest first.
     pub(crate) routes: Vec<Uri>,
-    /// Where it has said that it can be sent to, the latest last.
+    /// The targets that the end has given for requests to it, the latest last.
     given: Vec<(Host, u16)>,
-    /// The highest number of a request that it sent.
+    /// The highest CSeq number of the requests that the end sent.
     pub(crate) cseq: u32,
 }
 
-/// Targets of an end that are remembered: forks and devices that it moved between.
+/// Number of targets of an end that are remembered: forks of the call, and devices between which it moved.
 const GIVEN_MAX: usize = 16;
 
 impl Leg {
-    /// Notes where it says that it can be sent to.
+    /// Notes targets that the end gives for requests to it.
     fn give(&mut self, targets: impl IntoIterator<Item = Uri>) {
         for at in targets.into_iter().map(|uri| target(&uri)) {
             self.given.retain(|given| *given != at);
@@ -107,7 +107,7 @@ impl Leg {
         self.given.drain(..over);
     }
 
-    /// Whether it has said that it can be sent to there.
+    /// Returns whether the end has given this target.
     pub(crate) fn has_given(&self, uri: &Uri) -> bool {
         self.given.contains(&target(uri))
     }
@@ -126,9 +126,9 @@ pub(crate) struct Call {
     pub(crate) hops: [Hop; 2],
     pub(crate) legs: [Leg; 2],
     pub(crate) steering: Option<Steering>,
-    /// Its place among those that nobody has answered yet.
+    /// The place among the calls that are not answered yet.
     pub(crate) ringing: Option<Slot<Asker>>,
-    /// It rings, and has to make room for another one.
+    /// Cancelled if the call still rings and must make room for another one.
     pub(crate) gives_way: CancellationToken,
     from: String,
     to: String,
@@ -138,7 +138,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Of an INVITE without a dialog, as it came.
+    /// Creates a call from an INVITE outside a dialog, as the INVITE came.
     pub(crate) fn new(
         number: u64,
         invite: &Request,
@@ -199,8 +199,8 @@ impl Call {
         is_callee.then_some(Side::Callee)
     }
 
-    /// Whether requests of `side` may come from there: from where the last ones did, from a hop
-    /// that asked to be on the path, or from the end itself.
+    /// Returns whether requests of `side` may come from this hop: from the host of the last ones, from a hop that asked
+    /// to be on the path, or from the end itself.
     pub(crate) fn is_neighbour(&self, side: Side, from: &Hop) -> bool {
         let leg = &self.legs[side.index()];
         let named = leg.routes.iter().chain(&leg.contact);
@@ -212,7 +212,7 @@ impl Call {
                 && named.into_iter().any(is_at))
     }
 
-    /// Notes what a request says of its sender.
+    /// Notes what a request says about its sender.
     pub(crate) fn on_request(&mut self, side: Side, request: &Request) {
         let leg = &mut self.legs[side.index()];
         leg.cseq = leg.cseq.max(message::cseq(request));
@@ -225,7 +225,7 @@ impl Call {
         }
     }
 
-    /// Notes what an answer to the first INVITE says of the callee.
+    /// Notes what a response to the first INVITE says about the callee.
     pub(crate) fn on_response(&mut self, response: &Response, is_own: impl Fn(&Uri) -> bool) {
         let leg = &mut self.legs[Side::Callee.index()];
         let (_, tag) = message::tags(response);
@@ -250,7 +250,7 @@ impl Call {
         }
     }
 
-    /// Notes a new target of an end, by its answer to a later INVITE.
+    /// Notes a new target of an end from its response to a later INVITE.
     pub(crate) fn on_later_response(&mut self, by: Side, response: &Response) {
         if let Some(contact) = message::contact(response) {
             let leg = &mut self.legs[by.index()];
@@ -263,7 +263,7 @@ impl Call {
         self.answered.is_some()
     }
 
-    /// Ends it, once; tells what it was.
+    /// Ends the call, and returns its record. Returns `None` if the call had already ended.
     pub(crate) fn close(&mut self, end: End, report: Option<Report>) -> Option<Record> {
         if self.end.is_some() {
             return None;
@@ -276,7 +276,7 @@ impl Call {
         Some(record)
     }
 
-    /// What is known of it.
+    /// Returns what is known of the call.
     pub(crate) fn record(&self, report: Option<Report>) -> Record {
         let (started, began) = self.started;
         let until = self.end.map_or_else(Instant::now, |(_, at)| at);
@@ -295,7 +295,7 @@ impl Call {
         }
     }
 
-    /// A BYE to one end, as from the other; `None` before there is a dialog.
+    /// Returns a BYE to one end, as if it came from the other one. Returns `None` before there is a dialog.
     pub(crate) fn bye(&mut self, to: Side, reason: &str) -> Option<Request> {
         let [sender, receiver] = match to {
             Side::Caller => [Side::Callee, Side::Caller],
@@ -330,7 +330,7 @@ impl Call {
     }
 }
 
-/// Whether a request is within a dialog: it names its end of it.
+/// Returns whether a request is within a dialog: its To header has a tag.
 pub(crate) fn is_in_dialog(request: &Request) -> bool {
     message::tags(request).1.is_some()
 }

@@ -1,4 +1,4 @@
-//! The table of calls: how they come into it, and how they end.
+//! The table of calls: how calls are entered, and how they end.
 
 use super::Event;
 use super::call::{Call, End, Record};
@@ -15,25 +15,27 @@ use std::sync::{Arc, Mutex};
 use voice::media::CallId;
 use voice::sdp::Side;
 
-/// Calls that nobody has answered yet: who only rings, under however many addresses, takes no place of
-/// calls that are answered. One host may have half of these: a PBX that begins 50 calls a second, which
-/// ring for 20 s, has 1000.
+/// Number of calls that are not answered yet. So callers that only ring, from however many addresses, take no places of
+/// answered calls. One host may have half of these places: a PBX that begins 50 calls a second, each of which rings for
+/// 20 s, has 1000.
 const RINGING_MAX: usize = voice::media::CALLS_MAX / 2;
 
-/// The calls that are.
+/// The present calls.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) calls: HashMap<u64, Arc<Mutex<Call>>>,
     pub(crate) by_media: HashMap<CallId, u64>,
-    /// A call that was forked, or that comes by here twice, has several.
+    /// The numbers of the calls with one Call-ID. A call that was forked, or that passes this gateway twice, has
+    /// several.
     pub(crate) by_call_id: HashMap<String, Vec<u64>>,
-    /// Those that nobody has answered yet.
+    /// The places of the calls that are not answered yet.
     ringing: Slots<Asker>,
     next: u64,
 }
 
 impl Table {
-    /// Numbers begin anywhere, so that those of a gateway that was restarted mean nothing.
+    /// Creates an empty table. The first number is arbitrary, so that numbers from before a restart of the gateway mean
+    /// nothing.
     pub(crate) fn new(first: u64) -> Table {
         Table {
             calls: HashMap::new(),
@@ -46,13 +48,13 @@ impl Table {
 }
 
 impl Proxy {
-    /// Notes that a call rings no longer: it was answered, or has ended.
+    /// Notes that a call does not ring any more: it was answered, or has ended.
     pub(crate) fn rings_no_longer(call: &Mutex<Call>) {
         let ringing = locked(call).ringing.take();
         drop(ringing);
     }
 
-    /// Ends a call, once, and tells of it.
+    /// Ends a call and reports it. Does nothing if the call has already ended.
     pub(crate) fn end(&self, call: &Mutex<Call>, end: End, report: Option<Report>) {
         let record = locked(call).close(end, report);
         let Some(record) = record else { return };
@@ -71,7 +73,7 @@ impl Proxy {
         (self.report)(Event::Ended(Box::new(record)));
     }
 
-    /// Ends a call that its ends have not ended, and tells them.
+    /// Ends a call that its ends have not ended, and sends them a BYE.
     pub(crate) async fn hang_up(&self, number: u64, end: End, report: Option<Report>) {
         let Some(call) = locked(&self.calls).calls.get(&number).cloned() else {
             return;
@@ -92,7 +94,7 @@ impl Proxy {
         }
     }
 
-    /// Notes a new call.
+    /// Enters a new call.
     pub(crate) fn insert(
         &self,
         invite: &Request,
@@ -124,7 +126,7 @@ impl Proxy {
         Ok(call)
     }
 
-    /// What is known of all calls.
+    /// Returns what is known of all calls.
     pub(crate) fn records(&self) -> Vec<Record> {
         let calls: Vec<_> = locked(&self.calls).calls.values().cloned().collect();
         let mut records: Vec<Record> = calls
@@ -140,7 +142,7 @@ impl Proxy {
         records
     }
 
-    /// The numbers of the calls with each node.
+    /// Returns the numbers of the calls with each node.
     pub(crate) fn peers(&self) -> BTreeMap<NodeAddr, Vec<u64>> {
         let mut peers = BTreeMap::<_, Vec<u64>>::new();
         for (number, call) in &locked(&self.calls).calls {
@@ -151,7 +153,7 @@ impl Proxy {
         peers
     }
 
-    /// The media of a call ended by itself.
+    /// Ends the call whose media has expired.
     pub(crate) async fn on_media_ended(&self, media: CallId, end: End, report: Report) {
         let number = locked(&self.calls).by_media.get(&media).copied();
         if let Some(number) = number {

@@ -1,4 +1,4 @@
-//! Memory for the transactions of those who ask, so that none of them has all of it.
+//! Memory for the transactions of hosts and nodes, shared so that none of them can take all of it.
 //!
 //! ```text
 //!   request ── waits for its next hop ──▶ answered, kept for repetitions ── LINGER ──▶ gone
@@ -7,10 +7,10 @@
 //!               gone, as if it were lost        gone: a repetition is passed on once more
 //!   INVITE ── a call ──▶ over, kept for repetitions ── LINGER ──▶ gone
 //! ```
-//! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the calls are
-//! bounded elsewhere. A stranger, a host that has not shown that it hears answers, may be invented, and one INVITE of
-//! it goes for that of another one even while it rings. What is refused here is answered and forgotten, and has a place
-//! for as long as that takes.
+//! [`Slots`] has the rules by which hosts share. A request counts by the bytes that it costs, an INVITE as one: the
+//! calls are limited elsewhere. A *stranger* is a host that has not shown that it receives answers, so its address may
+//! be invented. An INVITE of a stranger may have to go for one of another stranger, even while it rings. A request that
+//! is refused after it got a place keeps the place until the refusal is done.
 
 use super::hop::{Face, Hop};
 use crate::slots::{Slot, Slots};
@@ -23,24 +23,25 @@ use rsipstack::transaction::transaction::Transaction;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What requests that are no INVITE may cost: some 180 that wait for their next hop at the same time, of
-/// which one host may have a half.
+/// Bytes that requests other than INVITE may cost: this is enough for some 180 that wait for their next hop at the same
+/// time. One host may have half of them.
 const REQUESTS_MAX: usize = 8 << 20;
-/// What a request costs beside its text while it waits: two transactions, whose queues have room for 32 events,
+/// Bytes that a request costs besides its text while it waits: two transactions, whose queues have room for 32 events,
 /// and their tasks, keys and timers. The test `sip_memory` has measured 43 kB.
 const HELD: usize = 44 << 10;
-/// INVITEs: a call has its place until it is answered, and for [`LINGER`] after that. 64 calls a second
-/// of one host, which may have a half.
+/// Number of INVITEs. A call has its place until it is answered, and for [`LINGER`] after that. One host may have half
+/// of the places, which is enough for 64 calls a second.
 const INVITES_MAX: usize = 4_096;
-/// INVITEs of strangers. Choice: 8 MB, for each has cost 125 kB in the test `sip_memory`. A host is none once it has
-/// acknowledged an answer, also a refusal for want of a place.
+/// Number of INVITEs of strangers. Choice: this takes 8 MB, because each has cost 125 kB in the test `sip_memory`. A
+/// host is not a stranger any more once it has acknowledged an answer, also a refusal because of a missing place.
 const STRANGERS_MAX: usize = 64;
-/// A call of a stranger that has to go has so long to tell both ends; so many at a time, and the others none.
+/// The time that a call of a stranger has to notify both ends when it must go. Only a quarter of [`STRANGERS_MAX`]
+/// calls have it at the same time. Further calls end at once.
 const LEAVE: Duration = Duration::from_millis(500);
 /// INVITEs whose answer was forgotten early. The stack keeps some hundred bytes for each until [`LINGER`] ends.
 /// Strangers have as many of their own.
 const TRACES_MAX: usize = 4_096;
-/// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
+/// The time during which a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
 pub(crate) const LINGER: Duration = Duration::from_secs(32);
 
 /// A party that has a share of the places: a host or a node. A host and the node with the same address are two parties.
@@ -58,12 +59,12 @@ pub(crate) struct Places {
     invites: Slots<Asker>,
     strangers: Slots<Asker>,
     leaving: Slots,
-    /// Of strangers, and of the others.
+    /// The traces of strangers, and those of all others.
     stranger_traces: Slots,
     traces: Slots,
 }
 
-/// A place for a request that is no INVITE. It may have to go for another one.
+/// A place for a request other than INVITE. It may have to go for another request.
 #[derive(Debug)]
 pub(crate) struct Place {
     slot: Slot<Asker>,
@@ -75,7 +76,8 @@ pub(crate) struct Place {
 pub(crate) struct InvitePlace {
     slot: Slot<Asker>,
     leaving: Slots,
-    /// A stranger's, from the beginning.
+    /// The place for the bytes that the stack keeps if the answer is forgotten early. An INVITE of a stranger has it
+    /// from the beginning.
     trace: Option<Slot>,
     traces: Slots,
     gone: CancellationToken,
@@ -94,10 +96,10 @@ impl Places {
         }
     }
 
-    /// For a request that is no INVITE.
+    /// Takes a place for a request other than INVITE.
     pub(crate) fn take(&self, of: Asker, asked: &Transaction) -> Option<Place> {
         let key = asked.key.to_string().len();
-        // As it came and as it was passed on; keys are in maps and timers.
+        // The text counts as it came and as it was passed on. The keys are in maps and timers.
         let text = cost(&asked.original.headers, &asked.original.body);
         let size = HELD + 2 * text + 6 * key;
         let slot = self.requests.take_sized(of, size)?;
@@ -107,7 +109,7 @@ impl Places {
         Some(Place { slot, gone })
     }
 
-    /// For an INVITE.
+    /// Takes a place for an INVITE.
     pub(crate) fn take_invite(&self, of: Asker, is_stranger: bool) -> Option<InvitePlace> {
         let gone = CancellationToken::new();
         let (slot, trace) = match is_stranger {
@@ -132,24 +134,26 @@ impl Places {
 }
 
 impl Place {
-    /// It has to go.
+    /// Waits until the place has to go.
     pub(crate) async fn gone(&self) {
         self.gone.cancelled().await;
     }
 
-    /// The answer is there, and kept for repetitions: its own host may have the place for more.
+    /// Notes that the answer is there and is kept only for repetitions: the same host may use the place for another
+    /// request.
     pub(crate) fn is_spare(&self) {
         self.slot.is_spare();
     }
 }
 
 impl InvitePlace {
-    /// Cancelled when its call has to give way, and when it has told both ends.
+    /// Returns two tokens. The first is cancelled when the call has to give way, the second when the time to notify
+    /// both ends is over.
     pub(crate) fn ends(&self) -> [CancellationToken; 2] {
         [self.gone.clone(), self.left.clone()]
     }
 
-    /// It has to go, and has told both ends.
+    /// Waits until the place has to go and the time to notify both ends is over.
     pub(crate) async fn left(&self) {
         self.gone.cancelled().await;
         if let Some(_leaving) = self.leaving.take() {
@@ -158,10 +162,10 @@ impl InvitePlace {
         self.left.cancel();
     }
 
-    /// For as long as the stack keeps the last answer, or until another host needs the place.
+    /// Keeps the place for as long as the stack keeps the last answer, or until another host needs the place.
     pub(crate) async fn linger(self, endpoint: EndpointInnerRef, key: TransactionKey) {
         let over = Instant::now() + LINGER;
-        // The stack's timer stays where it is.
+        // Without a trace, the stack keeps the answer until its own timer expires.
         let Some(trace) = self.trace.or_else(|| self.traces.take()) else {
             return tokio::time::sleep_until(over).await;
         };
@@ -174,7 +178,8 @@ impl InvitePlace {
         }
         endpoint.finished_transactions.remove(&key);
         endpoint.waiting_ack.retain(|_, of| *of != key);
-        // A task of its own, since this one has the size of the transaction that it has received.
+        // The trace waits in a task of its own, because the present task has the size of the transaction that it has
+        // received.
         tokio::spawn(async move {
             tokio::time::sleep_until(over).await;
             drop(trace);
@@ -182,9 +187,9 @@ impl InvitePlace {
     }
 }
 
-/// What a message takes in memory: its text, and for each header what it is kept in.
+/// Returns the bytes that a message takes in memory: its text, and what each header is kept in.
 pub(super) fn cost(headers: &Headers, body: &[u8]) -> usize {
-    /// A header in the list of them, which has room for half as many more, and its strings.
+    /// Bytes of a header in the list of headers, which has room for half as many more, and of its strings.
     const HEADER: usize = 3 * size_of::<Header>() / 2 + 64;
     let headers = headers.iter();
     let text: usize = headers.map(|header| HEADER + header.value().len()).sum();
