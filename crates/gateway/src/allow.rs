@@ -96,6 +96,12 @@ impl Allowed {
         })
     }
 
+    /// True if a rule is for just this address.
+    pub fn names(&self, ip: IpAddr) -> bool {
+        let just = (ip.to_canonical(), width(ip.to_canonical()));
+        self.0.iter().any(|rule| rule.net() == Some(just))
+    }
+
     /// True if what was asked for could be permitted, by what a name resolves to.
     pub fn may_permit(&self, asked: &Host<'_>, port: u16) -> bool {
         match asked {

@@ -9,7 +9,8 @@
 //! ```
 //! Hosts share as [`Slots`] has it. Requests count by the bytes that they cost, INVITEs by themselves: the
 //! calls are bounded elsewhere. A stranger, a host that has not shown that it hears answers, may be invented, and one INVITE
-//! of it goes for that of another one even while it rings. What is refused here is answered and forgotten, and has a place for as
+//! of it goes for that of another one even while it rings. Whoever hears answers and is not named by the operator has a small
+//! fixed share. What is refused here is answered and forgotten, and has a place for as
 //! long as that takes.
 
 use super::hop::{Face, Hop};
@@ -30,8 +31,11 @@ const REQUESTS_MAX: usize = 8 << 20;
 /// and their tasks, keys and timers. The test `sip_memory` has measured 43 kB.
 const HELD: usize = 44 << 10;
 /// INVITEs: a call has its place until it is answered, and for [`LINGER`] after that. 64 calls a second
-/// of one host, which may have a half.
+/// of one host that the operator has named, which may have a half.
 const INVITES_MAX: usize = 4_096;
+/// INVITEs of one host that the operator has not named: a phone, or whoever else is in its network. Choice: 12 MB, as
+/// each has cost 125 kB in the test `sip_memory`. That is more calls than a phone begins, and a PBX is named.
+const UNNAMED_MAX: usize = 96;
 /// INVITEs of strangers. Choice: 8 MB, for each has cost 125 kB in the test `sip_memory`. A host is none once it has
 /// acknowledged an answer, also a refusal for want of a place.
 const STRANGERS_MAX: usize = 64;
@@ -41,6 +45,17 @@ const LEAVE: Duration = Duration::from_millis(500);
 const TRACES_MAX: usize = 4_096;
 /// For as long as a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
 pub(crate) const LINGER: Duration = Duration::from_secs(32);
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It may be invented.
+    Stranger,
+    /// It hears what it is told.
+    Proven,
+    /// The operator has named it, or it is a node.
+    Named,
+}
 
 /// Who shares: a host, and the node with the same address is another one.
 pub(crate) type Asker = (Face, Origin);
@@ -107,11 +122,12 @@ impl Places {
     }
 
     /// For an INVITE.
-    pub(crate) fn take_invite(&self, of: Asker, is_stranger: bool) -> Option<InvitePlace> {
+    pub(crate) fn take_invite(&self, of: Asker, standing: Standing) -> Option<InvitePlace> {
         let gone = CancellationToken::new();
-        let (slot, trace) = match is_stranger {
-            false => (self.invites.take_for(of)?, None),
-            true => {
+        let (slot, trace) = match standing {
+            Standing::Named => (self.invites.take_for(of)?, None),
+            Standing::Proven => (self.invites.take_of_at_most(of, UNNAMED_MAX)?, None),
+            Standing::Stranger => {
                 let trace = self.stranger_traces.take()?;
                 let slot = self.strangers.take_for(of)?;
                 let goes = gone.clone();
@@ -201,11 +217,13 @@ mod tests {
         let host = Hop::access(at, rsipstack::sip::Transport::Udp);
         let node = Hop::overlay(base::NodeAddr(0x0a07_0001));
         assert_eq!(host.at.ip(), node.at.ip());
-        let all = |of: &Hop| -> Vec<InvitePlace> {
-            core::iter::from_fn(|| places.take_invite(asker(of), false)).collect()
+        let all = |of: &Hop, standing| -> Vec<InvitePlace> {
+            core::iter::from_fn(|| places.take_invite(asker(of), standing)).collect()
         };
-        let held = all(&host);
+        let held = all(&host, Standing::Named);
         assert_eq!(held.len(), INVITES_MAX / 2);
-        assert_eq!(all(&node).len(), INVITES_MAX / 4);
+        assert_eq!(all(&node, Standing::Named).len(), INVITES_MAX / 4);
+        let phone = Hop::access(([10, 7, 0, 2], 5060).into(), host.transport);
+        assert_eq!(all(&phone, Standing::Proven).len(), UNNAMED_MAX);
     }
 }
