@@ -95,6 +95,12 @@ impl Allowed {
         })
     }
 
+    /// Returns true if a rule is for exactly this address.
+    pub fn names(&self, ip: IpAddr) -> bool {
+        let just = (ip.to_canonical(), width(ip.to_canonical()));
+        self.0.iter().any(|rule| rule.net() == Some(just))
+    }
+
     /// Returns true if the requested target could be permitted, depending on the addresses of its name.
     pub fn may_permit(&self, asked: &Host<'_>, port: u16) -> bool {
         match asked {

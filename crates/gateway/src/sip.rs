@@ -361,6 +361,7 @@ async fn start(
             reach: settings.reach,
             domains: settings.domains,
             lookup: settings.lookup,
+            found: Mutex::default(),
         },
         shadow_at: plane.shadow_port().map(|port| {
             let ip = settings.public.unwrap_or(settings.listen.ip());
@@ -384,6 +385,8 @@ async fn start(
         trace: settings.trace.map(inspect::Tracer),
     };
     let proxy = Arc::new(proxy);
+    let asking = proxy.clone();
+    tokio::spawn(async move { asking.routes.find_servers().await });
     let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());
     tokio::spawn(tcp::serve(tcp, at, serving, counters, stopped.clone()));
     Ok(Started {

@@ -6,6 +6,7 @@
 //!     ├── it has some to spare ──▶ the oldest of these go for it
 //!     └── another one has more ──▶ the oldest that can go, of whoever has most
 //! ```
+//! A holder may also have a fixed maximum. Once it has that many places, it gets another one only for a spare one of its own.
 //! Choice: a holder that is alone gets more than a fixed share, and yet some places stay free for the next one (the
 //! dynamic threshold of Choudhury and Hahne, 1998). If many holders take all that they can, one after the other, no
 //! place stays free. Then places whose end does little harm are taken back.
@@ -80,8 +81,17 @@ impl<K: Ord + Clone> Slots<K> {
 
     /// Takes a place that counts as `size` places.
     pub fn take_sized(&self, by: K, size: usize) -> Option<Slot<K>> {
+        self.take_within(by, size, self.most)
+    }
+
+    /// Takes a place for a holder that has a fixed maximum.
+    pub fn take_of_at_most(&self, by: K, own_most: usize) -> Option<Slot<K>> {
+        self.take_within(by, 1, own_most)
+    }
+
+    fn take_within(&self, by: K, size: usize, own_most: usize) -> Option<Slot<K>> {
         let mut table = locked(&self.table);
-        let (has_room, ended) = table.make_room(&by, size, self.most);
+        let (has_room, ended) = table.make_room(&by, size, (self.most, own_most));
         let slot = has_room.then(|| self.slot(&mut table, by, size));
         drop(table);
         ended.into_iter().for_each(|end| end());
@@ -170,9 +180,15 @@ impl<K: Ord + Clone> Slot<K> {
 impl<K: Ord + Clone> Table<K> {
     /// Makes room for one more place of this size, if the holder may have it. Also returns the calls for the places
     /// that were ended. Some may have been ended even if there is not enough room in the end.
-    fn make_room(&mut self, by: &K, size: usize, most: usize) -> (bool, Vec<End>) {
+    fn make_room(
+        &mut self,
+        by: &K,
+        size: usize,
+        (most, own_most): (usize, usize),
+    ) -> (bool, Vec<End>) {
         let held = self.by.get(by).map_or(0, |holder| holder.size);
-        if held + size <= most.saturating_sub(self.size) {
+        let may_have_more = held + size <= own_most;
+        if may_have_more && held + size <= most.saturating_sub(self.size) {
             return (true, Vec::new());
         }
         let (mut found, mut freed) = (Vec::new(), 0);
@@ -182,6 +198,9 @@ impl<K: Ord + Clone> Table<K> {
             if freed >= size {
                 return (true, self.end_all(&found));
             }
+        }
+        if !may_have_more {
+            return (false, Vec::new());
         }
         // The spare places of the holder are not enough.
         let (mut ended, before) = (Vec::new(), self.size);
@@ -330,6 +349,23 @@ mod tests {
         assert!(!held[0].stays() && held[1].stays());
         assert!(slots.take_for(99).is_none());
         drop((new, held));
+    }
+
+    #[test]
+    fn who_has_all_that_it_may_gets_another_only_for_one_to_spare() {
+        let slots = Slots::new(512);
+        let held: Vec<_> = std::iter::from_fn(|| slots.take_of_at_most(0, 3)).collect();
+        assert_eq!(held.len(), 3);
+        let others = all(&slots, 1);
+        assert!(others.len() > 200, "others have their share");
+        others.iter().for_each(|slot| slot.may_end(|| ()));
+        assert!(slots.take_of_at_most(0, 3).is_none());
+        assert!(others[0].stays(), "nobody else went for it");
+        held[1].may_end(|| ());
+        held[1].is_spare();
+        let another = slots.take_of_at_most(0, 3);
+        assert!(another.is_some() && !held[1].stays());
+        assert!(slots.take_of_at_most(0, 3).is_none());
     }
 
     #[test]

@@ -21,6 +21,11 @@ use ua::Ua;
 /// What all of the gateway may grow by.
 const GROWTH_MAX: usize = 16 << 20;
 
+/// What calls offer, and what kind of text that is.
+const AUDIO: &str = "Content-Type: application/sdp\r\n";
+const OFFER: &str = "v=0\r\no=a 1 1 IN IP4 127.0.1.1\r\ns=-\r\nc=IN IP4 127.0.1.1\r\nt=0 0\r\n\
+                     m=audio 40000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+
 /// Counts what the process has allocated, and the most of it.
 struct Counting;
 
@@ -150,6 +155,71 @@ impl Site {
         MOST.load(Ordering::Relaxed) - self.before
     }
 
+    /// The same from one host.
+    fn flood_from(
+        &self,
+        host: &UdpSocket,
+        requests: usize,
+        (method, uri): (&str, &str),
+        more: (&str, &str),
+    ) -> usize {
+        let (at, to) = (host.local_addr().unwrap(), self.gateway.local());
+        MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+        for number in 2..2 + requests {
+            let asked = request(method, uri, at, number, more);
+            host.send_to(asked.as_bytes(), to).unwrap();
+            if number % 16 == 0 {
+                self.is_there(number);
+            }
+        }
+        self.is_there(1);
+        MOST.load(Ordering::Relaxed) - self.before
+    }
+
+    /// A host whose call to nobody is refused, and who acknowledges that: it hears what it is told.
+    fn proven_host(&self) -> UdpSocket {
+        let host = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, 0), 0)).unwrap();
+        host.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        self.calls_in_vain(&host, "sip:b@nobody.example", 1..2);
+        host
+    }
+
+    /// Calls of a host, one after the other, that are refused; and it acknowledges that.
+    fn calls_in_vain(&self, host: &UdpSocket, uri: &str, numbers: core::ops::Range<usize>) {
+        let (at, to) = (host.local_addr().unwrap(), self.gateway.local());
+        let mut bytes = [0; 9_000];
+        for number in numbers {
+            let asked = request("INVITE", uri, at, number, (AUDIO, OFFER));
+            host.send_to(asked.as_bytes(), to).unwrap();
+            let call = format!("Call-ID: {number}@{at}\r\n");
+            let refusal = loop {
+                let len = host.recv(&mut bytes).unwrap();
+                let answer = String::from_utf8_lossy(&bytes[..len]).into_owned();
+                if answer.contains(&call) && !answer.starts_with("SIP/2.0 1") {
+                    break answer;
+                }
+            };
+            let tagged = refusal.lines().find(|line| line.starts_with("To: "));
+            let ack = request("ACK", uri, at, number, ("", ""));
+            let ack = ack.replace("To: <sip:a@a.example>", tagged.unwrap());
+            host.send_to(ack.as_bytes(), to).unwrap();
+        }
+        self.is_there(1);
+    }
+
+    /// What comes of it while the phone answers each call so.
+    fn while_answered<T>(&self, status: &str, of: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.registrar.answers_until(status, "END"));
+            let came = of();
+            self.asker
+                .send_to(b"END", self.registrar.address())
+                .unwrap();
+            came
+        })
+    }
+
     /// How many requests have come to the registrar.
     fn registered(&self) -> usize {
         let socket = &self.registrar.sip;
@@ -197,14 +267,51 @@ fn a_flood_of_requests_costs_little_whatever_becomes_of_them() {
     );
 }
 
+/// Calls of one host that hears what it is told, and that the operator has not named. The phone says nothing.
+#[test]
+fn calls_of_one_host_that_nobody_answers_cost_little() {
+    let site = Site::start("sip-silent-memory");
+    let host = site.proven_host();
+    let growth = site.flood_from(&host, 1_000, ("INVITE", "sip:b@a.example"), (AUDIO, OFFER));
+    assert_little(&site, growth);
+}
+
+/// The same, and it rings.
+#[test]
+fn calls_of_one_host_that_ring_cost_little() {
+    let site = Site::start("sip-ringing-memory");
+    let host = site.proven_host();
+    let growth = site.while_answered("180 Ringing", || {
+        site.flood_from(&host, 1_000, ("INVITE", "sip:b@a.example"), (AUDIO, OFFER))
+    });
+    assert_little(&site, growth);
+}
+
+/// The same, and it is busy.
+#[test]
+fn calls_of_one_host_that_are_refused_cost_little() {
+    let site = Site::start("sip-busy-memory");
+    let host = site.proven_host();
+    let growth = site.while_answered("486 Busy Here", || {
+        MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+        site.calls_in_vain(&host, "sip:b@a.example", 10_000..11_000);
+        MOST.load(Ordering::Relaxed) - site.before
+    });
+    assert!(growth <= GROWTH_MAX, "{growth}");
+}
+
+fn assert_little(site: &Site, growth: usize) {
+    let counters = site.gateway.counters();
+    assert!(growth <= GROWTH_MAX, "{growth}");
+    assert!(counters.overload.value() > 500, "it was a flood");
+}
+
 /// Calls to a phone that never answers, from hosts that nobody has seen.
 #[test]
 fn a_flood_of_calls_costs_little() {
     let site = Site::start("sip-calls-memory");
     let invite = ("INVITE", "sip:b@a.example");
-    let kind = "Content-Type: application/sdp\r\n";
-    let offer = "v=0\r\no=a 1 1 IN IP4 127.0.1.1\r\ns=-\r\nc=IN IP4 127.0.1.1\r\nt=0 0\r\n\
-                 m=audio 40000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+    let (kind, offer) = (AUDIO, OFFER);
     let refused = site.flood(16, 200, ("INVITE", "sip:b@nobody.example"), (kind, offer));
     let ringing = site.flood(30, 200, invite, (kind, offer));
     assert!(

@@ -9,8 +9,9 @@
 //! ```
 //! [`Slots`] has the rules by which hosts share. A request counts by the bytes that it costs, an INVITE as one: the
 //! calls are limited elsewhere. A *stranger* is a host that has not shown that it receives answers, so its address may
-//! be invented. An INVITE of a stranger may have to go for one of another stranger, even while it rings. A request that
-//! is refused after it got a place keeps the place until the refusal is done.
+//! be invented. An INVITE of a stranger may have to go for one of another stranger, even while it rings. A host that
+//! receives answers, and that the operator has not named, has a small fixed share. A request that is refused after it
+//! got a place keeps the place until the refusal is done.
 
 use super::hop::{Face, Hop};
 use crate::slots::{Slot, Slots};
@@ -29,9 +30,12 @@ const REQUESTS_MAX: usize = 8 << 20;
 /// Bytes that a request costs besides its text while it waits: two transactions, whose queues have room for 32 events,
 /// and their tasks, keys and timers. The test `sip_memory` has measured 43 kB.
 const HELD: usize = 44 << 10;
-/// Number of INVITEs. A call has its place until it is answered, and for [`LINGER`] after that. One host may have half
-/// of the places, which is enough for 64 calls a second.
+/// Number of INVITEs. A call has its place until it is answered, and for [`LINGER`] after that. One host that the
+/// operator has named may have half of the places, which is enough for 64 calls a second.
 const INVITES_MAX: usize = 4_096;
+/// Number of INVITEs of one host that the operator has not named, such as a phone. Choice: this takes 12 MB, because
+/// each has cost 125 kB in the test `sip_memory`. A phone begins fewer calls, and a PBX is named.
+const UNNAMED_MAX: usize = 96;
 /// Number of INVITEs of strangers. Choice: this takes 8 MB, because each has cost 125 kB in the test `sip_memory`. A
 /// host is not a stranger any more once it has acknowledged an answer, also a refusal because of a missing place.
 const STRANGERS_MAX: usize = 64;
@@ -43,6 +47,17 @@ const LEAVE: Duration = Duration::from_millis(500);
 const TRACES_MAX: usize = 4_096;
 /// The time during which a request may be repeated: 64 T1 (RFC 3261 §17.2.2).
 pub(crate) const LINGER: Duration = Duration::from_secs(32);
+
+/// What the gateway knows about a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The address may be invented.
+    Stranger,
+    /// The host receives answers.
+    Proven,
+    /// The operator has named the host, or it is a node.
+    Named,
+}
 
 /// A party that has a share of the places: a host or a node. A host and the node with the same address are two parties.
 pub(crate) type Asker = (Face, Origin);
@@ -110,11 +125,12 @@ impl Places {
     }
 
     /// Takes a place for an INVITE.
-    pub(crate) fn take_invite(&self, of: Asker, is_stranger: bool) -> Option<InvitePlace> {
+    pub(crate) fn take_invite(&self, of: Asker, standing: Standing) -> Option<InvitePlace> {
         let gone = CancellationToken::new();
-        let (slot, trace) = match is_stranger {
-            false => (self.invites.take_for(of)?, None),
-            true => {
+        let (slot, trace) = match standing {
+            Standing::Named => (self.invites.take_for(of)?, None),
+            Standing::Proven => (self.invites.take_of_at_most(of, UNNAMED_MAX)?, None),
+            Standing::Stranger => {
                 let trace = self.stranger_traces.take()?;
                 let slot = self.strangers.take_for(of)?;
                 let goes = gone.clone();
@@ -207,11 +223,13 @@ mod tests {
         let host = Hop::access(at, rsipstack::sip::Transport::Udp);
         let node = Hop::overlay(base::NodeAddr(0x0a07_0001));
         assert_eq!(host.at.ip(), node.at.ip());
-        let all = |of: &Hop| -> Vec<InvitePlace> {
-            core::iter::from_fn(|| places.take_invite(asker(of), false)).collect()
+        let all = |of: &Hop, standing| -> Vec<InvitePlace> {
+            core::iter::from_fn(|| places.take_invite(asker(of), standing)).collect()
         };
-        let held = all(&host);
+        let held = all(&host, Standing::Named);
         assert_eq!(held.len(), INVITES_MAX / 2);
-        assert_eq!(all(&node).len(), INVITES_MAX / 4);
+        assert_eq!(all(&node, Standing::Named).len(), INVITES_MAX / 4);
+        let phone = Hop::access(([10, 7, 0, 2], 5060).into(), host.transport);
+        assert_eq!(all(&phone, Standing::Proven).len(), UNNAMED_MAX);
     }
 }

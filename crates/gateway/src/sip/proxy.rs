@@ -9,14 +9,14 @@ use super::calls::Table;
 use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
 use super::inspect::{Gate, Tracer};
 use super::message;
-use super::places::{self, LINGER, Place, Places};
+use super::places::{self, LINGER, Place, Places, Standing};
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
 use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
@@ -93,12 +93,12 @@ impl Proxy {
         };
         let (proxy, of) = (self.clone(), places::asker(&from));
         if transaction.original.method == Method::Invite {
-            let is_stranger = self.is_stranger(&from, &transaction.original);
-            match self.places.take_invite(of, is_stranger) {
+            let standing = self.standing(&from, &transaction.original);
+            match self.places.take_invite(of, standing) {
                 Some(place) => {
                     tokio::spawn(invite::take(proxy, transaction, from, place));
                 }
-                None => self.turn_away(transaction),
+                None => self.turn_away(transaction, "too many calls of this host at once"),
             }
             return;
         }
@@ -106,8 +106,25 @@ impl Proxy {
             Some(place) => {
                 tokio::spawn(async move { proxy.forward(transaction, from, place).await });
             }
-            None => self.turn_away(transaction),
+            None => self.turn_away(transaction, "too many requests at once"),
         }
+    }
+
+    /// Returns what the gateway knows about a host that begins a call. A host with a TCP connection receives answers.
+    fn standing(&self, from: &Hop, invite: &Request) -> Standing {
+        if self.is_stranger(from, invite) {
+            return Standing::Stranger;
+        }
+        match from.face == Face::Overlay || self.is_named(from.at.ip()) {
+            true => Standing::Named,
+            false => Standing::Proven,
+        }
+    }
+
+    /// Returns whether the operator has named a host: as a server, or by a network of this address alone.
+    fn is_named(&self, ip: IpAddr) -> bool {
+        let mut lists = self.allowed.iter().chain([&self.routes.reach]);
+        self.routes.is_server(ip) || lists.any(|list| list.names(ip))
     }
 
     /// Returns whether a host may be invented: it has not proven its source address, and it is not a neighbor of the
@@ -131,12 +148,9 @@ impl Proxy {
     }
 
     /// Refuses a request for which there is no place.
-    fn turn_away(self: &Arc<Self>, transaction: Transaction) {
+    fn turn_away(self: &Arc<Self>, transaction: Transaction, why: &str) {
         self.counters.overload.add();
-        let (proxy, rejection) = (
-            self.clone(),
-            Rejection::new(503, "too many requests at once"),
-        );
+        let (proxy, rejection) = (self.clone(), Rejection::new(503, why));
         tokio::spawn(async move { proxy.reject(transaction, &rejection).await });
     }
 

@@ -22,7 +22,8 @@ use core::future::Future;
 use core::net::{IpAddr, SocketAddr};
 use core::pin::Pin;
 use rsipstack::sip::{Host, Transport, Uri};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Finds a domain's SIP servers by DNS, in the order in which they are tried.
 pub type Lookup = Arc<
@@ -65,6 +66,13 @@ impl core::str::FromStr for Server {
     }
 }
 
+impl Server {
+    /// Returns its address, if it is not written as a name.
+    fn ip(&self) -> Option<IpAddr> {
+        self.host.trim_matches(['[', ']']).parse().ok()
+    }
+}
+
 /// The reason why a request has no next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Nowhere {
@@ -98,6 +106,8 @@ pub(crate) struct Routes {
     pub(crate) reach: Allowed,
     pub(crate) domains: Arc<dyn Domains>,
     pub(crate) lookup: Lookup,
+    /// The addresses of the servers that are written as names, by the last answers.
+    pub(crate) found: Mutex<BTreeMap<String, Vec<IpAddr>>>,
 }
 
 impl Routes {
@@ -145,8 +155,7 @@ impl Routes {
             Host::IpAddr(ip) => {
                 let at = at(*ip, uri);
                 let is_it = |server: &Server| {
-                    let ip = server.host.trim_matches(['[', ']']).parse();
-                    ip == Ok(at.ip()) && port(server.port, server.transport) == at.port()
+                    server.ip() == Some(at.ip()) && port(server.port, server.transport) == at.port()
                 };
                 self.local.iter().any(is_it) || self.reach.admits(at.ip(), at.port())
             }
@@ -208,11 +217,39 @@ impl Routes {
         fitting.max_by_key(|server| server.domain.len())
     }
 
+    /// Returns whether an address is that of a server that the operator has named.
+    pub(crate) fn is_server(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.local.iter().chain(&self.direct);
+        servers.any(|server| match server.ip() {
+            Some(at) => at.to_canonical() == ip,
+            None => found.get(&server.host).is_some_and(|at| at.contains(&ip)),
+        })
+    }
+
+    /// Looks up the servers that have names, so that [`Routes::is_server`] knows them.
+    pub(crate) async fn find_servers(&self) {
+        let servers = self.local.iter().chain(&self.direct);
+        for server in servers.filter(|server| server.ip().is_none()) {
+            self.server(server).await;
+        }
+    }
+
     async fn server(&self, server: &Server) -> Vec<Hop> {
         let transport = server.transport;
-        let at = match server.host.trim_matches(['[', ']']).parse() {
-            Ok(ip) => vec![SocketAddr::new(ip, port(server.port, transport))],
-            Err(_) => (self.lookup)(server.host.clone(), server.port, transport).await,
+        let at = match server.ip() {
+            Some(ip) => vec![SocketAddr::new(ip, port(server.port, transport))],
+            None => {
+                let at = (self.lookup)(server.host.clone(), server.port, transport).await;
+                // If the name server fails for a moment, the previous addresses stay.
+                if !at.is_empty() {
+                    let ips = at.iter().map(|at| at.ip().to_canonical()).collect();
+                    let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.insert(server.host.clone(), ips);
+                }
+                at
+            }
         };
         at.into_iter()
             .map(|at| Hop::access(at, transport))
@@ -304,7 +341,24 @@ mod tests {
             reach: Allowed::new(reach.iter().map(|rule| rule.parse().unwrap()).collect()),
             domains: Arc::new(Table::new([])),
             lookup: Arc::new(|_, _, _| Box::pin(async { Vec::new() })),
+            found: Mutex::default(),
         }
+    }
+
+    #[tokio::test]
+    async fn servers_are_known_by_their_addresses_and_by_what_their_names_say() {
+        let mut routes = routes("192.0.2.1", &[]);
+        routes.direct = vec!["example.net=pbx.example.net".parse().unwrap()];
+        let at = SocketAddr::from(([10, 1, 0, 6], 5060));
+        routes.lookup = Arc::new(move |name, _, _| {
+            let found = (name == "pbx.example.net").then_some(at);
+            Box::pin(async move { found.into_iter().collect() })
+        });
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(routes.is_server(ip("10.1.0.5")) && routes.is_server(ip("::ffff:10.1.0.5")));
+        assert!(!routes.is_server(at.ip()), "nobody has asked yet");
+        routes.find_servers().await;
+        assert!(routes.is_server(at.ip()) && !routes.is_server(ip("10.1.0.7")));
     }
 
     #[test]

@@ -106,11 +106,16 @@ impl Ua {
 
     /// Answers every INVITE with ringing, and nothing else, until a message begins with `end`.
     pub fn rings_until(&self, end: &str) {
+        self.answers_until("180 Ringing", end);
+    }
+
+    /// Answers whoever calls so, and nothing else, until a message begins so.
+    pub fn answers_until(&self, status: &str, end: &str) {
         let mut bytes = [0; 65_536];
         while let Ok((len, from)) = self.sip.recv_from(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
             if text.starts_with("INVITE") {
-                self.respond(&Message { text, from }, "180 Ringing", "");
+                self.respond(&Message { text, from }, status, "");
             } else if text.starts_with(end) {
                 break;
             }
