@@ -82,8 +82,8 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
         }
     }
 
-    /// Does the same for half a second. Of each `packets` packets, one belongs to the call and the others to a
-    /// best-effort stream.
+    /// Does the same for half a second. One in `packets` packets belongs to the call, and the others to a best-effort
+    /// stream.
     fn talk_half_a_second(&mut self, packets: u32) {
         for _ in 0..25 {
             for number in 0..packets {
