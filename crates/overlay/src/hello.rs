@@ -171,7 +171,7 @@ impl Hello {
         }
     }
 
-    /// What is known of the other end.
+    /// Returns what is known of the other end.
     pub fn state(&self) -> State {
         self.state
     }

@@ -124,7 +124,7 @@ pub(crate) struct GroupQuestion {
     pub(crate) is_doubled: bool,
 }
 
-/// What follows from an answer.
+/// A result that follows from an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GroupFinding {
     /// The tree brings a member less than it promises: copies begin.
@@ -418,7 +418,7 @@ impl GroupAudits {
     /// Slow housekeeping.
     pub(crate) fn expire(&mut self, now: Time) {
         self.asked.retain(|_, at| now.since(*at) < APART);
-        // Which members can be asked depends on records, which may have arrived meanwhile.
+        // Records decide which members can be asked, and new ones may have arrived meanwhile.
         self.on_changed(None);
         let before = self.groups.len();
         self.groups.retain(|_, audit| now.since(audit.used) < IDLE);

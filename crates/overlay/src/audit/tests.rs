@@ -1,4 +1,4 @@
-//! When questions are due, and how they go.
+//! When questions are due, and how they travel.
 
 use super::ledger::Judged;
 use super::*;
@@ -80,7 +80,7 @@ fn two_questions_a_second_while_there_are_packets() {
     assert!((460..=500).contains(&counters), "{counters}");
     let asked = talk.asked.len();
     talk.run(10_000, 20_000, false, true);
-    // What was still too young is asked about, and nothing after it.
+    // Packets that were still too young are asked about, and nothing after them.
     assert!(talk.asked.len() <= asked + 2, "{:?}", &talk.asked[asked..]);
 }
 
@@ -94,7 +94,7 @@ fn without_an_answer_a_question_goes_by_two_paths_and_then_by_all_ever_more_seld
     let floods = by(By::All);
     assert!((3..=6).contains(&floods), "{floods}");
     assert!(talk.asked.len() <= 20, "{}", talk.asked.len());
-    // Nothing is sent any more: nothing is asked any more.
+    // If nothing is sent any more, nothing is asked any more.
     let asked = talk.asked.len();
     talk.run(20_000, 60_000, false, false);
     assert!(talk.asked.len() <= asked + 1, "{:?}", &talk.asked[asked..]);
@@ -157,7 +157,7 @@ fn copies_to_all_destinations_together_are_limited() {
     assert_eq!(two, budget::COPIES_BURST as u32);
 }
 
-/// A packet whose loss is no reproach takes the new way first, and shows nothing of it.
+/// The first packet on the new way is one whose loss does not count, so it shows nothing about the way.
 #[test]
 fn a_turn_waits_for_a_packet_that_shows_something() {
     let mut ways = Ways::new(at(0));
@@ -171,16 +171,16 @@ fn a_turn_waits_for_a_packet_that_shows_something() {
     );
     taken = taken.next(Some(b));
     assert_eq!(taken.turn(|| false), None);
-    // The tables are others, and lead the same way.
+    // The tables have changed, but lead the same way.
     taken = taken.next(Some(b));
     assert_eq!(taken.turn(|| true), Some((b, Some(a))));
     assert_eq!(taken.turn(|| true), None, "once");
-    // What went by a link alone meanwhile has no way before.
+    // Packets that took a link without relays meanwhile have no way before.
     taken = taken.next(None).next(Some(a));
     assert_eq!(taken.turn(|| true), Some((a, None)));
     taken = taken.next(Some(b));
     assert_eq!(taken.turn(|| true), Some((b, Some(a))));
-    // There and back again is no turn.
+    // A change to another way and back is not a turn.
     taken = taken.next(Some(a)).next(Some(b));
     assert_eq!(taken.turn(|| true), None);
 }

@@ -145,7 +145,7 @@ mod tests {
         for s in [10, 70, 80, 90, 100] {
             price.on_outage(at(s));
         }
-        // 64, 32 + 64, 160, 200 and 200 ms: told as powers of four.
+        // The prices are 64, 32 + 64, 160, 200 and 200 ms, reported as powers of four.
         assert_eq!(price.told_us(at(100)), 256_000);
         assert_eq!(price.left_us(at(100)), 200_000);
         price.forget();

@@ -72,7 +72,7 @@ impl Settings {
                 probe_after: Duration::from_millis(150),
                 probe_interval: Duration::from_millis(40),
                 hurry_after: Duration::from_millis(210),
-                // Choice: see the probabilities at `Hello`.
+                // Choice: the head of `silence.rs` has the probabilities.
                 hurry_interval: Duration::from_millis(7),
                 // Choice: with a round trip of 50 ms the other end is given up after 435 ms.
                 down_after: Duration::from_millis(360),

@@ -48,12 +48,12 @@ impl Direction {
     }
 }
 
-/// Two ends and what is between them. `directions[0]` leads from end 0 to end 1.
+/// Two ends and the network between them. `directions[0]` leads from end 0 to end 1.
 struct World {
     now: Time,
     ends: [Hello; 2],
     directions: [Direction; 2],
-    /// Data of an end: its interval and when the next packet goes.
+    /// The data that each end sends: the interval, and when the next packet is sent.
     data: [Option<(Duration, Time)>; 2],
     events: Vec<(Time, usize, Event)>,
     hellos: [u64; 2],
@@ -178,7 +178,7 @@ fn a_silently_dead_active_link_is_down_within_450_ms() {
     }
 }
 
-/// A host that is not scheduled for moments goes on asking, and tells the other end that it hears nothing.
+/// A host that is not scheduled for short times continues to ask, and reports to the other end that it hears nothing.
 #[test]
 fn a_path_that_falls_silent_is_asked_at_the_fast_pace_whatever_the_host_stalls() {
     let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);
@@ -253,7 +253,7 @@ fn a_link_dead_in_one_direction_is_down_at_both_ends() {
 
 #[test]
 fn an_hour_of_bursty_loss_does_not_take_the_link_down() {
-    // The worst case: data one way, the other direction has hellos only. Then none at all.
+    // The worst case: one direction has data, the other one has hellos only. The last case has no data at all.
     for (p, data, seed) in [(0.2, Some(20), 1), (0.1, Some(20), 2), (0.2, None, 3)] {
         let mut world = World::new(Settings::modern(), 20, p, 0.5, seed);
         world.run(SECOND * 5);
@@ -282,7 +282,7 @@ fn hellos_are_cheap_and_cheaper_when_idle() {
     world.run(SECOND * 100);
     let active = world.hellos[1] - before[1] - idle;
     assert!((990..1030).contains(&active), "{active}");
-    // Both fall asleep again: neither keeps the other awake.
+    // Both ends become idle again: neither keeps the other one active.
     world.send_data(0, None);
     world.run(SECOND * 5);
     assert!(!world.ends[0].is_active() && !world.ends[1].is_active());
@@ -305,7 +305,8 @@ fn a_silent_link_is_tried_and_up_two_round_trips_after_it_is_back() {
         );
         world.set_dead(false);
         let healed = world.now;
-        // A hello of the active pace, one way, an answer: 100 + 2 · 20 ms, and one for the other end.
+        // The next hello at the active pace, one way, and an answer take 100 + 2 · 20 ms. One more way is for the other
+        // end.
         while world.states() != [State::Up, State::Up] {
             world.run(Duration::from_millis(1));
             assert!(world.now.since(healed) < SECOND.div(5), "{outage_ms}");
@@ -323,7 +324,7 @@ fn a_link_that_stays_silent_is_given_up() {
     let given_up = |&&(_, _, event): &&(Time, usize, Event)| event == Event::GivenUp;
     assert_eq!(world.events.iter().filter(given_up).count(), 2);
     assert!(world.ends.iter().all(|end| !end.is_tried()));
-    // It comes back all the same, by a row of hellos.
+    // The link still comes back, by a row of hellos.
     world.set_dead(false);
     world.run(SECOND * 3);
     assert_eq!(world.states(), [State::Up, State::Up]);
@@ -344,7 +345,7 @@ fn outages_have_a_price_that_ends() {
         assert_eq!(world.states(), [State::Up, State::Up]);
         prices.push(world.ends[0].price_us(world.now) / 1_000);
     }
-    // Of 64 ms each, until a minute in use halves them: told as powers of four.
+    // Each outage adds 64 ms, and a minute in use halves the price. It is reported as a power of four.
     assert_eq!(prices, [64, 256, 256, 256, 256, 256, 256, 256, 256]);
     let ends = world.ends[0].price_ends(world.now).expect("it has a price");
     world.run(ends.since(world.now) - Duration::from_millis(1));
@@ -446,7 +447,7 @@ fn an_end_that_is_still_down_asks_the_other_that_is_up_and_idle() {
     while world.ends[0].row == 0 {
         world.run(Duration::from_millis(1));
     }
-    // The hellos that would have completed the row are lost; the other end goes on at its ease.
+    // The hellos that would have completed the row are lost. The other end continues at its idle pace.
     world.directions[1].dead = true;
     while !world.ends[1].is_usable() {
         world.run(Duration::from_millis(1));

@@ -11,7 +11,7 @@ const CARRIED: Carried = Carried {
 };
 const CLEAN: Promise = Promise { loss: 0.0 };
 const LATENCY: Duration = Duration::from_millis(20);
-/// Packets of a call.
+/// The interval between two packets of a call.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// The neighbours behind which members are, by their numbers.
@@ -82,7 +82,8 @@ impl Bench {
         }
     }
 
-    /// Lets time pass. `brings` says which counters the tree brings to whom; none from who does not answer.
+    /// Lets time pass. `brings` says whether the tree brings a counter to a member, or `None` if the member does not
+    /// answer.
     fn run(&mut self, seconds: u64, brings: impl Fn(NodeAddr, u64) -> Option<bool>) {
         for _ in 0..seconds * 50 {
             self.now += EVERY;
@@ -127,7 +128,7 @@ fn a_member_that_the_tree_starves_gets_copies_until_it_brings_all_again() {
         bench.run(5, |_, _| Some(true));
         assert_eq!(bench.found, []);
         let starts = bench.now;
-        // Every packet, every second one, or one of twenty.
+        // The tree loses every packet, every second one, or one of twenty.
         bench.run(120, |to, n| Some(to != member(1) || n % loss != 0));
         let [(at, to, GroupFinding::Starved { evidence })] = &bench.found[..] else {
             panic!("{loss}: {:?}", bench.found);
@@ -151,7 +152,7 @@ fn a_member_that_the_tree_starves_gets_copies_until_it_brings_all_again() {
 #[test]
 fn a_hole_that_opens_and_closes_gets_copies_for_ever_longer() {
     let mut bench = Bench::new(1);
-    // Five seconds in ten.
+    // The tree delivers for five seconds of every ten.
     bench.run(600, |_, n| Some(n / 250 % 2 == 0));
     let begun = bench.found.iter();
     let begun = begun.filter(|(_, _, found)| matches!(found, GroupFinding::Starved { .. }));
@@ -171,7 +172,7 @@ fn questions_and_copies_are_bounded() {
     bench.run(20, |_, _| Some(false));
     let rate = bench.asked.len() as f64 / 19.0;
     assert!((15.0..22.0).contains(&rate), "{rate}");
-    // Each in its turn.
+    // Each member is asked in turn.
     let mut nodes: Vec<NodeAddr> = bench.asked.iter().map(|(_, node)| *node).collect();
     nodes.sort_unstable();
     nodes.dedup();
@@ -211,7 +212,7 @@ fn who_has_no_relay_before_it_is_not_asked() {
     }
 }
 
-/// Members that get nothing, while packets are dropped before the link to the first neighbour.
+/// Runs members that get nothing, while this node drops packets before the link to the first neighbour.
 fn starved_without(members: u32, path_now: impl Fn(u32, NodeAddr) -> Vec<NodeAddr>) -> Bench {
     let mut bench = Bench::new(members);
     for turn in 0..1_000 {
@@ -224,7 +225,7 @@ fn starved_without(members: u32, path_now: impl Fn(u32, NodeAddr) -> Vec<NodeAdd
             Some(Way { path, ..way(to) })
         };
         for question in bench.audits.due(bench.now, way) {
-            // Half a second, in stretches of 50 ms or less.
+            // A question covers half a second, in stretches of 50 ms or less.
             assert!(question.lengths.len() <= 15, "{:?}", question.lengths);
             let none = question.lengths.iter().map(|_| 0);
             let promise = |_: &[_], _: &Stretch| Some(CLEAN);
@@ -271,7 +272,7 @@ fn what_has_not_left_is_no_loss_of_those_behind_that_link_and_excuses_no_others(
 
 #[test]
 fn what_one_path_has_lost_is_no_reproach_to_the_next() {
-    // Another relay each second: no path has lost for long enough.
+    // The path has another relay each second, so no path has lost packets for long enough.
     let bench = starved_without(2, |turn, to| {
         let mut path = path(to);
         path.insert(2, NodeAddr(0x0a07_0200 + turn / 50));
@@ -339,7 +340,7 @@ fn a_member_whose_path_turns_gets_copies_until_the_new_one_has_brought_some() {
     }
 }
 
-/// Two turns soon after each other: to a path on which nothing is lost, and then to a hole.
+/// The tables change twice in quick succession: to a path on which nothing is lost, and then to a hole.
 #[test]
 fn the_paths_of_few_members_are_looked_at_whenever_the_tables_are_others() {
     let ms = |ms: u64| Time::ZERO + Duration::from_millis(1_000 + ms);

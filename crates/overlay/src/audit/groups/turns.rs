@@ -1,5 +1,5 @@
-//! Members whose path in the tree has changed. A relay on the new path may swallow packets, and questions need a second
-//! to find that out. Until then the member gets copies ([`super::super::trial`]): they go by the path before and by the
+//! Members whose path in the tree has changed. A relay on the new path may drop packets, and questions need a second to
+//! find this out. Until then the member gets copies ([`super::super::trial`]): they go by the path before and by the
 //! new one, or around what this node already suspects.
 //!
 //! Choice: a member gets copies only if a place for them is free, and within the limit for copies of trials. The

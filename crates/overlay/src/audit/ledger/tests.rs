@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const WAY: WayId = WayId::numbered(1);
 const OTHER: WayId = WayId::numbered(2);
 const LATENCY: Duration = Duration::from_millis(20);
-/// After so long a run is asked about.
+/// The age after which a run is asked about.
 const OLD: Duration = Duration::from_millis(290);
 
 fn sent(first: u64, count: u32, way: Option<WayId>) -> Sent {
@@ -21,7 +21,7 @@ fn sent(first: u64, count: u32, way: Option<WayId>) -> Sent {
     }
 }
 
-/// What an exit that has opened these answers.
+/// Returns the answer of an exit that has opened these packets.
 fn answer(question: &Question, opened: &BTreeSet<u64>) -> Vec<u16> {
     let mut at = u64::from(question.first);
     let count = |len: &u16| {
@@ -150,7 +150,7 @@ fn a_session_that_the_exit_does_not_know_says_nothing() {
     );
     let question = ledger.ask(Time::ZERO + OLD, LATENCY).unwrap();
     assert_eq!(question.session, other);
-    // Nobody answers for long.
+    // There is no answer for a long time.
     assert!(!ledger.has_open(Time::ZERO + FORGOTTEN_AFTER));
 }
 
@@ -168,8 +168,8 @@ fn it_keeps_to_its_bounds() {
 }
 
 proptest! {
-    /// Packets by two ways, some of them lost and some late; questions and answers that are lost now and
-    /// then. In the end every packet is judged once, and lost is what was.
+    /// Packets take two ways. Some are lost and some are late, and some questions and answers are lost. In the end
+    /// every packet has been judged once, and exactly the lost ones count as lost.
     #[test]
     fn agrees_with_a_list_of_all_packets(
         packets in proptest::collection::vec((0u8..3, any::<bool>(), 0u64..200), 1..300),

@@ -1,4 +1,4 @@
-//! Introductions: a way that the tables turn to must show that it carries packets.
+//! Introductions: if the tables change to a new way, it must show that it carries packets.
 //!
 //! Link state describes links. It does not show nodes that drop packets. A way that was not used lately may be a hole,
 //! whereas the way before it carried packets a moment ago. So packets go by both until the new way has delivered some,

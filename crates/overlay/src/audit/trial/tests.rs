@@ -9,7 +9,7 @@ const TO: NodeAddr = NodeAddr(9);
 const ENDS: (NodeAddr, NodeAddr) = (OWN, TO);
 const CLEAN: Promise = Promise { loss: 0.0 };
 
-/// Links both ways, with their latency.
+/// Returns a topology with these links in both directions, with their latency.
 fn topology(links: &[(u32, u32, u32)]) -> Topology {
     let both = links.iter().flat_map(|&(a, b, us)| {
         let cost = LinkCost::new(us, 0.0);
@@ -38,7 +38,7 @@ fn path(nodes: &[u32]) -> Vec<NodeAddr> {
     nodes.iter().map(|node| NodeAddr(*node)).collect()
 }
 
-/// A call to the destination, where `swallows` says what share of packets each relay keeps.
+/// A call to the destination. `swallows` says which share of the packets each relay drops.
 struct Call<F> {
     ways: Ways,
     topology: Topology,
@@ -47,7 +47,7 @@ struct Call<F> {
     swallows: F,
     rng: base::Rng,
     findings: Vec<Finding>,
-    /// Packets of which neither copy arrived.
+    /// Number of packets of which no copy arrived.
     lost: u32,
 }
 
@@ -65,7 +65,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
         }
     }
 
-    /// The tables turn to another path.
+    /// Lets the tables change to another path.
     fn turn(&mut self, natural: &[u32]) {
         let before = self.ways.enter(self.now, self.natural.clone());
         self.natural = path(natural);
@@ -74,7 +74,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
         self.ways.introduce(self.now, turn, &self.topology, ENDS);
     }
 
-    /// Fifty packets a second; twice a second it is decided.
+    /// Sends fifty packets a second, and decides twice a second.
     fn talk(&mut self, seconds: u64) {
         let end = self.now + Duration::from_secs(seconds);
         while self.now < end {
@@ -82,7 +82,8 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
         }
     }
 
-    /// The same, with so many packets of a best-effort stream for each of the call.
+    /// Does the same for half a second. One in `packets` packets belongs to the call, and the others to a best-effort
+    /// stream.
     fn talk_half_a_second(&mut self, packets: u32) {
         for _ in 0..25 {
             for number in 0..packets {
@@ -125,7 +126,7 @@ impl<F: Fn(Time, NodeAddr) -> f64> Call<F> {
             sent: 1,
             lost: u32::from(!arrives),
         };
-        // The links lose some, and repair what calls lose.
+        // The links lose some packets, and repair the losses of calls.
         let promise = Promise {
             loss: match link {
                 LinkProtocol::BestEffort => 0.04,
@@ -200,7 +201,7 @@ fn where_all_ways_are_alike_packets_go_by_table() {
 
 #[test]
 fn a_way_that_is_clearly_better_will_do_though_it_is_not_good() {
-    // The other relays lose more than is no reproach, and less than can be told from it soon.
+    // The other relays lose more than is tolerated, but so little more that this cannot be found out soon.
     let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| match node {
         NodeAddr(2) => 0.08,
         _ => 0.015,
@@ -235,7 +236,7 @@ fn a_suspect_gets_another_chance_ever_more_seldom_and_costs_nothing_while_it_is_
     call.talk(3_590);
     assert_eq!(call.lost, 0);
     let strikes: Vec<u32> = call.ways.suspicions().map(|s| s.strikes).collect();
-    // Found at once, and tried after 1, 3, 7, 15 and 31 minutes.
+    // The suspect is found at once, and tried again after 1, 3, 7, 15 and 31 minutes.
     assert_eq!(strikes, [6]);
     call.talk(3_600);
     assert_eq!(call.suspects(), []);
@@ -287,7 +288,8 @@ fn a_trial_follows_the_tables_to_another_bad_way() {
     assert_eq!(call.lost, 0);
 }
 
-/// The tables turn to another way and back, and then the way before swallows: that is seen as soon as at other times.
+/// The tables change to another way and back, and then the first way drops packets. This is found as soon as at other
+/// times.
 #[test]
 fn what_becomes_bad_while_another_way_is_introduced_is_found() {
     let began = Time::ZERO + Duration::from_secs(5);
@@ -303,7 +305,7 @@ fn what_becomes_bad_while_another_way_is_introduced_is_found() {
     assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))]);
 }
 
-/// While two ways are compared the tables turn to a third one, over the relay that swallows.
+/// While two ways are compared, the tables change to a third one over the relay that drops packets.
 #[test]
 fn packets_that_leave_a_bad_way_for_another_with_its_relay_are_not_lost() {
     let topology = topology(&[
@@ -319,7 +321,7 @@ fn packets_that_leave_a_bad_way_for_another_with_its_relay_are_not_lost() {
     let mut call = Call::new(topology, &[1, 3, 6, 9], |now, node| {
         f64::from(u8::from(node == NodeAddr(6) && now >= began))
     });
-    // Both have carried packets a moment ago.
+    // Both ways have carried packets a moment ago.
     call.talk(5);
     call.turn(&[1, 2, 6, 9]);
     call.talk(3);
@@ -331,7 +333,7 @@ fn packets_that_leave_a_bad_way_for_another_with_its_relay_are_not_lost() {
     assert!(call.suspects().contains(&Suspect::Node(NodeAddr(6))));
 }
 
-/// The same, over a relay of which nobody knows anything.
+/// The same, but the third way has a relay about which nothing is known.
 #[test]
 fn packets_that_leave_a_bad_way_for_another_hole_are_not_lost() {
     let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
@@ -345,7 +347,8 @@ fn packets_that_leave_a_bad_way_for_another_hole_are_not_lost() {
     assert_eq!(call.lost, 0);
 }
 
-/// A third way that has carried packets since the trial began is let be, whatever relays it has.
+/// If a third way has carried packets since the trial began, the trial does not touch its packets, whatever relays it
+/// has.
 #[test]
 fn a_way_that_is_known_to_carry_takes_no_copies_from_a_trial() {
     let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
@@ -499,7 +502,7 @@ fn a_way_after_one_without_relays_is_introduced_beside_it() {
     assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))]);
 }
 
-/// The hole of 5 % is one in twenty of a best-effort stream too, whose links may lose as much.
+/// The hole also drops 5 % of a best-effort stream, whose links may lose as much.
 #[test]
 fn a_best_effort_stream_does_not_hide_what_a_call_loses() {
     let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
@@ -531,7 +534,7 @@ fn a_link_that_a_member_tells_of_every_other_moment_ends_no_trial() {
     assert_eq!(call.suspects(), [Suspect::Node(NodeAddr(2))]);
 }
 
-/// Other nodes know of no suspect: their tables may lead a packet there that was sent around it.
+/// Other nodes do not know the suspect: their tables may lead a packet to it that was sent around it.
 #[test]
 fn while_something_is_suspect_every_hop_is_told() {
     let mut call = Call::new(diamond(), &[1, 2, 9], |_, node| {
