@@ -145,6 +145,23 @@ fn without_records_the_domain_itself_is_the_host() {
 }
 
 #[test]
+fn an_alias_without_its_records_is_followed() {
+    let server = Server::start(|name, kind| match (name, kind) {
+        ("www.test", _) => Reply::Records(vec![alias(name, "far.test.")]),
+        ("far.test", Rtype::A) => Reply::Records(vec![
+            address(name, 7, "192.0.2.4"),
+            // Records of other names do not count.
+            address("other.test", 7, "192.0.2.5"),
+        ]),
+        ("far.test", _) => Reply::Records(Vec::new()),
+        _ => Reply::NoSuchName,
+    });
+    let found = discover(&server).sip("www.test", None).unwrap();
+    let at: Vec<String> = found.addresses().map(|(_, at)| at.to_string()).collect();
+    assert_eq!(at, ["192.0.2.4:5060"]);
+}
+
+#[test]
 fn configuration_is_asked_first() {
     let server = Server::start(zone);
     let known = [

@@ -6,7 +6,9 @@
 //!     ├── it has some to spare ──▶ the oldest of these go for it
 //!     └── another one has more ──▶ the oldest that can go, of whoever has most
 //! ```
-//! A holder may also have a fixed maximum. Once it has that many places, it gets another one only for a spare one of its own.
+//! A holder may also have a fixed maximum. Once it has that many places, it gets another one only in exchange for a
+//! spare one of its own.
+//!
 //! Choice: a holder that is alone gets more than a fixed share, and yet some places stay free for the next one (the
 //! dynamic threshold of Choudhury and Hahne, 1998). If many holders take all that they can, one after the other, no
 //! place stays free. Then places whose end does little harm are taken back.

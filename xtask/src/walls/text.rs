@@ -176,7 +176,7 @@ fn is_citation_key(key: &str) -> bool {
 }
 
 /// Folders that exist only on one developer's machine, without the slashes around them.
-const MACHINE_FOLDERS: &[&str] = &["work", "root", "tmp/target", "tmp/bash_jobs"];
+const MACHINE_FOLDERS: &[&str] = &["work", "root", "tmp/target"];
 
 /// The repository must work wherever it is cloned.
 pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {

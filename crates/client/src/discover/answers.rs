@@ -1,4 +1,4 @@
-//! What name servers answer, as servers, addresses, and for how long both count.
+//! Turns the answers of name servers into servers or addresses, and determines for how long both are valid.
 
 use super::name::host_name;
 use super::order::Srv;
@@ -19,7 +19,8 @@ pub const ADDRESSES_MAX: usize = 16;
 const NOTHING_TTL: Duration = Duration::from_secs(30);
 /// How long a failure is remembered: calls meanwhile fail at once, and a name server that recovers is noticed soon.
 const FAILURE_TTL: Duration = Duration::from_secs(2);
-/// How often a question is asked again for the name that an alias leads to, because the answer did not have its records.
+/// Maximum number of questions for one name. Another question follows if an answer has an alias, but not the records of
+/// the name to which the alias leads.
 const ALIASES_MAX: usize = 8;
 
 /// A question to a name server.
@@ -43,7 +44,7 @@ pub(super) enum Answer {
     Failed(Arc<str>),
 }
 
-/// Asks. Returns the answer, and for how long it counts.
+/// Asks. Returns the answer, and for how long it is valid.
 pub(super) async fn ask(resolver: &Resolver, question: &Question) -> (Answer, Duration) {
     match question {
         Question::Srv(name) => asked(servers(resolver, name).await),
@@ -51,7 +52,7 @@ pub(super) async fn ask(resolver: &Resolver, question: &Question) -> (Answer, Du
     }
 }
 
-/// An answer, and for how long it counts; or why there is none.
+/// An answer and for how long it is valid, or the reason why there is none.
 type Outcome = Result<(Answer, Duration), String>;
 
 fn asked(outcome: Outcome) -> (Answer, Duration) {
@@ -123,15 +124,15 @@ async fn addresses(resolver: &Resolver, name: &str) -> Outcome {
     }
 }
 
-/// A message, and the name whose records in it count: the one that was asked for, or the one that its aliases lead to.
+/// A message, and the name whose records in it count: the requested name, or the name to which its aliases lead.
 struct Records {
     message: Answered,
     owner: Name<Vec<u8>>,
 }
 
-/// Asks for records, and follows aliases. `None`: there can be no such name.
+/// Asks for records, and follows aliases. Returns `None` if there can be no such name.
 async fn records(resolver: &Resolver, name: &str, kind: Rtype) -> Result<Option<Records>, String> {
-    // The dot makes the name absolute: the domains that this host searches have nothing to do with it.
+    // The dot makes the name absolute, so that the search domains of this host do not apply.
     let Ok(mut owner) = Name::<Vec<u8>>::from_str(&format!("{name}.")) else {
         return Ok(None);
     };
@@ -173,8 +174,8 @@ impl Records {
         Ok(found)
     }
 
-    /// For how long the message counts: the shortest life of its records, aliases included. If it has none, the time
-    /// for which the zone says so [RFC 2308 §5].
+    /// Returns for how long the message is valid: the shortest TTL of its records, aliases included. If it has no
+    /// records, the zone says for how long that is valid [RFC 2308 §5].
     fn ttl(&self) -> Result<Duration, String> {
         let answer = self.message.answer().map_err(unreadable)?;
         let lives = answer.filter_map(|record| record.ok().map(|record| record.ttl().as_secs()));
@@ -215,7 +216,7 @@ fn unreadable(error: domain::base::wire::ParseError) -> String {
     format!("the answer cannot be read: {error}")
 }
 
-/// False for an address that no single host has.
+/// Returns false for an address that no single host has.
 fn is_host(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let everybody = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());

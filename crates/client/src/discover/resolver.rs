@@ -1,5 +1,5 @@
-//! The edge: asks name servers, over UDP and, where an answer does not fit, over TCP. The crate `domain` sends and
-//! receives; this module decides which server to ask, and for how long to wait.
+//! The edge: asks name servers over UDP, and over TCP if an answer does not fit. The crate `domain` sends and
+//! receives. This module decides which server to ask, and for how long to wait.
 //!
 //! ```text
 //!   hosts file ── has the name ──▶ addresses
@@ -43,7 +43,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// The server that `settings` names, or those of `/etc/resolv.conf`.
+    /// Uses the server that `settings` names, or those of `/etc/resolv.conf`.
     ///
     /// Call it, and use the resolver, within one tokio runtime: it starts tasks there, which end when the resolver is
     /// dropped.
@@ -82,20 +82,20 @@ impl Resolver {
         Err(why)
     }
 
-    /// The addresses that the hosts file has for a name, which is in lower case.
+    /// Returns the addresses that the hosts file has for a name.
     pub(super) fn hosts(&self, name: &str) -> Vec<IpAddr> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         if self.reads_hosts
             && let Ok(file) = std::fs::File::open("/etc/hosts")
         {
-            // A file that is not text, or cannot be read, has no names from there on.
-            let _ = file.take(HOSTS_BYTES_MAX).read_to_string(&mut text);
+            // If the file cannot be read to its end, the part before counts.
+            let _ = file.take(HOSTS_BYTES_MAX).read_to_end(&mut bytes);
         }
-        in_hosts(&text, name)
+        in_hosts(&String::from_utf8_lossy(&bytes), name)
     }
 }
 
-/// The servers of `/etc/resolv.conf`.
+/// Returns the servers of `/etc/resolv.conf`.
 fn configured() -> Result<Vec<SocketAddr>, Error> {
     let mut conf = ResolvConf::new();
     let parsed = conf.parse_file("/etc/resolv.conf");
@@ -128,7 +128,7 @@ fn request(name: &Name<Vec<u8>>, kind: Rtype) -> Result<Request, String> {
     Request::new(message.into_message()).map_err(|error| error.to_string())
 }
 
-/// The addresses of `name` in the text of a hosts file: lines of an address and names, `#` starts a comment.
+/// Returns the addresses of `name` in the text of a hosts file: lines of an address and names, `#` starts a comment.
 fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
     let entries = text.lines().filter_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();

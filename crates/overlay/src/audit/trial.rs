@@ -41,7 +41,7 @@ use super::ledger::Judged;
 use base::token_bucket::TokenBucket;
 use base::{NodeAddr, Time};
 use graph::Topology;
-use suspicion::{RETRY_MOST, would_blame};
+use suspicion::{RETRY_MOST, blamed};
 use way::{Way, stamp_of};
 use wire::data::LinkProtocol;
 
@@ -272,13 +272,12 @@ impl Ways {
         let Some(way) = self.at(id).filter(|_| trial.stage == Stage::Comparison) else {
             return false;
         };
-        let bad = [trial.incumbent].into_iter();
-        let mut bad = bad.chain(trial.failed.iter().copied());
-        let good = self.nodes(trial.candidate);
+        let good = core::iter::once(self.nodes(trial.candidate));
+        let bad = core::iter::once(trial.incumbent).chain(trial.failed.iter().copied());
+        let mut blamed = bad.flat_map(|bad| blamed(self.nodes(bad), good.clone()));
         way.evidence.is_bad()
             || !way.is_proven(now)
-            || way.proven <= Some(trial.since)
-                && bad.any(|bad| would_blame(self.nodes(bad), good, &way.nodes))
+            || way.proven <= Some(trial.since) && blamed.any(|suspect| suspect.is_on(&way.nodes))
     }
 
     /// Returns whether packets may now take this way instead of going by table.

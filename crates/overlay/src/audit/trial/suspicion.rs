@@ -4,7 +4,6 @@
 //! links fit, and all of them are suspect until more is known. Each time a suspect fails again, it is avoided for twice
 //! as long.
 
-use super::way::Way;
 use base::{Duration, NodeAddr, Time};
 use core::fmt;
 
@@ -64,34 +63,19 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// Returns the relays that a bad way has and no good way has, or such links if there is no such relay.
-pub(super) fn blamed(bad: &Way, good: &[&Way]) -> Vec<Suspect> {
-    let relays = bad.relays().iter();
-    let relays = relays.filter(|node| good.iter().all(|way| !way.nodes.contains(node)));
-    let relays: Vec<Suspect> = relays.map(|node| Suspect::Node(*node)).collect();
-    if !relays.is_empty() {
-        return relays;
-    }
-    let links = bad.nodes.windows(2).map(|hop| (hop[0], hop[1]));
-    let links = links.filter(|(from, to)| !good.iter().any(|way| way.has_link(*from, *to)));
-    links.map(|(from, to)| Suspect::Link(from, to)).collect()
-}
-
-/// Returns whether `way` has a relay or link that [`blamed`] would return for `bad` and `good`. It does not allocate,
-/// because it runs for packets.
-pub(super) fn would_blame(bad: &[NodeAddr], good: &[NodeAddr], way: &[NodeAddr]) -> bool {
-    fn relays(nodes: &[NodeAddr]) -> &[NodeAddr] {
-        let last = nodes.len().saturating_sub(1);
-        nodes.get(1..last).unwrap_or_default()
-    }
-    let is_only_bad = |node: &&NodeAddr| !good.contains(node);
-    let mut only_bad = relays(bad).iter().filter(is_only_bad).peekable();
-    if only_bad.peek().is_some() {
-        return only_bad.any(|node| relays(way).contains(node));
-    }
-    let has_link = |nodes: &[NodeAddr], link: &[NodeAddr]| nodes.windows(2).any(|hop| hop == link);
-    let mut only_bad = bad.windows(2).filter(|hop| !has_link(good, hop));
-    only_bad.any(|hop| has_link(way, hop))
+/// Returns the relays of a bad path that no good path has, or such links if there is no such relay. Allocates nothing,
+/// because it also runs for packets.
+pub(super) fn blamed<'a>(
+    bad: &'a [NodeAddr],
+    good: impl Iterator<Item = &'a [NodeAddr]> + Clone + 'a,
+) -> impl Iterator<Item = Suspect> + 'a {
+    let is_only_bad = move |suspect: &Suspect| !good.clone().any(|nodes| suspect.is_on(nodes));
+    let relays = bad.get(1..bad.len().saturating_sub(1)).unwrap_or_default();
+    let relays = relays.iter().map(|node| Suspect::Node(*node));
+    let relays = relays.filter(is_only_bad.clone());
+    let links = bad.windows(2).map(|hop| Suspect::Link(hop[0], hop[1]));
+    let has_relay = relays.clone().next().is_some();
+    relays.chain(links.filter(move |link| !has_relay && is_only_bad(link)))
 }
 
 /// Returns the time until the next retry: 1, 2, 4 ... 60 minutes.

@@ -371,31 +371,21 @@ fn a_way_that_is_known_to_carry_takes_no_copies_from_a_trial() {
 }
 
 #[test]
-fn what_would_be_blamed_is_what_is_blamed_then() {
-    let ways = [
-        path(&[1, 2, 6, 9]),
-        path(&[1, 3, 6, 9]),
-        path(&[1, 6, 9]),
-        path(&[1, 9]),
-        path(&[1, 2, 3, 6, 9]),
-        path(&[1, 3, 2, 6, 9]),
-    ];
-    let mut all = Ways::new(Time::ZERO);
-    let ids: Vec<WayId> = ways.map(|way| all.enter(Time::ZERO, way)).into();
-    let way = |id: WayId| all.at(id).unwrap();
-    for bad in &ids {
-        for good in ids.iter().filter(|good| *good != bad) {
-            let blamed = suspicion::blamed(way(*bad), &[way(*good)]);
-            for third in &ids {
-                let nodes = &way(*third).nodes;
-                assert_eq!(
-                    would_blame(&way(*bad).nodes, &way(*good).nodes, nodes),
-                    blamed.iter().any(|suspect| suspect.is_on(nodes)),
-                    "{bad:?} {good:?} {third:?}"
-                );
-            }
-        }
-    }
+fn relays_are_blamed_before_links_and_what_a_good_path_has_is_not() {
+    let of = |bad: &[u32], good: &[&[u32]]| -> Vec<Suspect> {
+        let good: Vec<Vec<NodeAddr>> = good.iter().map(|nodes| path(nodes)).collect();
+        let good = good.iter().map(|nodes| &nodes[..]);
+        blamed(&path(bad), good).collect()
+    };
+    let node = |n| Suspect::Node(NodeAddr(n));
+    let link = |a, b| Suspect::Link(NodeAddr(a), NodeAddr(b));
+    assert_eq!(of(&[1, 2, 6, 9], &[&[1, 3, 6, 9]]), [node(2)]);
+    assert_eq!(of(&[1, 2, 6, 9], &[&[1, 9]]), [node(2), node(6)]);
+    assert_eq!(of(&[1, 2, 6, 9], &[&[1, 2, 9], &[1, 6, 9]]), [link(2, 6)]);
+    let around = [link(1, 2), link(2, 6)];
+    assert_eq!(of(&[1, 2, 6, 9], &[&[1, 6, 2, 9], &[1, 6, 9]]), around);
+    assert_eq!(of(&[1, 9], &[&[1, 2, 9]]), [link(1, 9)]);
+    assert_eq!(of(&[], &[&[1, 9]]), []);
 }
 
 #[test]

@@ -199,14 +199,15 @@ impl Ways {
                 || now.since(way.used) < IN_USE
                     && way.evidence.of(trial.of).is_good(HEAVY.min(loss))
         };
-        let good: Vec<&Way> = self.ways.iter().filter(good).collect();
+        let good = self.ways.iter().filter(good);
+        let good = good.map(|way| &way.nodes[..]);
         let bad = [trial.incumbent].into_iter().chain(trial.failed.clone());
         let mut groups: Vec<Vec<Suspect>> = Vec::new();
         for bad in bad.filter_map(|id| self.at(id)) {
             // A bad way that already has a suspect needs no further ones.
             let explains = |suspect: &Suspect| suspect.is_on(&bad.nodes);
             if !groups.iter().flatten().any(explains) {
-                groups.push(blamed(bad, &good));
+                groups.push(blamed(&bad.nodes, good.clone()).collect());
             }
         }
         for at in self.suspects_of(trial.candidate) {

@@ -50,14 +50,6 @@ impl Way {
     pub(super) fn is_proven(&self, now: Time) -> bool {
         self.proven.is_some_and(|at| now.since(at) < PROVEN_FOR)
     }
-
-    pub(super) fn relays(&self) -> &[NodeAddr] {
-        &self.nodes[1..self.nodes.len() - 1]
-    }
-
-    pub(super) fn has_link(&self, from: NodeAddr, to: NodeAddr) -> bool {
-        self.nodes.windows(2).any(|hop| hop == [from, to])
-    }
 }
 
 /// Returns the stamp of one path. It is empty if there is none.
