@@ -31,7 +31,7 @@ mod trial;
 
 pub(crate) use evidence::Promise;
 pub(crate) use groups::{
-    Carried, CopiedMember, GroupAudits, GroupFinding, GroupQuestion, Stretch, Way,
+    Carried, CopiedMember, GroupAudits, GroupFinding, GroupQuestion, Known, Stretch, Turn, Way,
 };
 pub(crate) use ledger::{Question, Sent};
 pub use trial::Suspect;
@@ -194,13 +194,13 @@ impl Audits {
         }
     }
 
-    /// Notes that the tree of a group changes from one path to a node to another one. Returns whether the new path is
-    /// doubtful.
+    /// Notes that packets of a group begin to take a path to a node without any other way. `paths` are this path and
+    /// the one before, if it was another. Returns whether the path is doubtful.
     pub(crate) fn turn_group(
         &mut self,
         now: Time,
         to: NodeAddr,
-        paths: (Vec<NodeAddr>, Vec<NodeAddr>),
+        paths: (Vec<NodeAddr>, Option<Vec<NodeAddr>>),
         (topology, own): (&Topology, NodeAddr),
     ) -> bool {
         let Some(audit) = self.of(now, to) else {

@@ -19,7 +19,8 @@
 //! are tried by another one at once: the audit of that path begins with this evidence.
 //!
 //! If the tables change the tree's path to a member, it is not known yet whether the new path delivers. So copies begin
-//! with the new path, and end when it has brought some packets ([`turns`]).
+//! with the new path, and end when it has brought some packets ([`turns`]). The same holds when a second way to a member
+//! ends: until then, whatever the tree's path dropped came by the second way.
 //!
 //! A member that lies about what has arrived gets its packets twice. This costs other nodes only its share of what one
 //! node may spend on copies. A member that does not answer is not judged.
@@ -39,6 +40,7 @@ use member::{Asked, HOLD, Member};
 use std::collections::BTreeMap;
 use stretches::Stretches;
 pub(crate) use stretches::{Carried, Stretch};
+pub(crate) use turns::{Known, Turn};
 use wire::link::SessionIndex;
 
 /// Groups that this node sends to and that are audited; 5 KiB each.
@@ -96,8 +98,8 @@ struct GroupAudit {
     copied: Vec<NodeAddr>,
     /// Whether members may have joined or left.
     is_due: bool,
-    /// The generation of the tables by which the tree's paths to the members were last determined, and when.
-    tables: (Option<u64>, Time),
+    /// What the tree's paths and the second ways to the members were last determined by, and when.
+    known: (Option<Known>, Time),
     used: Time,
 }
 
@@ -186,7 +188,7 @@ impl GroupAudits {
             members: BTreeMap::new(),
             copied: Vec::new(),
             is_due: true,
-            tables: (None, Time::ZERO),
+            known: (None, Time::ZERO),
             used: now,
         };
         self.groups.insert(group, audit);

@@ -78,6 +78,8 @@ pub struct Slot {
     /// Packets with a deadline in the real-time lane have used the slot.
     is_urgent: bool,
     targeted: Option<Targeted>,
+    /// How often the branches or the second ways were determined.
+    looks: u32,
     /// Copies that left in addition to the branches of the tree.
     pub second_packets: u64,
 }
@@ -112,6 +114,12 @@ impl Slot {
     /// Returns the additional links on which copies of such packets leave.
     pub fn second_links(&self) -> &[LinkIndex] {
         self.second().map_or(&[], |second| &second.links)
+    }
+
+    /// Returns a number that changes whenever the members with second ways may be others.
+    #[inline]
+    pub fn looks(&self) -> u32 {
+        self.looks
     }
 
     /// Returns true if copies may arrive by more than one way.
@@ -308,6 +316,7 @@ impl Trees {
             upstream: None,
             is_urgent: false,
             targeted: None,
+            looks: 0,
             second_packets: 0,
         });
         self.slots.len() - 1
@@ -351,6 +360,7 @@ impl Trees {
         let slot = &mut self.slots[place];
         slot.set_links(now, branches);
         slot.follows = Some(view.generation);
+        slot.looks = slot.looks.wrapping_add(1);
         let wanted = targeted(slot, view);
         let before = slot.targeted.take();
         slot.targeted = wanted.map(|(deadline_us, is_asked)| {
@@ -379,7 +389,9 @@ impl Trees {
         let tree = source_tree(&mut self.trees, now, (key, root), view);
         let of = (key, deadline_us);
         let second = self.ways.second(now, of, view, tree, &slot.links);
-        if let Some(targeted) = &mut self.slots[place].targeted {
+        let slot = &mut self.slots[place];
+        slot.looks = slot.looks.wrapping_add(1);
+        if let Some(targeted) = &mut slot.targeted {
             targeted.second = second;
         }
     }

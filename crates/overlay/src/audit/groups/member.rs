@@ -33,6 +33,8 @@ pub(super) struct Member {
     pub(super) at: Time,
     /// The tree's path to the member, which the evidence is about. It is empty if the path is not known.
     pub(super) path: Vec<NodeAddr>,
+    /// Packets take a second way to the member besides the tree's path.
+    pub(super) has_second: bool,
     pub(super) asked: Option<Asked>,
     pub(super) last_asked: Option<Time>,
     pub(super) in_vain: u32,
@@ -70,6 +72,7 @@ impl Member {
             from: now + SETTLES,
             at: now + SETTLES,
             path: Vec::new(),
+            has_second: false,
             asked: None,
             last_asked: None,
             in_vain: 0,
@@ -105,11 +108,24 @@ impl Member {
     pub(super) fn is_elsewhere(&mut self, now: Time, path: Vec<NodeAddr>) -> bool {
         let is_elsewhere = !self.path.is_empty() && self.path != path;
         if is_elsewhere {
-            self.from = self.from.max(now);
-            self.evidence = Evidence::default();
+            self.begin_anew(now);
         }
         self.path = path;
         is_elsewhere
+    }
+
+    /// Notes whether packets take a second way to the member. When it ends, the evidence begins anew: what the two ways
+    /// have brought together says nothing about the tree's path alone.
+    pub(super) fn set_second(&mut self, now: Time, has_second: bool) {
+        if self.has_second && !has_second {
+            self.begin_anew(now);
+        }
+        self.has_second = has_second;
+    }
+
+    fn begin_anew(&mut self, now: Time) {
+        self.from = self.from.max(now);
+        self.evidence = Evidence::default();
     }
 
     pub(super) fn answered(&mut self, asked: &Asked) {

@@ -320,7 +320,11 @@ fn a_member_whose_path_turns_gets_copies_until_the_new_one_has_brought_some() {
         let (at, turned) = (bench.now, (GROUP, member(1)));
         bench.audits.turn(at, turned, paths[0].1.clone(), false);
         assert!(bench.audits.copied(GROUP).is_empty(), "nothing is doubtful");
-        bench.audits.turn(at, turned, path(member(1)), true);
+        let alone = |path| Turn {
+            path,
+            has_second: false,
+        };
+        bench.audits.turn(at, turned, alone(path(member(1))), true);
         assert_eq!(bench.audits.copied(GROUP), [member(1)]);
         assert!(bench.audits.is_introduced(GROUP, member(1)));
         assert_eq!(bench.audits.starved(), 0, "it lacks nothing");
@@ -340,15 +344,44 @@ fn a_member_whose_path_turns_gets_copies_until_the_new_one_has_brought_some() {
     }
 }
 
+/// The tree's path drops half of the packets from the first one on, and for 20 s a second way brings them all.
+#[test]
+fn what_two_ways_brought_is_no_credit_to_the_tree_alone() {
+    let mut bench = Bench::new(1);
+    let turn = |has_second| Turn {
+        path: path(member(0)),
+        has_second,
+    };
+    let turned = (GROUP, member(0));
+    bench.audits.turn(bench.now, turned, turn(true), false);
+    bench.run(20, |_, _| Some(true));
+    let (at, from) = (bench.now, bench.counter);
+    bench.audits.turn(at, turned, turn(false), true);
+    assert!(
+        bench.audits.is_introduced(GROUP, member(0)),
+        "nothing is missing until the path is known"
+    );
+    bench.run(2, |_, n| Some(n < from || n % 2 == 0));
+    let [(found, _, GroupFinding::Starved { ref evidence })] = bench.found[..] else {
+        panic!("{:?}", bench.found);
+    };
+    assert!(found.since(at) <= Duration::from_millis(1_500));
+    assert!(evidence.loss() > 0.4, "{}", evidence.loss());
+}
+
 /// The tables change twice in quick succession: to a path on which nothing is lost, and then to a hole.
 #[test]
 fn the_paths_of_few_members_are_looked_at_whenever_the_tables_are_others() {
     let ms = |ms: u64| Time::ZERO + Duration::from_millis(1_000 + ms);
+    let known = |tables| Known {
+        tables: Some(tables),
+        looks: 0,
+    };
     let turns = |members: u32| -> Vec<bool> {
         let mut bench = Bench::new(members);
         let tables = [(0, 1), (0, 1), (20, 2), (40, 3), (119, 4), (120, 5)];
         let each = tables.into_iter();
-        each.map(|(at, tables)| bench.audits.have_turned(ms(at), GROUP, Some(tables)))
+        each.map(|(at, tables)| bench.audits.have_turned(ms(at), GROUP, known(tables)))
             .collect()
     };
     assert_eq!(turns(1), [true, false, true, true, true, true]);

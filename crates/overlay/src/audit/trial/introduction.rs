@@ -66,18 +66,19 @@ impl Ways {
         });
     }
 
-    /// Notes that packets of a group change from one path to another, and that copies of them follow. Returns whether
-    /// the new path is doubtful: it is introduced, or has a suspect.
+    /// Notes that packets of a group begin to take the path `new`, without any other way, and that copies of them
+    /// follow. `before` is their path before, if it was another. Returns whether the new path is doubtful: it is
+    /// introduced, or has a suspect.
     pub(in crate::audit) fn introduce_paths(
         &mut self,
         now: Time,
-        (new, before): (Vec<NodeAddr>, Vec<NodeAddr>),
+        (new, before): (Vec<NodeAddr>, Option<Vec<NodeAddr>>),
         topology: &Topology,
         ends: (NodeAddr, NodeAddr),
     ) -> bool {
-        let before = self.enter(now, before);
+        let before = before.map(|before| self.enter(now, before));
         let new = self.enter(now, new);
-        self.introduce(now, (new, Some(before)), topology, ends);
+        self.introduce(now, (new, before), topology, ends);
         let is_introduced = match &self.plan {
             Plan::Trial(trial) => trial.incumbent == new,
             _ => false,

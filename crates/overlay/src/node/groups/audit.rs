@@ -8,9 +8,11 @@
 //!   on_told_of_key ◀══════════════════════════════════'
 //! ```
 
-use super::Groups;
+use super::{Groups, is_urgent};
 use crate::aims::asks_less;
-use crate::audit::{By, Carried, CopiedMember, GroupFinding, GroupQuestion, Stretch, Way};
+use crate::audit::{
+    By, Carried, CopiedMember, GroupFinding, GroupQuestion, Known, Stretch, Turn, Way,
+};
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::node::Node;
@@ -23,6 +25,7 @@ use crate::snapshot::StarvedStatus;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::Route;
+use std::collections::BTreeSet;
 use wire::data::{Class, Header, LinkProtocol, Remaining, Repr, Routing};
 use wire::groups::TreeBuilder;
 use wire::link::SessionIndex;
@@ -66,39 +69,69 @@ impl Node {
             excused: Vec::new(),
         };
         self.groups.audits.note(now, group, sent);
-        if self
-            .groups
-            .audits
-            .have_turned(now, group, self.router.tables().followed())
-        {
-            self.turn_members(now, group, carried, header.remaining().duration());
+        let slot = self.slot_of_own(now, &header);
+        let known = Known {
+            tables: self.router.tables().followed(),
+            looks: slot.map_or(0, |slot| self.groups.trees.at(slot).looks()),
+        };
+        if self.groups.audits.have_turned(now, group, known) {
+            let carries_second = |slot: &u32| {
+                let slot = self.groups.trees.at(*slot);
+                slot.takes_second(class.link, is_urgent(&header))
+            };
+            let second = slot.filter(carries_second);
+            self.turn_members(now, group, second, (carried, header.remaining().duration()));
         }
     }
 
-    /// The tables have changed: the tree may take other paths to members of a group.
+    /// Returns the slot that a packet of this node to a group will use, unless it takes the tree of a root.
+    fn slot_of_own(&mut self, now: Time, header: &Header<&[u8]>) -> Option<u32> {
+        let (group, routing) = (header.destination(), header.class().routing);
+        if header.has_extension() && routing != Routing::Stamped {
+            return None;
+        }
+        let view = (&self.router, &self.links);
+        let slot = self
+            .groups
+            .slot(now, (self.addr, group), routing, is_urgent(header), view);
+        slot.ok()
+    }
+
+    /// The tables or the second ways of a group have changed: packets may take other ways to its members. `second` is
+    /// the slot whose second ways the packets take.
     #[cold]
     fn turn_members(
         &mut self,
         now: Time,
         group: NodeAddr,
-        carried: Carried,
-        left: Option<Duration>,
+        second: Option<u32>,
+        (carried, left): (Carried, Option<Duration>),
     ) {
+        let second = second.and_then(|slot| self.groups.trees.at(slot).second());
+        let second = second.map_or(&[][..], |second| &second.trouble);
+        let with_second: BTreeSet<NodeAddr> = second.iter().map(|(member, _)| *member).collect();
         for (to, before) in self.groups.audits.paths(group) {
-            let Some(path) = self
-                .path_of_tree(to, carried)
-                .filter(|path| *path != before)
-            else {
+            let Some(path) = self.path_of_tree(to, carried) else {
                 continue;
             };
+            let turn = Turn {
+                path,
+                has_second: with_second.contains(&to),
+            };
+            if turn == before {
+                continue;
+            }
             let latency = self.router.tables().latency(to).unwrap_or_default();
             let is_judged = left.is_none_or(|left| left >= in_time(latency));
-            let turn = (path.clone(), before);
             let here = (self.router.database().topology(), self.addr);
+            let is_elsewhere = turn.path != before.path;
+            let is_alone = before.has_second && !turn.has_second;
+            let paths = (turn.path.clone(), is_elsewhere.then_some(before.path));
             let is_doubtful = is_judged
+                && (is_elsewhere || is_alone)
                 && self.ends.has_session(to)
-                && self.audits.turn_group(now, to, turn, here);
-            self.groups.audits.turn(now, (group, to), path, is_doubtful);
+                && self.audits.turn_group(now, to, paths, here);
+            self.groups.audits.turn(now, (group, to), turn, is_doubtful);
         }
     }
 
