@@ -113,6 +113,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 burst_pps: args.burst_pps,
                 netns: args.netns,
                 protect: args.protect,
+                ends: args.ends,
                 program: None,
             },
             args.telling.progress(),

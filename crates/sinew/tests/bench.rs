@@ -48,12 +48,12 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn forward_carries_packets_and_compares() {
-    let small = "forward --payload 160 --burst 16 --seconds 0.05 --repeats 1 --protect";
+    let small = "forward --payload 160 --burst 16 --seconds 0.05 --repeats 1 --protect --ends";
     let found = json(&small.split(' ').collect::<Vec<_>>());
     let keys = "medium scheduling processors load trial_seconds repeats flows cells";
     assert_keys(&found, keys);
     let cell = &found["cells"][0];
-    let keys = "payload_bytes burst common_pps forwarders ratios impaired coded";
+    let keys = "payload_bytes burst common_pps forwarders ratios impaired coded ends";
     assert_keys(cell, keys);
     assert_eq!(cell["forwarders"].as_array().unwrap().len(), 4);
     for forwarder in cell["forwarders"].as_array().unwrap() {
@@ -74,6 +74,7 @@ fn forward_carries_packets_and_compares() {
         coded,
         "repair plain_ns_per_packet ns_per_packet ratio residual_pct",
     );
+    assert_keys(&cell["ends"], "plain_ns_per_packet ns_per_packet ratio");
     assert!((number(&coded["repair"]) - 0.3).abs() < 0.03, "{coded}");
     assert!(number(&impaired["sent"]) > 0.0 && number(&impaired["residual_pct"]) < 100.0);
 }

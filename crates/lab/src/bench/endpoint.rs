@@ -18,6 +18,7 @@ use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr, Vir
 use net::Clock;
 use net::udp::{Options, SendQueue, Socket};
 use overlay::request::Operation;
+use overlay::settings::Sealing;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ pub(crate) struct Endpoint {
     clock: Clock,
     received: Vec<(UnderlayAddr, Burst)>,
     losing: Option<Losing>,
+    seals_ends: bool,
 }
 
 struct Desk {
@@ -66,6 +68,8 @@ pub(crate) struct Setup {
     pub(crate) dial: Option<UnderlayAddr>,
     /// If set, the endpoint loses one packet of this many, and requests none of them.
     pub(crate) loses_one_of: Option<u64>,
+    /// Whether packets are sealed from end to end.
+    pub(crate) seals_ends: bool,
 }
 
 impl Endpoint {
@@ -78,6 +82,9 @@ impl Endpoint {
         };
         if setup.loses_one_of.is_some() {
             settings.realtime.strikes = 0;
+        }
+        if !setup.seals_ends {
+            settings.sealing = Sealing::Off;
         }
         let node = Node::new(Config {
             identity: issuer.identity(setup.index)?,
@@ -109,6 +116,7 @@ impl Endpoint {
             clock,
             received: Vec::new(),
             losing: setup.loses_one_of.map(Losing::one_of),
+            seals_ends: setup.seals_ends,
         })
     }
 
@@ -211,14 +219,14 @@ impl Endpoint {
     }
 
     /// Returns whether packets to node `index` are sent at once: there is a path by the metric of voice, and an
-    /// end-to-end session.
+    /// end-to-end session, if packets are sealed from end to end.
     pub(crate) fn has_route(&self, index: usize) -> bool {
         let to = address(index).to_string();
         let snapshot = self.node.snapshot(self.clock.now());
         let mut routes = snapshot.routes.iter();
         let mut ends = snapshot.ends.iter();
         routes.any(|route| route.to == to && route.metric == "expected-latency")
-            && ends.any(|end| end.node == to && end.session_age_s.is_some())
+            && (!self.seals_ends || ends.any(|end| end.node == to && end.session_age_s.is_some()))
     }
 
     fn request(&mut self, client: ClientId, request: Request) {

@@ -49,6 +49,9 @@ pub struct Forward {
     /// Also measure the node with a coded lane behind it: 30 repair packets follow 100 packets
     #[arg(long)]
     pub protect: bool,
+    /// Also measure the node between ends that seal by hops only: what the seal from end to end costs it
+    #[arg(long)]
+    pub ends: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

@@ -53,6 +53,8 @@ const LOST_OF: u64 = 20;
 pub(super) enum Behind {
     /// A link without losses.
     Clean,
+    /// The same, between ends that seal by hops only.
+    PlainEnds,
     /// A link that loses and delays packets.
     Lossy(Box<Lossy>),
     /// A receiver that loses packets, to which the lane is coded.
@@ -84,6 +86,7 @@ impl Chain {
         let mut fleet = Fleet::new(arena.options.program.as_deref())?;
         let listen = row.within(MIDDLE, || ports::free(row.any().ip()))??;
         let is_coded = matches!(behind, Behind::Coded);
+        let has_plain_ends = matches!(behind, Behind::PlainEnds);
         let most = CODED.to_string();
         let coded = [
             ("protect", "hop"),
@@ -93,7 +96,7 @@ impl Chain {
         let coded = coded.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let (out, back) = match behind {
             Behind::Lossy(lossy) => (Some(lossy.out), Some(lossy.back)),
-            Behind::Clean | Behind::Coded => (None, None),
+            Behind::Clean | Behind::PlainEnds | Behind::Coded => (None, None),
         };
         let neighbors = [(SENDER, None), (RECEIVER, out)];
         let neighbors = neighbors.map(|(index, impair)| Beside {
@@ -126,6 +129,7 @@ impl Chain {
                 neighbor: MIDDLE,
                 dial: Some(net::addr::underlay(dial, 0)),
                 loses_one_of: (is_coded && index == RECEIVER).then_some(LOST_OF),
+                seals_ends: !has_plain_ends,
             };
             ends.push((Endpoint::new(&mut fleet.issuer, setup)?, dial));
         }

@@ -11,7 +11,8 @@
 //! grows, by doubling and halving, with all contenders in turns. Then all run at one common rate and each at its limit,
 //! several times in turns; the report has medians. Finally the node gets an outgoing link that loses and delays
 //! packets, and a search finds the rate at which it recovers. If requested, another node codes its packets, in
-//! comparison with one that does not.
+//! comparison with one that does not; and another chain seals by hops only, in comparison with one that seals from end
+//! to end as well.
 //!
 //! One core is for the forwarder and one for the traffic, which one loop that never sleeps generates and counts.
 //! docs/bench.md defines every number.
@@ -19,11 +20,12 @@
 mod bare;
 mod chain;
 mod coded;
+mod ends;
 mod impaired;
 mod report;
 pub(crate) mod search;
 
-pub use report::{Cell, Coded, Impaired, Measured, Ratios, Report};
+pub use report::{Cell, Coded, Ends, Impaired, Measured, Ratios, Report};
 
 use super::row::Row;
 use super::volley::Outcome;
@@ -71,6 +73,8 @@ pub struct Options {
     pub netns: bool,
     /// Also measure the node with a coded lane.
     pub protect: bool,
+    /// Also measure the node between ends that seal by hops only.
+    pub ends: bool,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
 }
@@ -87,6 +91,7 @@ impl Default for Options {
             burst_pps: 100_000,
             netns: false,
             protect: false,
+            ends: false,
             program: None,
         }
     }
@@ -247,6 +252,9 @@ fn measure(
     }
     if options.protect {
         coded::measure(&arena, &mut cells)?;
+    }
+    if options.ends {
+        ends::measure(&arena, &mut cells)?;
     }
     Ok(Report {
         medium: arena.row.medium(),

@@ -10,6 +10,7 @@ const PPS_GOAL: f64 = 0.65;
 const SEALED_CPU_GOAL: f64 = 1.5;
 const BATCHED_CPU_GOAL: f64 = 1.3;
 const CODED_CPU_GOAL: f64 = 1.4;
+const ENDS_CPU_GOAL: f64 = 1.02;
 
 /// All results.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +50,8 @@ pub struct Cell {
     pub impaired: Option<Impaired>,
     /// The node with a coded lane after it, if requested.
     pub coded: Option<Coded>,
+    /// The node between ends that seal from end to end, if requested.
+    pub ends: Option<Ends>,
 }
 
 /// One forwarder.
@@ -118,6 +121,17 @@ pub struct Coded {
     pub residual_pct: f64,
 }
 
+/// The node between ends that seal from end to end, at the common rate, compared with one between ends that do not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ends {
+    /// Processor time per packet of the node without that seal.
+    pub plain_ns_per_packet: f64,
+    /// The same with it.
+    pub ns_per_packet: f64,
+    /// The second over the first; the goal is at most 1.02.
+    pub ratio: f64,
+}
+
 impl Cell {
     /// Creates a cell with the ratios that follow from the measurements, which are in the order of the table, and from
     /// the cost of the sealed one per packet at the node's highest rate.
@@ -145,6 +159,7 @@ impl Cell {
             ratios,
             impaired: None,
             coded: None,
+            ends: None,
         }
     }
 }
@@ -204,6 +219,10 @@ impl fmt::Display for Report {
                     "\nthe node with a coded lane behind it: 30 repair packets per 100 packets, 5 % lost"
                 )?;
                 write!(f, "{}", coded_table(cells()))?;
+            }
+            if cells().any(|cell| cell.ends.is_some()) {
+                writeln!(f, "\nthe node between ends that seal from end to end")?;
+                write!(f, "{}", ends_table(cells()))?;
             }
         }
         Ok(())
@@ -328,6 +347,23 @@ fn coded_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
             format!("{:.2}", coded.plain_ns_per_packet / 1e3),
             goal(ratio, coded.ratio <= CODED_CPU_GOAL),
             format!("{:.4} %", coded.residual_pct),
+        ]);
+    }
+    align(&table)
+}
+
+fn ends_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
+    let mut table = vec![heading(["burst", "µs/packet", "without", "ratio"])];
+    for cell in cells {
+        let Some(ends) = &cell.ends else {
+            continue;
+        };
+        let ratio = format!("{:.3} (<= {ENDS_CPU_GOAL})", ends.ratio);
+        table.push(vec![
+            cell.burst.to_string(),
+            format!("{:.2}", ends.ns_per_packet / 1e3),
+            format!("{:.2}", ends.plain_ns_per_packet / 1e3),
+            goal(ratio, ends.ratio <= ENDS_CPU_GOAL),
         ]);
     }
     align(&table)
