@@ -67,6 +67,7 @@ mod flows;
 mod growth;
 mod judge;
 mod limit;
+mod probation;
 mod slowing;
 mod standing;
 #[cfg(test)]
@@ -80,6 +81,7 @@ use epoch::{Epoch, Run};
 use flows::{Flows, State};
 use growth::Growth;
 use limit::Limit;
+use probation::Probation;
 use standing::EMPTYING;
 use tries::TRY_AFTER;
 
@@ -111,9 +113,6 @@ const OUTAGE_PACKETS: u64 = 8;
 const OUTAGE_SHARE: u64 = 5;
 /// If less than this share of the offered traffic is sent, the lane is held back.
 const HELD_BACK: f64 = 0.97;
-/// How often a path that has become longer is judged. A full queue loses all the time, so losses after these judgements
-/// do not prove that the rise was a queue.
-const PROBATIONS: u8 = 2;
 /// The minimum time between judgements. Otherwise one loss at 50 packets/s would be a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
 /// If other traffic makes up more than this share of the link, it is not clear whose queue it is.
@@ -130,10 +129,9 @@ pub struct Brake {
     /// The events since the round trip has been level above its baseline.
     trial: Epoch,
     run: Run,
-    /// The recent events since a rise was attributed to the path, and the number of judgements that are left.
-    probation: Option<(Epoch, u8)>,
-    /// The share of losses that the path may have during the probation.
-    tolerated: f64,
+    probation: Option<Probation>,
+    /// How often in a row a limit was given up by mistake.
+    mistaken: u32,
     /// The share lost, averaged over epochs.
     loss: f64,
     /// The same for epochs without a queue.
@@ -215,7 +213,7 @@ impl Brake {
             trial: Epoch::new(Time::ZERO),
             run: Run::default(),
             probation: None,
-            tolerated: 0.0,
+            mistaken: 0,
             loss: 0.0,
             usual_loss: 0.0,
             packet_bytes: 0.0,
@@ -413,7 +411,8 @@ impl Brake {
 
     /// Returns whether the losses are random. If so, retransmissions may be sent more than once, and requested again.
     pub fn allows_redundancy(&self) -> bool {
-        !self.congested && self.limit.is_none()
+        let is_on_trial = self.probation.as_ref().is_some_and(Probation::begins);
+        !self.congested && self.limit.is_none() && !is_on_trial
     }
 
     /// Returns true if the lane has sent, before this moment, a backlog that a host catches up with. Anything added

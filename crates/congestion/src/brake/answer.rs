@@ -5,7 +5,7 @@
 //!   lost since                   0 %  a queue: decide who is refused    9 %  the path: off
 //! ```
 
-use super::{Brake, Epoch, FEW_LOST, HELD_BACK, PROBATIONS};
+use super::{Brake, Epoch, HELD_BACK};
 use base::{Duration, Time};
 
 /// The losses of this number of packets after a cut show whether losses react. Choice: of 6 % random losses, two occur
@@ -79,8 +79,7 @@ impl Brake {
             self.unanswered_until = now + UNANSWERED_FOR;
             if steady.is_some() {
                 self.baseline.follow(now);
-                self.probation = Some((Epoch::new(now), PROBATIONS));
-                self.tolerated = (2.0 * lost + 0.01).max(1.5 * FEW_LOST);
+                self.try_path(now, lost);
             }
             self.release(now);
             return;

@@ -1,8 +1,7 @@
-//! This module decides whether a longer round trip means a queue or a longer path. It contains the doubts, and the
-//! probation of a rise that was attributed to the path.
+//! This module decides whether a longer round trip means a queue or a longer path.
 
 use super::epoch::Epoch;
-use super::{Brake, FEW_LOST, HELD_BACK, PROBATIONS};
+use super::{Brake, FEW_LOST, HELD_BACK};
 use base::{Duration, Time};
 
 /// If nothing is braked, a level rise is attributed to the path after this time plus four times the rise.
@@ -12,11 +11,6 @@ const STEADY_BRAKED: Duration = Duration::from_secs(1);
 /// By how much the losses of a few packets vary more than independent losses. Choice: runs in which every second loss
 /// is followed by another: (1 + 1/2) / (1 - 1/2).
 const LOSSES_TOGETHER: f64 = 3.0;
-/// A path that has become longer is judged by the losses of this number of packets, and over this time. Choice: this
-/// evens out bursts of random losses.
-const PROBATION: Duration = Duration::from_secs(2);
-const PROBATION_PACKETS: u64 = 200;
-
 impl Brake {
     /// Decides whether what looks like a queue may be a longer path. If that is clear, releases the brake.
     pub(super) fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
@@ -28,7 +22,8 @@ impl Brake {
             self.trial = Epoch::new(steady.since);
         }
         self.trial.add(epoch);
-        let patience = if steady.has_moved { 3 } else { 1 };
+        let patience: u64 = if steady.has_moved { 3 } else { 1 };
+        let patience = patience * self.mistrust();
         let lost = self.trial.lost_share();
         let as_usual = self.usual_most(self.trial.told);
         let is_held = self.trial.sent_bytes as f64 <= HELD_BACK * self.trial.offered_bytes as f64;
@@ -45,9 +40,8 @@ impl Brake {
         let is_clear = is_clear && is_more;
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
-            self.probation = Some((Epoch::new(now), PROBATIONS));
             // The longer path may still lose what it lost before.
-            self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
+            self.try_path(now, self.usual_loss);
             // Without losses it may be a longer path that is also full, so the lane tries more.
             if lost > 0.0 || self.limit.is_none() {
                 self.release(now);
@@ -60,25 +54,6 @@ impl Brake {
             _ if steady.has_moved => Doubt::None,
             lost if lost <= FEW_LOST => Doubt::Few,
             _ => Doubt::None,
-        }
-    }
-
-    /// Decides whether what was taken for a longer path loses packets like a queue.
-    pub(super) fn try_out(&mut self, now: Time, rtt: Duration, epoch: &Epoch) {
-        let Some((trial, left)) = &mut self.probation else {
-            return;
-        };
-        trial.add(epoch);
-        if trial.sent < PROBATION_PACKETS || now.since(trial.since) < PROBATION {
-            return;
-        }
-        if trial.lost_share() > self.tolerated {
-            self.baseline.go_back(now, rtt);
-            self.probation = None;
-        } else if *left > 1 {
-            (*trial, *left) = (Epoch::new(now), *left - 1);
-        } else {
-            self.probation = None;
         }
     }
 

@@ -4,6 +4,7 @@ use super::answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
 use super::doubt::Doubt;
 use super::epoch::Epoch;
 use super::limit::Limit;
+use super::probation::CLEARLY;
 use super::tries::FREE_AT;
 use super::{Brake, FEW_LOST};
 use base::{Duration, Time};
@@ -75,6 +76,14 @@ impl Brake {
         let offered = (epoch.offered_bytes as f64 * per_s).max(self.flows.offered_bps());
         let is_wide = |limit: &Limit| limit.rate_bps > FREE_AT * offered;
         if !queued && may_try && self.limit.as_ref().is_some_and(is_wide) {
+            if self
+                .limit
+                .as_ref()
+                .is_some_and(|limit| limit.leaves.is_none())
+            {
+                // Where no queue can be seen, only losses can show that this was too early.
+                self.try_path(now, self.loss.max(CLEARLY / 2.0));
+            }
             self.release(now);
         }
     }

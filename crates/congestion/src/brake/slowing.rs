@@ -44,6 +44,8 @@ impl Brake {
         if self.is_others(fell) {
             self.others_until = now + OTHERS_FOR;
             self.release(now);
+            // The queue stands, whoever has made it.
+            self.congested = true;
             return;
         }
         if !self.is_there() {

@@ -2,6 +2,7 @@
 
 mod narrow;
 mod outage;
+mod trial;
 
 use super::*;
 

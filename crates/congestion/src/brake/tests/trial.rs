@@ -1,0 +1,82 @@
+//! Tests with limits that were given up because the path seemed to be longer.
+
+use super::*;
+
+/// Returns a lane whose limit was given up a moment ago, because the path seems to be longer, and the next epoch.
+fn given_up() -> (Brake, u64) {
+    let mut brake = Brake::new(Settings::default());
+    for epoch in 0..25 {
+        stream(&mut brake, 200 * epoch, RTT, 0);
+    }
+    let mut was_held = false;
+    for epoch in 25..50 {
+        stream(&mut brake, 200 * epoch, QUEUED, 6);
+        let is_held = brake.rate_bps().is_some();
+        if was_held && !is_held {
+            return (brake, epoch + 1);
+        }
+        was_held |= is_held;
+    }
+    panic!("it is still held back");
+}
+
+#[test]
+fn losses_that_begin_with_the_end_of_a_limit_limit_the_lane_again() {
+    // A third is lost, and no queue can be seen: round trips are as short as ever.
+    let (mut brake, mut epoch) = given_up();
+    let mut lose_much = |brake: &mut Brake, epochs: u64| {
+        for _ in 0..epochs {
+            stream(brake, 200 * epoch, RTT, 100);
+            assert!(!brake.allows_redundancy(), "{epoch}");
+            epoch += 1;
+        }
+    };
+    lose_much(&mut brake, 6);
+    let first = brake.rate_bps().expect("the losses are its own");
+    assert!(first < 1_600 * BYTES as u64 * 8, "{first}");
+    assert_eq!(brake.mistaken, 1);
+    // It tries more only after twice the usual time.
+    lose_much(&mut brake, 8);
+    assert!(brake.rate_bps().is_some_and(|rate| rate <= first));
+}
+
+#[test]
+fn a_path_that_is_longer_gets_repair_when_it_has_lost_little_for_two_seconds() {
+    let (mut brake, epoch) = given_up();
+    let late: Vec<bool> = (epoch..epoch + 40)
+        .map(|epoch| {
+            stream(&mut brake, 200 * epoch, QUEUED, 6);
+            brake.allows_redundancy()
+        })
+        .collect();
+    assert!(
+        !late[0] && late[11..].iter().all(|allowed| *allowed),
+        "{late:?}"
+    );
+    assert!(brake.rate_bps().is_none() && brake.mistaken == 0);
+}
+
+#[test]
+fn while_the_queue_of_others_stands_nothing_is_added() {
+    let mut brake = grow(0.4, 160);
+    assert!(brake.limit.is_some());
+    // The lane sends nothing, and the queue goes on growing.
+    let (lane_bytes, mut is_free) = (brake.lane_bytes(), false);
+    for n in 0..40 {
+        let sent = ms(1_300 + 20 * n);
+        let rtt = QUEUED + Duration::from_millis(2 * n);
+        let echo = Echo {
+            sent,
+            rtt,
+            there: rtt,
+            link_bytes: lane_bytes,
+            lane_bytes,
+            modelled: Duration::ZERO,
+        };
+        brake.on_echo(sent + rtt, echo);
+        is_free |= brake.limit.is_none();
+        assert!(!brake.allows_redundancy(), "{n}");
+        brake.epoch.offered_bytes += BYTES as u64;
+    }
+    assert!(is_free, "it is not this lane's queue");
+}
