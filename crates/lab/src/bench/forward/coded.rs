@@ -11,8 +11,9 @@ use super::chain::{self, Behind, Chain};
 use super::report::Coded;
 use super::{Arena, BenchError, Cell, Trial, median};
 
-/// Most volleys until the lane has a plan: it is checked once a second, and losses are known after the first check.
-const WARM_UP_MAX: usize = 40;
+/// Most volleys until one has a plan all along: the plan is checked once a second, losses are known after the first
+/// check, and a packet of a volley that waits for its turn may look like a queue.
+const VOLLEYS_MAX: usize = 40;
 /// The plan is in force when there are this many repair packets per packet.
 const SHARE_MIN: f64 = 0.9 * chain::CODED;
 
@@ -35,23 +36,10 @@ fn compare(
     [plain, coded]: [&mut Chain; 2],
     cell: &Cell,
 ) -> Result<Coded, BenchError> {
-    for volley in 0.. {
-        let (_, share) = attempt(arena, coded, cell)?;
-        if share >= SHARE_MIN {
-            break;
-        }
-        if volley >= WARM_UP_MAX {
-            let (_, reason) = coded.repairs()?;
-            let what = format!(
-                "{share:.2} repair packets per packet after {WARM_UP_MAX} volleys: {reason}"
-            );
-            return Err(BenchError::Start(what));
-        }
-    }
     let (mut without, mut with, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..arena.options.repeats {
         without.push(attempt(arena, plain, cell)?.0);
-        let (trial, share) = attempt(arena, coded, cell)?;
+        let (trial, share) = attempt_in_force(arena, coded, cell)?;
         with.push(trial);
         shares.push(share);
     }
@@ -63,6 +51,26 @@ fn compare(
         ratio: with.ns_per_packet() / without.ns_per_packet(),
         residual_pct: 100.0 * with.outcome.loss(),
     })
+}
+
+/// Sends volleys until the plan is in force during all of one.
+fn attempt_in_force(
+    arena: &Arena<'_>,
+    chain: &mut Chain,
+    cell: &Cell,
+) -> Result<(Trial, f64), BenchError> {
+    let mut share = 0.0;
+    for _ in 0..VOLLEYS_MAX {
+        let (trial, repaired) = attempt(arena, chain, cell)?;
+        share = repaired;
+        if share >= SHARE_MIN {
+            return Ok((trial, share));
+        }
+    }
+    let (_, reason) = chain.repairs()?;
+    let what =
+        format!("{share:.2} repair packets per packet after {VOLLEYS_MAX} volleys: {reason}");
+    Err(BenchError::Start(what))
 }
 
 /// Sends one volley at the common rate. Returns also the repair packets per packet.
