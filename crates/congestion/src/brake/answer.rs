@@ -79,7 +79,7 @@ impl Brake {
             self.unanswered_until = now + UNANSWERED_FOR;
             if steady.is_some() {
                 self.baseline.follow(now);
-                self.try_path(now, lost);
+                self.try_longer(now, lost);
             }
             self.release(now);
             return;

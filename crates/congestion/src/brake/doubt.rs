@@ -41,7 +41,7 @@ impl Brake {
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
             // The longer path may still lose what it lost before.
-            self.try_path(now, self.usual_loss);
+            self.try_longer(now, self.usual_loss);
             // Without losses it may be a longer path that is also full, so the lane tries more.
             if lost > 0.0 || self.limit.is_none() {
                 self.release(now);

@@ -4,7 +4,6 @@ use super::answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
 use super::doubt::Doubt;
 use super::epoch::Epoch;
 use super::limit::Limit;
-use super::probation::CLEARLY;
 use super::tries::FREE_AT;
 use super::{Brake, FEW_LOST};
 use base::{Duration, Time};
@@ -81,8 +80,7 @@ impl Brake {
                 .as_ref()
                 .is_some_and(|limit| limit.leaves.is_none())
             {
-                // Where no queue can be seen, only losses can show that this was too early.
-                self.try_path(now, self.loss.max(CLEARLY / 2.0));
+                self.try_wide(now);
             }
             self.release(now);
         }

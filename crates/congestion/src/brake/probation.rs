@@ -23,7 +23,7 @@ const JUDGEMENTS: u8 = 2;
 const JUDGED_OVER: Duration = Duration::from_secs(2);
 const JUDGED_PACKETS: u64 = 200;
 /// If more than this is lost, half of that time and packets are enough. Choice: seven times what a bad wire loses.
-pub(super) const CLEARLY: f64 = 0.2;
+const CLEARLY: f64 = 0.2;
 /// How often the time doubles at most until the limit is given up again.
 const MISTAKEN_MOST: u32 = 6;
 
@@ -36,6 +36,8 @@ pub(super) struct Probation {
     tolerated: f64,
     /// The rate that held before, if the lane was held back.
     held_bps: Option<f64>,
+    /// A rise of the round trip was attributed to the path.
+    is_longer: bool,
 }
 
 impl Probation {
@@ -57,14 +59,26 @@ impl Probation {
 }
 
 impl Brake {
-    /// Begins the probation of a path that lost the share `lost` before. It must begin before the limit is given up.
-    pub(super) fn try_path(&mut self, now: Time, lost: f64) {
+    /// Begins the probation of a path that has become longer and lost the share `lost` before. It must begin before the
+    /// limit is given up.
+    pub(super) fn try_longer(&mut self, now: Time, lost: f64) {
+        self.begin_probation(now, lost, true);
+    }
+
+    /// Begins the probation of a path on which no queue is seen, before the limit is given up. Only losses can show that
+    /// this is too early.
+    pub(super) fn try_wide(&mut self, now: Time) {
+        self.begin_probation(now, self.loss.max(CLEARLY / 2.0), false);
+    }
+
+    fn begin_probation(&mut self, now: Time, lost: f64, is_longer: bool) {
         let held_bps = self.limit.as_ref().map(|limit| limit.rate_bps);
         self.probation = Some(Probation {
             since: Epoch::new(now),
             left: JUDGEMENTS,
             tolerated: (2.0 * lost + 0.01).max(1.5 * FEW_LOST),
             held_bps,
+            is_longer,
         });
     }
 
@@ -77,7 +91,9 @@ impl Brake {
         match trial.verdict(now) {
             None => self.probation = Some(trial),
             Some(true) => {
-                self.baseline.go_back(now, rtt);
+                if trial.is_longer {
+                    self.baseline.go_back(now, rtt);
+                }
                 if let Some(held_bps) = trial.held_bps {
                     self.hold_again(now, held_bps);
                 }

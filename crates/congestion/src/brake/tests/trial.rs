@@ -80,3 +80,21 @@ fn while_the_queue_of_others_stands_nothing_is_added() {
     }
     assert!(is_free, "it is not this lane's queue");
 }
+
+#[test]
+fn a_longer_path_that_has_proved_itself_stays_longer_when_a_later_limit_ends_too_early() {
+    let (mut brake, first) = given_up();
+    for epoch in first..first + 40 {
+        stream(&mut brake, 200 * epoch, QUEUED, 6);
+    }
+    assert!(brake.probation.is_none() && !brake.baseline.is_above(QUEUED));
+    let now = ms(200 * (first + 40));
+    brake.limit = Some(Limit::new(now, 1e6, Duration::ZERO));
+    brake.try_wide(now);
+    brake.release(now);
+    for epoch in first + 40..first + 46 {
+        stream(&mut brake, 200 * epoch, QUEUED, 100);
+    }
+    assert!(brake.rate_bps().is_some_and(|rate| rate <= 1_000_000));
+    assert!(!brake.baseline.is_above(QUEUED));
+}

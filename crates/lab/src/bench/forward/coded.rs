@@ -12,7 +12,7 @@ use super::report::Coded;
 use super::{Arena, BenchError, Cell, Trial, median};
 
 /// Most volleys until one has a plan all along: the plan is checked once a second, losses are known after the first
-/// check, and a packet of a volley that waits for its turn may look like a queue.
+/// check, and the lane is idle between two volleys.
 const VOLLEYS_MAX: usize = 40;
 /// The plan is in force when there are this many repair packets per packet.
 const SHARE_MIN: f64 = 0.9 * chain::CODED;

@@ -1,5 +1,5 @@
-//! The cause of a fault, as far as the member's deeds determine it, so that open faults of the engine, which affect
-//! many worlds, do not hide others.
+//! The cause of a fault, as far as the member's deeds determine it, so that a cause that affects many worlds does not
+//! hide others.
 
 use super::scene::Scene;
 use super::treason::Deed;
@@ -7,13 +7,11 @@ use super::treason::Deed;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A black hole is still in use: by a group, because the sources do not ask its receivers what has arrived, or
-    /// because the source had no other path for comparison.
+    /// A flow still uses a path through a black hole.
     BlackHole,
-    /// A member that announces other links than those by which it routes attracts packets into loops: the same
-    /// comparison would detect it.
+    /// A member announces other links than those by which it routes, and attracts packets into loops.
     Lies,
-    /// Any other cause, which has no excuse.
+    /// Any other cause.
     Fault,
 }
 
