@@ -21,6 +21,7 @@
 //! [`Tables::generation`] changes when a next hop does: flows that cache a next hop compare it.
 
 use crate::link_state::{Database, Followed};
+use crate::mtu::DEFAULT;
 use base::{Duration, Map, NodeAddr};
 use graph::spf::Tree;
 use graph::{Change, Cost, Metric, NodeIndex, Topology, table};
@@ -140,16 +141,32 @@ impl Tables {
     /// Returns the longest datagram that the present path to `to` carries: the smallest value of its links. `None`
     /// without a path.
     pub fn usable(&self, metric: Metric, to: NodeAddr, database: &Database) -> Option<u16> {
-        let (tree, topology) = (self.trees.tree(metric)?, database.topology());
-        let mut node = topology.index(to)?;
-        tree.distance(node)?;
-        let mut least = crate::mtu::DEFAULT;
-        while let Some(parent) = tree.parent(node) {
-            let (from, to) = (topology.addr(parent), topology.addr(node));
-            least = least.min(database.usable(from, to));
-            node = parent;
-        }
-        Some(least)
+        let topology = database.topology();
+        self.trees.tree(metric)?.distance(topology.index(to)?)?;
+        let links = self.links_to(metric, to, topology);
+        let each = links.map(|(from, to)| database.usable(from, to));
+        Some(each.min().unwrap_or(DEFAULT))
+    }
+
+    /// Returns true if a queue in front of a link of the present path to `to` drops packets.
+    pub(crate) fn is_queued(&self, metric: Metric, to: NodeAddr, database: &Database) -> bool {
+        let mut links = self.links_to(metric, to, database.topology());
+        links.any(|(from, to)| database.is_queued(from, to))
+    }
+
+    /// Returns the links of the present path to `to`, the last one first; none without a path.
+    fn links_to(
+        &self,
+        metric: Metric,
+        to: NodeAddr,
+        topology: &Topology,
+    ) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
+        let tree = self.trees.tree(metric);
+        let last = topology.index(to);
+        let last = last.filter(|node| tree.is_some_and(|tree| tree.distance(*node).is_some()));
+        let up = move |node: &NodeIndex| tree.and_then(|tree| tree.parent(*node));
+        let nodes = core::iter::successors(last, up);
+        nodes.filter_map(move |node| Some((topology.addr(up(&node)?), topology.addr(node))))
     }
 
     /// Returns true if the route to `to` leads over a link whose other end is not heard: packets that take it may not

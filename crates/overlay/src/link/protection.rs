@@ -151,6 +151,11 @@ impl Link {
         }
     }
 
+    /// Returns true if, as far as is known, a queue in front of the link drops packets or has recently done so.
+    pub(crate) fn loses_in_a_queue(&self) -> bool {
+        !self.takes_redundancy() || self.pilot.plan().reason == Reason::Queue
+    }
+
     /// Returns what others are told of the link's lanes, once something is known.
     pub(crate) fn protection(&self) -> Option<Protection> {
         self.announce.protection(self.asks())

@@ -137,6 +137,8 @@ pub struct Database {
     /// Links that carry shorter datagrams than others, and the smallest of these lengths.
     usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
     least_usable: u16,
+    /// The links in front of which queues drop packets, as their senders report.
+    queued: BTreeSet<(NodeAddr, NodeAddr)>,
     /// Nodes that seal from end to end, and the number that distinguishes their present start from earlier ones.
     sealers: Map<NodeAddr, u32>,
     /// Nodes that answer how many packets they have opened.
@@ -184,6 +186,7 @@ impl Database {
             topology: Topology::new(parameters),
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
+            queued: BTreeSet::new(),
             sealers: Map::default(),
             tellers: BTreeSet::new(),
             group_tellers: BTreeSet::new(),

@@ -638,6 +638,37 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
     assert_eq!(usable(&database), ([1_439; 3], 1_439));
 }
 
+#[test]
+fn queues_are_known_by_the_word_of_the_links_senders() {
+    let told = |seq, options: &[u8]| {
+        let repr = Repr {
+            origin: node(2),
+            seq: RecordSeq(seq),
+            lifetime_s: 100,
+            certificate_serial: 1,
+            strikes: 0,
+            links: &[link(1, 10), link(3, 10)],
+            options,
+        };
+        let mut bytes = [0; BODY_BYTES_MAX];
+        let len = repr.emit(&mut bytes, |_| sign(node(2))).unwrap();
+        bytes[..len].to_vec()
+    };
+    let mut database = Database::new(node(1));
+    let queued = |d: &Database| {
+        let each = [1, 3].map(|to| d.is_queued(node(2), node(to)));
+        (each, d.has_queued())
+    };
+    offer(&mut database, at(1), 0, &told(1, &[17, 3, 0x59, 1, 0xc1]));
+    assert_eq!(queued(&database), ([false, true], true));
+    offer(&mut database, at(2), 0, &told(2, &[17, 1, 0x59]));
+    assert_eq!(queued(&database), ([false, false], false));
+    offer(&mut database, at(3), 0, &told(3, &[17, 1, 0xc1]));
+    assert_eq!(queued(&database), ([true, true], true));
+    assert!(database.expire(at(200)));
+    assert_eq!(queued(&database), ([false, false], false));
+}
+
 /// The database of node 1 in a triangle in which all links work.
 fn triangle() -> Database {
     let mut db = Database::new(node(1));

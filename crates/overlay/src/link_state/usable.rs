@@ -70,6 +70,18 @@ impl Database {
         Some(self.offers.get(&node)?.contains(&neighbor))
     }
 
+    /// Returns true if a queue in front of any link drops packets.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
+    /// Returns true if a queue in front of the link between two nodes drops packets in this direction, as its sender
+    /// reports.
+    pub(crate) fn is_queued(&self, from: NodeAddr, to: NodeAddr) -> bool {
+        self.queued.contains(&(from, to))
+    }
+
     /// Returns the smallest of these lengths over all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -119,6 +131,7 @@ impl Database {
     /// Takes in what a record reports; `None` when the record has gone.
     pub(super) fn follow_options(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
         forget(&mut self.usable, origin);
+        self.queued.retain(|(from, _)| *from != origin);
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
         self.endpoints.remove(&origin);
@@ -170,6 +183,11 @@ impl Database {
         }
         // The parser has skipped places that belong to no link.
         let key = |place: usize| (origin, links[place].neighbor);
+        for (link, told) in links.iter().zip(state.protections().into_iter().flatten()) {
+            if told.is_queued() {
+                self.queued.insert((origin, link.neighbor));
+            }
+        }
         for (place, bytes) in state.usable() {
             // A node that reports a smaller length would make others cut their packets into tiny fragments.
             self.usable.insert(key(place), bytes.max(FLOOR));

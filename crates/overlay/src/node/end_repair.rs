@@ -6,7 +6,8 @@
 //!   judge_arrival ─▶ note, on_opened         on_end_repair ◀═ report ═══════════'
 //! ```
 //! A node repairs in this way if its `protect` is `end-to-end`. Every node answers and restores; the memory for other
-//! nodes is limited.
+//! nodes is limited. Choice: `auto` does not include it, because relays of earlier versions do not report their queues,
+//! and a relay notices a queue of few packets late. Repair would fill such a queue, and hide the loss from the relay.
 //!
 //! Audits count the packets that have arrived. A restored packet does not count as arrived, unless it also arrives
 //! itself. So a relay that drops packets is found even if repair replaces them.
@@ -221,9 +222,11 @@ impl Node {
                 protect: Protect::Auto,
                 ..aims
             };
+            let is_queued = self.router.is_queued_to(header.class().routing, to);
             let Some(sender) = self.end_repairs.sender(to, aims) else {
                 continue;
             };
+            sender.set_queued(is_queued);
             sender.on_sealed(
                 now,
                 &SealedPacket {

@@ -145,6 +145,14 @@ impl Router {
         along.unwrap_or(least)
     }
 
+    /// Returns true if a node on the path to `to` reports a queue that drops packets. Choice: for stamps, which are whole
+    /// subgraphs, any queue in the network counts.
+    pub(super) fn is_queued_to(&self, routing: Routing, to: NodeAddr) -> bool {
+        self.database.has_queued()
+            && metric(routing)
+                .is_none_or(|metric| self.tables.is_queued(metric, to, &self.database))
+    }
+
     /// Returns the delay from this node to the destination of a packet that the neighbour `came` has sent. For a group,
     /// it is the delay to the farthest member that can still be served `in_time`, among the members that are not
     /// reached through `came`. A member that is too far away for a retransmission does not prevent it for the others.

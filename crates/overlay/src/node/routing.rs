@@ -108,7 +108,9 @@ impl Node {
         if self.settings.metric == MetricOf::Measured {
             let link = self.links.at_mut(index);
             let lane = link.lane(&self.settings.realtime.aims);
-            self.own_record.note_if(link.announce.on_lane(now, lane));
+            let is_queued = link.loses_in_a_queue();
+            self.own_record
+                .note_if(link.announce.on_lane(now, lane, is_queued));
         }
     }
 

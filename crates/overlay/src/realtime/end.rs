@@ -125,6 +125,8 @@ pub(crate) struct EndSender {
     data: f64,
     /// When a packet was last covered, or could have been.
     used: Time,
+    /// A node on the path reports a queue that drops packets.
+    is_queued: bool,
     room: Vec<u8>,
 }
 
@@ -145,6 +147,7 @@ impl EndSender {
             numbers: 0.0,
             data: 0.0,
             used: Time::ZERO,
+            is_queued: false,
             room: Vec::new(),
         }
     }
@@ -220,9 +223,15 @@ impl EndSender {
         self.pilot.on_report(report.received, report.lost, run);
     }
 
+    /// Takes in whether a node on the path reports a queue that drops packets.
+    pub(crate) fn set_queued(&mut self, is_queued: bool) {
+        self.is_queued = is_queued;
+    }
+
     /// Checks the plan if it is time. `is_random`: as far as the first link's brake knows, the losses do not come from
     /// a queue.
     pub(crate) fn look(&mut self, now: Time, is_random: bool) {
+        let is_random = is_random && !self.is_queued;
         let reports = |at: Time| now.since(at) < REPORT_HOLDS;
         let link = Link {
             share: self.loss,

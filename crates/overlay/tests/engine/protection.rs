@@ -467,6 +467,11 @@ fn what_links_tell_as_measured_is_what_was_missed() {
 /// Creates two links in a row that both lose packets. A request takes 80 ms, and calls with a deadline of 150 ms have
 /// 70. The relay between the links does not repair.
 fn two_hops(protect: Protect, path: &str) -> Nodes {
+    two_links(protect, path, path)
+}
+
+/// The same with different links.
+fn two_links(protect: Protect, path: &str, beyond: &str) -> Nodes {
     let plan = Plan {
         edges: vec![(0, 1), (1, 2)],
         settings: settings(protect),
@@ -475,7 +480,7 @@ fn two_hops(protect: Protect, path: &str) -> Nodes {
     };
     let mut nodes = Nodes::planned(4, plan);
     nodes.link(0, 1, path);
-    nodes.link(1, 2, path);
+    nodes.link(1, 2, beyond);
     nodes.run_ms(10_000);
     assert!(nodes.all_links_up());
     nodes
@@ -516,6 +521,21 @@ fn two_ends_repair_what_their_hops_do_not() {
         nodes.world.close().unwrap();
         requests.world.close().unwrap();
     }
+}
+
+/// The relay does not repair, and its second link has room for the calls but not for their repair.
+#[test]
+fn ends_do_not_fill_the_queue_that_a_relay_reports() {
+    let narrow = "delay=40ms loss=2% rate=850kbit queue=50";
+    let mut nodes = two_links(Protect::EndToEnd, "delay=40ms loss=2%", narrow);
+    let repairs = [0; 5].map(|_| {
+        calls(&mut nodes, 2, 8, 190);
+        end(&nodes, 0, 2).repair.unwrap().sent
+    });
+    println!("{repairs:?} repair packets");
+    // 40 000 packets; 14 000 repair packets if the ends do not listen to the relay.
+    assert!(repairs[4] < 2_000, "{repairs:?}");
+    nodes.world.close().unwrap();
 }
 
 /// Sends spurts of eight packets, with 300 ms between them. Returns how many of all packets did not arrive by the

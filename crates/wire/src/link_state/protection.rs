@@ -5,7 +5,7 @@
 //! | 0 0 0 1 0 0 0 1 |    1 + 2 n    |  of the rest  |     place     |   of that     | ...
 //! +---------------+---------------+---------------+---------------+---------------+
 //!
-//!   a protection   |0|A| repair |  run  |
+//!   a protection   |Q|A| repair |  run  |
 //! ```
 //! The first byte applies to all links that are not named; each further pair contains the place of a link in the record
 //! and the protection of that link. Most links of a node are alike, so 3 bytes are enough for all of them.
@@ -13,7 +13,8 @@
 //! Run is the mean length of a run of losses in the direction from the origin to the neighbor, one of [`RUN_256THS`].
 //! Repair is how many repair packets per packet the origin may send in that direction for a single call, one of
 //! [`REPAIR_16THS`]; 0 if it sends none. A says that the origin requests packets that it misses in the direction from
-//! the neighbor, as often as the record says.
+//! the neighbor, as often as the record says. Q says that the origin sends no repair because a queue in front of the link
+//! drops packets: the ends of a flow should not add any either. Earlier versions do not set Q, and ignore it.
 
 use super::{LINKS_MAX, LinkState, Opt, write_option};
 use crate::Full;
@@ -38,6 +39,7 @@ pub struct Protection {
     run: u8,
     repair: u8,
     asks: bool,
+    is_queued: bool,
 }
 
 impl Protection {
@@ -54,7 +56,18 @@ impl Protection {
             run: run as u8,
             repair: allowed.unwrap_or(0) as u8,
             asks,
+            is_queued: false,
         }
+    }
+
+    /// Returns the same protection with the statement whether a queue in front of the link drops packets.
+    pub const fn with_queue(self, is_queued: bool) -> Protection {
+        Protection { is_queued, ..self }
+    }
+
+    /// Returns true if the link has no repair because a queue in front of it drops packets.
+    pub const fn is_queued(self) -> bool {
+        self.is_queued
     }
 
     /// Returns the mean length of a run of losses in 256ths of a packet, if it is known.
@@ -75,15 +88,16 @@ impl Protection {
 
     /// Returns the byte in a record.
     pub const fn to_byte(self) -> u8 {
-        (self.asks as u8) << 6 | self.repair << 3 | self.run
+        (self.is_queued as u8) << 7 | (self.asks as u8) << 6 | self.repair << 3 | self.run
     }
 
-    /// Reads the byte of a record. The highest bit has no meaning yet.
+    /// Reads the byte of a record.
     pub const fn from_byte(byte: u8) -> Protection {
         Protection {
             run: byte & 7,
             repair: byte >> 3 & 7,
             asks: byte & 0x40 != 0,
+            is_queued: byte & 0x80 != 0,
         }
     }
 }

@@ -795,10 +795,12 @@ fn protections_are_told_for_most_links_at_once_and_by_place_for_the_others() {
 
 #[test]
 fn protections_are_rounded_to_what_can_be_told() {
-    for byte in 0..=0x7f {
+    for byte in 0..=u8::MAX {
         assert_eq!(Protection::from_byte(byte).to_byte(), byte);
     }
-    assert_eq!(Protection::from_byte(0xd9), Protection::from_byte(0x59));
+    let queued = Protection::from_byte(0xc1);
+    assert!(queued.is_queued() && !Protection::from_byte(0x41).is_queued());
+    assert_eq!(queued, Protection::new(256, 0, true).with_queue(true));
     let run = |run| Protection::new(run, 0, false).run_256ths();
     assert_eq!(
         [0, 1, 256, 290, 310].map(run),
