@@ -36,7 +36,7 @@ impl Brake {
             Some(_) => (is_held, STEADY_BRAKED),
         };
         // A rise that the lane's own packets explain is not a longer path.
-        let is_more = self.own_packets().is_none_or(|own| steady.above > own);
+        let is_more = self.is_more_than_own(&steady);
         let is_clear = is_clear && is_more;
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);

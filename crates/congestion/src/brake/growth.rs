@@ -118,8 +118,13 @@ impl Growth {
     }
 
     fn after(&self, since: Time) -> usize {
+        self.echoes_after(since).count()
+    }
+
+    /// Returns the round trips whose questions were sent after `since`, the last one first.
+    pub(super) fn echoes_after(&self, since: Time) -> impl Iterator<Item = &Echo> {
         let after = self.echoes.iter().rev();
-        after.take_while(|echo| echo.sent > since).count()
+        after.take_while(move |echo| echo.sent > since)
     }
 
     /// Returns true if answers are missing in the middle of the last `count`. Any two groups of points lie on a line,

@@ -12,6 +12,7 @@
 //! which everything is late. So the queue is emptied with a margin, and its drain rate is measured again meanwhile.
 
 use super::Brake;
+use crate::baseline::Steady;
 use base::{Duration, Time};
 
 /// While a queue stands in front of a lane that knows its drain rate, the flows share this part of the rate. Choice:
@@ -23,6 +24,12 @@ pub(super) const EMPTYING: f64 = 0.75;
 /// traffic.
 const MEASURED_AGAIN: Duration = Duration::from_millis(300);
 const MEASURED_LEAST: f64 = 0.7;
+/// The number of questions that show whether waits depend on the packets in front of them. Choice: a second of a link in
+/// use.
+const UNMODELLED: f64 = 10.0;
+/// If a question waits less than this share of what the packets in front of it explain, together with twice the error,
+/// it does not wait for them. Choice: half; behind a narrow link it waits for all of it.
+const FLAT: f64 = 0.5;
 /// The minimum number of packets per second. Choice: one packet shows within a second whether a higher rate may be
 /// tried.
 const HEARD_LEAST: f64 = 1.0;
@@ -48,6 +55,39 @@ impl Brake {
         let (leaves_bps, _) = limit.leaves?;
         let packet = Duration::from_secs_f64(self.packet_bytes * 8.0 / leaves_bps.max(1.0));
         Some(self.baseline.margin() + limit.jitter + packet)
+    }
+
+    /// Returns true if the lane's own packets do not explain why round trips have been longer since then: the rise is too
+    /// long, or questions waited no longer behind packets than without.
+    pub(super) fn is_more_than_own(&self, steady: &Steady) -> bool {
+        let own = self.own_packets();
+        own.is_none_or(|own| steady.above > own) || self.is_wait_unmodelled(steady.since)
+    }
+
+    /// Returns true if the waits of questions since then do not depend on the packets in front of them: a line through
+    /// waits over modelled waits is flat, and not by chance.
+    fn is_wait_unmodelled(&self, since: Time) -> bool {
+        let echoes = self.growth.echoes_after(since);
+        let (mut n, mut x, mut y, mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        for echo in echoes {
+            let (modelled, waited) = (echo.modelled.as_secs_f64(), echo.there.as_secs_f64());
+            n += 1.0;
+            x += modelled;
+            y += waited;
+            xx += modelled * modelled;
+            xy += modelled * waited;
+            yy += waited * waited;
+        }
+        if n < UNMODELLED {
+            return false;
+        }
+        let (xx, xy, yy) = (xx - x * x / n, xy - x * y / n, yy - y * y / n);
+        if xx <= 0.0 {
+            return false;
+        }
+        let slope = xy / xx;
+        let error = ((yy - slope * xy).max(0.0) / (n - 2.0) / xx).sqrt();
+        slope + 2.0 * error < FLAT
     }
 
     /// Measures the drain rate again. The first line through a growing queue is short; while the queue stands, each
