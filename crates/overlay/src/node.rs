@@ -160,6 +160,8 @@ pub struct Node {
     found: Option<LinkIndex>,
     /// The link by which the present packets arrived.
     came: LinkIndex,
+    /// How long they waited in this host's socket.
+    waited: Duration,
     /// Reliable lanes that still hold packets although their links are down.
     stranded: Vec<reliable::Stranded>,
     /// Copies for a second path of a link: kept only to reuse the memory.
@@ -248,6 +250,7 @@ impl Node {
             streams_again: None,
             found: None,
             came: LinkIndex(0),
+            waited: Duration::ZERO,
             stranded: Vec::new(),
             ways: Vec::new(),
             copies: Vec::new(),

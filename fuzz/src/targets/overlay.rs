@@ -671,7 +671,7 @@ fn reliable(data: &[u8]) {
                     *byte = ops.next().unwrap_or(*byte);
                 }
                 if let Ok(ack) = wire::control::ReliableAck::parse(&body) {
-                    from.sender.on_ack(now, &ack);
+                    from.sender.on_ack(now, Duration::ZERO, &ack);
                 }
             }
             11 if with >= 0xe0 => from.sender.on_hold(
@@ -775,7 +775,7 @@ fn leave(lane: &mut Lane, now: Time, most: usize, under_way: &mut Vec<Vec<u8>>) 
 
 fn come(lane: &mut Lane, now: Time, packet: &[u8], arrived: &mut Vec<u32>) {
     let seq = wire::data::Header::trusted(packet).lane_seq();
-    match lane.receiver.on_packet(now, seq) {
+    match lane.receiver.on_packet(now, Duration::ZERO, seq) {
         Arrival::New | Arrival::Recovered => arrived.push(lane_number(packet)),
         Arrival::Duplicate | Arrival::Beyond => {}
     }
@@ -795,7 +795,9 @@ fn lane_ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
 fn lane_hear(from: &mut Lane, to: &mut Lane, now: Time, bytes: &[u8]) {
     for message in wire::control::Messages::new(bytes) {
         match message.expect("as it was written") {
-            wire::control::Message::ReliableAck(ack) => from.sender.on_ack(now, &ack),
+            wire::control::Message::ReliableAck(ack) => {
+                from.sender.on_ack(now, Duration::ZERO, &ack)
+            }
             wire::control::Message::ReliableSkip(skip) => to.receiver.on_skip(skip),
             other => panic!("{other:?}"),
         }

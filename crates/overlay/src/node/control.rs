@@ -336,14 +336,13 @@ impl Node {
         &mut self,
         now: Time,
         (index, path): (LinkIndex, PathId),
-        waited: Duration,
         plaintext: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
         self.links.touch(index);
         for message in Messages::new(plaintext) {
             match message {
-                Ok(Message::Hello(hello)) => self.on_hello(now, (index, path), waited, &hello, out),
+                Ok(Message::Hello(hello)) => self.on_hello(now, (index, path), &hello, out),
                 Ok(Message::Nack(nack)) => {
                     let strike = Strike::from_wire(nack.strike);
                     for seq in nack.missing() {
@@ -369,7 +368,11 @@ impl Node {
                 Ok(Message::Records(records)) => self.on_records(now, index, &records, out),
                 Ok(Message::RecordAck(acks)) => self.on_record_acks(now, index, &acks),
                 Ok(Message::ReliableAck(ack)) => {
-                    self.links.at_mut(index).reliable.sender.on_ack(now, &ack);
+                    self.links
+                        .at_mut(index)
+                        .reliable
+                        .sender
+                        .on_ack(now, self.waited, &ack);
                 }
                 Ok(Message::ReliableSkip(skip)) => {
                     self.links.at_mut(index).reliable.receiver.on_skip(skip);
@@ -421,7 +424,6 @@ impl Node {
         &mut self,
         now: Time,
         (index, id): (LinkIndex, PathId),
-        waited: Duration,
         hello: &Hello,
         out: &mut impl Outbox<Node>,
     ) {
@@ -450,12 +452,12 @@ impl Node {
             return;
         };
         let measured = path.hello.rtt().samples();
-        let event = path.hello.on_hello(now, waited, hello);
+        let event = path.hello.on_hello(now, self.waited, hello);
         let is_answer = path.hello.rtt().samples() > measured;
         if !link.spares.is_empty() {
             link.watch_spares(now);
         }
-        link.on_stamp(now - waited, id, hello.stamp_us, measured);
+        link.on_stamp(now - self.waited, id, hello.stamp_us, measured);
         if !is_spare {
             link.on_told(hello.arrived, hello.lost);
             if is_answer {

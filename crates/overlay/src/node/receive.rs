@@ -61,7 +61,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let mut run = (Verdict::Done, 0);
-        let waited = burst.waited();
+        self.waited = burst.waited();
         for _ in 0..burst.segments() {
             let found = self.open(now, from, burst.segment_mut(run.1), out);
             // A datagram that is answered on the spot must not overtake the ones before it.
@@ -71,7 +71,7 @@ impl Node {
                 run = (Verdict::Done, 0);
             }
             let datagram = burst.segment_mut(run.1);
-            let verdict = self.judge(now, (from, waited), found, datagram, out);
+            let verdict = self.judge(now, from, found, datagram, out);
             if verdict != run.0 && run.1 > 0 {
                 let front = burst.split_front(run.1);
                 self.dispatch(now, run.0, front, out);
@@ -172,7 +172,7 @@ impl Node {
     fn judge(
         &mut self,
         now: Time,
-        (from, waited): (UnderlayAddr, Duration),
+        from: UnderlayAddr,
         found: Found,
         datagram: &mut [u8],
         out: &mut impl Outbox<Node>,
@@ -202,7 +202,7 @@ impl Node {
                 out,
             ),
             _ => {
-                self.on_control(now, (index, opened.path), waited, plaintext, out);
+                self.on_control(now, (index, opened.path), plaintext, out);
                 Verdict::Done
             }
         }
@@ -270,7 +270,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let rtt = link.rtt();
                 link.reliable.receiver.measure(now, len, rtt);
-                match link.reliable.receiver.on_packet(now, seq) {
+                match link.reliable.receiver.on_packet(now, self.waited, seq) {
                     lane::Arrival::New | lane::Arrival::Recovered => {}
                     lane::Arrival::Duplicate => return Err(Drop::Duplicate),
                     lane::Arrival::Beyond => return Err(Drop::BeyondWindow),

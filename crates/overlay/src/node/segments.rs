@@ -57,7 +57,7 @@ impl Node {
                 continue;
             };
             of = Some(index);
-            let reaction = match stream.on_segment(now, &parsed, congested) {
+            let reaction = match stream.on_segment(now, run.waited(), &parsed, congested) {
                 Ok(reaction) => reaction,
                 Err(why) => {
                     end = Some((Some(why), false));

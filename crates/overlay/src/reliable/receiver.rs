@@ -84,9 +84,9 @@ impl Default for Receiver {
 }
 
 impl Receiver {
-    /// Takes in the number of a packet.
+    /// Takes in the number of a packet that has `waited` in this host's socket.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, seq: LaneSeq) -> Arrival {
+    pub fn on_packet(&mut self, now: Time, waited: Duration, seq: LaneSeq) -> Arrival {
         let seq = seq.widen(self.end());
         let arrival = self.enter(seq);
         match arrival {
@@ -102,7 +102,7 @@ impl Receiver {
             }
         }
         let wait = self.wait(now.since(self.newest.1));
-        self.newest = (seq, now);
+        self.newest = (seq, now - waited);
         self.pending += 1;
         // The sender has to learn of gaps, and of their end, without delay.
         self.is_urgent |= arrival != Arrival::New || !self.ranges.is_empty();

@@ -343,10 +343,11 @@ impl Connection {
         self.retry_at = Some(now + wait);
     }
 
-    /// Takes a segment of the peer. `congested` is true if a relay has marked it.
+    /// Takes a segment of the peer that has `waited` in this host's socket. `congested` is true if a relay has marked it.
     pub(crate) fn on_segment(
         &mut self,
         now: Time,
+        waited: Duration,
         parsed: &Parsed<'_>,
         congested: bool,
     ) -> Result<Reaction, ResetReason> {
@@ -380,13 +381,18 @@ impl Connection {
         }
         self.heard = now;
         self.questions = 0;
-        let rtt = rtt::since(now, segment.echo_us);
+        // A host that was not scheduled says nothing about the path.
+        let came = now - waited;
+        let rtt = rtt::since(came, segment.echo_us);
         let taken = !segment.calls() || self.takes_early;
         let carries = taken && (!parsed.bytes.is_empty() || flags.has(Flags::FIN));
         let expired = parsed.tells_expired();
         let asks = expired || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
         self.ack_due |= asks;
-        self.echo_us = segment.stamp_us;
+        self.echo_us = match segment.stamp_us {
+            0 => 0,
+            stamp_us => rtt::later(stamp_us, waited),
+        };
         self.congested |= congested;
         if carries && segment.echo_us != self.echoed_us {
             self.echoed_us = segment.echo_us;
@@ -405,6 +411,7 @@ impl Connection {
             let heard = Heard {
                 acknowledged: segment.acknowledged,
                 window: segment.window,
+                came,
                 rtt,
                 congested: flags.has(Flags::CONGESTED),
             };

@@ -48,7 +48,9 @@ pub(crate) struct Heard {
     pub(crate) acknowledged: u32,
     /// The number of bytes beyond that place that may be sent.
     pub(crate) window: u32,
-    /// How long ago the segment left that this one answers.
+    /// When the segment came to this host; it may have waited there.
+    pub(crate) came: Time,
+    /// How long before that the segment left that this one answers.
     pub(crate) rtt: Option<Duration>,
     /// Segments came with the mark of congestion.
     pub(crate) congested: bool,

@@ -157,7 +157,9 @@ impl Pair {
         let parsed = Segment::parse(packet).unwrap();
         let marked = self.rng.below(50) == 0;
         let end = &mut self.ends[i];
-        let reaction = end.on_segment(self.now, &parsed, marked).unwrap();
+        let reaction = end
+            .on_segment(self.now, Duration::ZERO, &parsed, marked)
+            .unwrap();
         assert!(!reaction.is_bad);
         if let Taken::InOrder { skip, len } = reaction.taken {
             let bytes = &parsed.bytes[skip..skip + len];
@@ -347,7 +349,7 @@ fn lies_of_a_peer_do_no_harm() {
     let now = pair.now;
     let mut say = |packet: &[u8]| {
         let parsed = Segment::parse(packet).unwrap();
-        pair.ends[0].on_segment(now, &parsed, false)
+        pair.ends[0].on_segment(now, Duration::ZERO, &parsed, false)
     };
     // The peer acknowledges bytes that were never sent, cumulatively and by ranges.
     assert!(say(&lie(60_000, 9_000, 0, b"", &[])).unwrap().is_bad);
@@ -416,7 +418,12 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
         let mut packet = vec![0; 28];
         segment.emit(&[], &mut packet).unwrap();
         packet.extend(bytes);
-        pair.ends[1].on_segment(now, &Segment::parse(&packet).unwrap(), false)
+        pair.ends[1].on_segment(
+            now,
+            Duration::ZERO,
+            &Segment::parse(&packet).unwrap(),
+            false,
+        )
     };
     let read = pair.read[1].clone();
     let again = say(&mut pair, 0, &read).unwrap();

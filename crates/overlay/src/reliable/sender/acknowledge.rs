@@ -22,8 +22,8 @@ const CUTS_RIGHT: u32 = 16;
 type Heard = [(u64, u64); WAYS_MAX];
 
 impl Sender {
-    /// Takes in an acknowledgement of the receiver.
-    pub fn on_ack(&mut self, now: Time, ack: &ReliableAck<'_>) {
+    /// Takes in an acknowledgement of the receiver that has `waited` in this host's socket.
+    pub fn on_ack(&mut self, now: Time, waited: Duration, ack: &ReliableAck<'_>) {
         let head = ack.head;
         let next = head.next.widen(self.base);
         let told_end = head.end.widen(next);
@@ -44,7 +44,8 @@ impl Sender {
         let newest = self.entry(head.newest.widen(self.base));
         let newest_way = newest.map_or(self.used, |entry| entry.way.into());
         let is_late = self.was_late(head.newest);
-        let rtt = self.sample(now, head.newest, hold);
+        // A host that was not scheduled says nothing about the path.
+        let rtt = self.sample(now - waited, head.newest, hold);
         self.note_repeated(head.repeated, newest_way);
         let mut before = [0; WAYS_MAX];
         for (before, way) in before.iter_mut().zip(&self.ways) {

@@ -36,7 +36,7 @@ proptest! {
         let mut all = BTreeSet::new();
         for n in numbers {
             let is_new = all.insert(n);
-            match receiver.on_packet(Time::ZERO, LaneSeq::of(n)) {
+            match receiver.on_packet(Time::ZERO, Duration::ZERO, LaneSeq::of(n)) {
                 Arrival::New | Arrival::Recovered => prop_assert!(is_new),
                 Arrival::Duplicate => prop_assert!(!is_new),
                 Arrival::Beyond => prop_assert!(false, "within the span"),
@@ -149,7 +149,7 @@ proptest! {
             body[2] %= 60;
             body[5] %= 80;
             if let Ok(ack) = wire::control::ReliableAck::parse(&body) {
-                lane.sender.on_ack(at(now), &ack);
+                lane.sender.on_ack(at(now), Duration::ZERO, &ack);
             }
             prop_assert!(lane.sender.in_flight() <= 50);
         }
@@ -160,14 +160,23 @@ proptest! {
 fn numbers_beyond_the_span_are_refused() {
     let mut receiver = Receiver::default();
     let beyond = LaneSeq::of(SPAN);
-    assert_eq!(receiver.on_packet(at(0), beyond), Arrival::Beyond);
-    assert_eq!(receiver.on_packet(at(0), LaneSeq::of(0)), Arrival::New);
-    assert_eq!(receiver.on_packet(at(0), beyond), Arrival::New);
+    assert_eq!(
+        receiver.on_packet(at(0), Duration::ZERO, beyond),
+        Arrival::Beyond
+    );
+    assert_eq!(
+        receiver.on_packet(at(0), Duration::ZERO, LaneSeq::of(0)),
+        Arrival::New
+    );
+    assert_eq!(
+        receiver.on_packet(at(0), Duration::ZERO, beyond),
+        Arrival::New
+    );
     assert_eq!(receiver.stats().beyond, 1);
     // A sender that uses only every other number makes so many ranges and no more.
     let mut receiver = Receiver::default();
     for n in 0..10_000 {
-        receiver.on_packet(at(0), LaneSeq::of(2 * n + 1));
+        receiver.on_packet(at(0), Duration::ZERO, LaneSeq::of(2 * n + 1));
     }
     assert!(receiver.ranges().count() <= 1_024);
     assert!(receiver.stats().beyond >= 8_976);

@@ -59,7 +59,8 @@ fn after_a_long_wait(rest: Duration) -> (usize, u32) {
         .collect();
     assert!(sent.len() < 40, "{}", sent.len());
     for seq in sent {
-        to.receiver.on_packet(at(1_299), LaneSeq::new(seq));
+        to.receiver
+            .on_packet(at(1_299), Duration::ZERO, LaneSeq::new(seq));
     }
     let bytes = ack(&mut to, at(1_299), 1_000);
     hear(&mut from, at(1_299), &bytes);

@@ -28,7 +28,8 @@ pub(super) fn send_all(lane: &mut Lane, from: u64, to: u64) -> Vec<u32> {
 
 pub(super) fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
     for n in numbers {
-        lane.receiver.on_packet(at(ms), LaneSeq::new(*n));
+        lane.receiver
+            .on_packet(at(ms), Duration::ZERO, LaneSeq::new(*n));
     }
 }
 

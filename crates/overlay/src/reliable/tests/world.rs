@@ -97,7 +97,7 @@ pub(super) fn ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
 pub(super) fn hear(lane: &mut Lane, now: Time, bytes: &[u8]) {
     for message in Messages::new(bytes) {
         match message.unwrap() {
-            Message::ReliableAck(ack) => lane.sender.on_ack(now, &ack),
+            Message::ReliableAck(ack) => lane.sender.on_ack(now, Duration::ZERO, &ack),
             Message::ReliableRate(rate) => lane.sender.on_rate(rate),
             Message::ReliableSkip(skip) => lane.receiver.on_skip(skip),
             other => panic!("{other:?}"),
@@ -177,7 +177,7 @@ impl World {
             let seq = Header::trusted(&packet[..]).lane_seq();
             let rtt = self.path.delay * 2;
             self.to.receiver.measure(now, packet.len(), rtt);
-            match self.to.receiver.on_packet(now, seq) {
+            match self.to.receiver.on_packet(now, Duration::ZERO, seq) {
                 Arrival::New | Arrival::Recovered => self.arrived.push((number(&packet), now)),
                 Arrival::Duplicate | Arrival::Beyond => {}
             }

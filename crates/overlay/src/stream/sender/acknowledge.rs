@@ -37,7 +37,7 @@ impl Sender {
             good
         });
         let before = self.board.in_flight();
-        let echo = heard.rtt.map(|rtt| now - rtt);
+        let echo = heard.rtt.map(|rtt| heard.came - rtt);
         let news = self.board.on_ack(now, acknowledged, ranges, echo);
         if lies {
             return Err(NeverSent);

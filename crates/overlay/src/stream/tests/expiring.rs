@@ -223,7 +223,9 @@ fn lies_about_what_has_expired_do_no_harm() {
         let len = segment.emit(ranges, &mut packet).unwrap();
         let now = pair.now;
         let parsed = Segment::parse(&packet[..len]).unwrap();
-        let reaction = pair.ends[1].on_segment(now, &parsed, false).unwrap();
+        let reaction = pair.ends[1]
+            .on_segment(now, Duration::ZERO, &parsed, false)
+            .unwrap();
         pair.ends[1].receiver.ready().unwrap();
         reaction.is_bad
     };
