@@ -326,10 +326,10 @@ impl Brake {
         let began = core::mem::take(&mut self.has_begun);
         let last = self.growth.last();
         let is_long = last.is_some_and(|echo| self.baseline.is_long(echo.there));
-        // Questions take a part of a narrow link, which the lane's packets need.
-        let is_long = match self.own_packets() {
-            Some(_) => self.stands() || self.flows.served_bps() == 0.0 && self.tries(now),
-            None => is_long && self.carries(),
+        // Questions take a part of a narrow link, which the served flows may need.
+        let is_long = match self.flows.served_bps() > 0.0 && self.own_packets().is_some() {
+            true => self.stands(),
+            false => is_long || self.tries(now),
         };
         (began || is_long).then(|| now + WATCHED)
     }
@@ -371,12 +371,8 @@ impl Brake {
     /// Returns the round trip above which there is a queue in which the packets of this lane wait; `None` while the
     /// lane carries no traffic.
     pub fn queue_from(&self) -> Option<Duration> {
-        self.baseline.usual_most().filter(|_| self.carries())
-    }
-
-    /// Returns true if the lane has recently had packets to send.
-    fn carries(&self) -> bool {
-        self.has_carried || self.epoch.offered_bytes > 0
+        let carries = self.has_carried || self.epoch.offered_bytes > 0;
+        self.baseline.usual_most().filter(|_| carries)
     }
 
     /// Records a report of the other end: this many more packets of the link have arrived, and this many are lost.

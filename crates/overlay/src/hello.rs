@@ -353,14 +353,9 @@ impl Hello {
                 self.activate(now);
             }
         }
-        // A question about the round trip gets one answer: otherwise two ends that watch a narrow link would fill it. A
-        // question that is asked because nothing arrives may be lost, and so may its answer.
-        let is_silent_there = hello.doubts || !hello.active || self.state == State::Down;
         if hello.answer_now {
             self.next_send = self.next_send.min(self.earliest(now));
             self.answering = true;
-        }
-        if hello.answer_now && is_silent_there {
             let in_a_row = now.since(self.asked_at) < self.pace().probe_interval;
             self.asked = if in_a_row { self.asked + 1 } else { 1 };
             self.asked_at = now;

@@ -27,7 +27,7 @@ const MEASURED_LEAST: f64 = 0.7;
 /// The number of questions that show whether waits depend on the packets in front of them. Choice: a second of a link in
 /// use.
 const UNMODELLED: f64 = 10.0;
-/// If a question waits less than this share of what the packets in front of it explain, together with twice the error,
+/// If a question waits less than this share of what the packets in front of it explain, together with three times the error,
 /// it does not wait for them. Choice: half; behind a narrow link it waits for all of it.
 const FLAT: f64 = 0.5;
 /// The minimum number of packets per second. Choice: one packet shows within a second whether a higher rate may be
@@ -87,7 +87,7 @@ impl Brake {
         }
         let slope = xy / xx;
         let error = ((yy - slope * xy).max(0.0) / (n - 2.0) / xx).sqrt();
-        slope + 2.0 * error < FLAT
+        slope + 3.0 * error < FLAT
     }
 
     /// Measures the drain rate again. The first line through a growing queue is short; while the queue stands, each

@@ -28,33 +28,6 @@ impl Brake {
     }
 }
 
-/// The far end of a one-way call measures the same long round trips. Its questions would help nobody, and they would
-/// wait in the queue.
-#[test]
-fn a_lane_that_carries_nothing_does_not_ask_more_often() {
-    let mut brake = Brake::new(Settings::default());
-    let mut asks_more = |n: u64, carries: bool| {
-        let rtt = if n < 30 { RTT } else { RTT + QUEUED };
-        let now = ms(n * 100) + rtt;
-        let echo = Echo {
-            sent: ms(n * 100),
-            rtt,
-            there: rtt,
-            link_bytes: 0,
-            lane_bytes: 0,
-            modelled: Duration::ZERO,
-        };
-        brake.on_echo(now, echo);
-        if carries {
-            brake.admits(now, BYTES, 4, 0);
-        }
-        brake.watches(now).is_some()
-    };
-    assert!((0..60).all(|n| !asks_more(n, false)));
-    assert!(asks_more(60, true), "a flow begins");
-    assert!(asks_more(61, true), "a round trip is long");
-}
-
 /// Sends 50 packets/s for each of `priorities` over some round trips of 200 ms. Returns the admitted share of each.
 fn drive(
     brake: &mut Brake,

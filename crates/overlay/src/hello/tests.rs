@@ -200,23 +200,6 @@ fn a_path_that_falls_silent_is_asked_at_the_fast_pace_whatever_the_host_stalls()
     assert!(doubts >= 3, "{doubts}");
 }
 
-/// While a queue stands, a node asks for the round trip often. Each question gets one answer: on a narrow link, hellos are
-/// a good part of that queue.
-#[test]
-fn a_question_about_the_round_trip_is_answered_once() {
-    let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);
-    world.run(SECOND * 10);
-    world.send_data(0, Some(20));
-    world.run(SECOND);
-    let before = world.hellos;
-    let (now, until) = (world.now, world.now + SECOND * 10);
-    world.ends[0].watch(now, until);
-    world.run(SECOND * 10);
-    let [asked, answered] = [0, 1].map(|end| world.hellos[end] - before[end]);
-    assert!((150..=170).contains(&asked), "{asked}");
-    assert!(answered <= asked + 5, "{answered} answers to {asked}");
-}
-
 #[test]
 fn a_link_that_dies_while_idle_is_down_450_ms_after_it_is_used() {
     let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);

@@ -63,7 +63,7 @@ impl Link {
         let of_used = self.brake.as_ref().and_then(Brake::queue_from);
         let catches_up = |brake: &Brake| brake.catches_up(now);
         let yields = self.brake.as_ref().is_some_and(catches_up);
-        self.reliable.sender.set_yields(yields);
+        self.reliable.sender.set_yields(now, yields);
         queues[usize::from(self.path.id.0)] = of_used;
         if self.spares.is_empty() {
             self.reliable.sender.open_ways(now, &[], false);

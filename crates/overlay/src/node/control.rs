@@ -8,7 +8,7 @@ use crate::event::{Drop, Event};
 use crate::hello::{self, State, Why};
 use crate::link::{Link, LinkIndex, Made, Obstacle, Path, PathId, is_same_far_end};
 use crate::realtime::{NACK_SEQS, Strike};
-use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
+use base::{NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{CertificateError, DialError, Due, Established, Outcome, Refusal};
 use wire::control::{
     Builder, FlowAim, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,

@@ -58,10 +58,11 @@ const SEGMENT_BYTES: f64 = 1460.0;
 /// The rate below which a flow counts as thin: one packet in ten milliseconds [RFC 4828 §4.1].
 const THIN_PACKETS_PER_S: f64 = 100.0;
 
-/// The window, in packets, of a lane that yields while calls catch up after a stall. Choice: with it, a stream whose
-/// messages are as long as those of a call keeps up if the round trip is shorter than one with a queue that makes calls
-/// late.
+/// The packets of each [`YIELDING_EVERY`] of a round trip that a lane may have under way while calls catch up after a
+/// stall, and the least number. Choice: with it, a stream whose messages are as long as those of a call keeps up, and a
+/// long path carries as much as a short one.
 const YIELDING: usize = 2;
+const YIELDING_EVERY: Duration = Duration::from_millis(50);
 
 /// With a smaller window, in packets, the sender has to wait for each acknowledgement.
 const WAIT_LEAST: usize = 4;
@@ -121,6 +122,8 @@ pub struct Sender {
     used_rests: bool,
     /// Calls catch up after a stall, and their packets go first.
     yields: bool,
+    /// When they had caught up.
+    yielded: Option<Time>,
     /// The receiver knows that acknowledgements may wait for a packet that is expected.
     acks_wait: bool,
     /// When the last packet left, by any way: the receiver sees the packets of all ways.
@@ -173,6 +176,7 @@ impl Sender {
             used: 0,
             used_rests: false,
             yields: false,
+            yielded: None,
             acks_wait: false,
             last_left: Time::ZERO,
             drain: Drain::default(),
@@ -218,7 +222,10 @@ impl Sender {
     /// Sets whether calls beside this lane catch up after a stall, or have caught up a moment ago. Then the queue in
     /// front of a bottleneck consists of their packets. Until these have left, the lane adds hardly anything to it by
     /// the path in use.
-    pub(crate) fn set_yields(&mut self, yields: bool) {
+    pub(crate) fn set_yields(&mut self, now: Time, yields: bool) {
+        if self.yields && !yields {
+            self.yielded = Some(now);
+        }
         self.yields = yields;
     }
 

@@ -114,6 +114,24 @@ fn a_stream_that_makes_up_for_a_stall_yields_to_the_call_beside_it() {
     }
 }
 
+/// The acknowledgements that waited in the socket of the stalled host do not make the path longer, and on a long path the
+/// stream yields to the call no more than on a short one.
+#[test]
+fn a_stream_makes_up_for_a_stall_soon_on_a_long_path() {
+    for seed in 1..=3 {
+        let mut pair = Pair::new(seed, "delay=200ms jitter=2ms");
+        pair.run_ms(10_000);
+        let back = pair.nodes.world.now() + MS * 3_000;
+        let host = pair.nodes.hosts[0];
+        pair.nodes.world.stall(host, back, 512);
+        pair.run_ms(3_000 + 1_300);
+        let read = pair.sessions.called(0).received.len() as u64;
+        // All messages that were written 300 ms ago.
+        let written = (10_000 + 3_000 + 1_000) / 20;
+        assert!(read + 1 >= written, "{seed}: {read} of {written}");
+    }
+}
+
 #[test]
 fn what_a_stalled_host_sends_late_is_not_sent_with_repair() {
     for path in [

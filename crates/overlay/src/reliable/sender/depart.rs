@@ -9,7 +9,7 @@
 
 use super::super::queue::{Packet, Takes, Toward};
 use super::super::{ACK_DELAY, ACK_WAIT, Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
-use super::{Entry, Outgoing, RestOfPath, Sender, State, YIELDING};
+use super::{Entry, Outgoing, RestOfPath, Sender, State};
 use crate::flow::FlowKey;
 use base::{Duration, Time};
 use congestion::delivery::Stamp;
@@ -190,7 +190,12 @@ impl Sender {
         let way = self.ways.get_mut(at)?;
         way.pace_at = None;
         let whole = way.window(self.packet_bytes);
-        let window = if yields { whole.min(YIELDING) } else { whole };
+        let window = match self.yielded.filter(|_| at == self.used) {
+            _ if yields => whole.min(way.yielding_window(0)),
+            // The window grows step by step, so that a queue is noticed before it is long.
+            Some(since) => whole.min(way.yielding_window(way.steps(now, since))),
+            None => whole,
+        };
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // No packet waits for the window.
             way.is_limited &= way.in_flight >= whole;

@@ -127,6 +127,26 @@ impl Way {
         (self.wide_window(packet_bytes) as usize).clamp(1, WINDOW_MAX)
     }
 
+    /// Returns by how many steps the window of a lane that has yielded until then may have grown since: one per round trip
+    /// of a short path, and as often on a long one.
+    pub(super) fn steps(&self, now: Time, since: Time) -> usize {
+        let parts = self.yielding_parts() as u64;
+        let rtt = self.rtt.present().unwrap_or_default();
+        let each = rtt.div(parts).max(Duration::from_millis(1));
+        (now.since(since).as_micros() / each.as_micros()) as usize
+    }
+
+    fn yielding_parts(&self) -> usize {
+        // A queue makes round trips longer, and must not let more be added to it.
+        let rtt = self.rtt.least().unwrap_or_default();
+        ((rtt.as_micros() / super::YIELDING_EVERY.as_micros()) as usize).max(1)
+    }
+
+    /// Returns the window in packets while the lane yields to calls that catch up, or so many steps later.
+    pub(super) fn yielding_window(&self, steps: usize) -> usize {
+        super::YIELDING * self.yielding_parts() * (1 + steps)
+    }
+
     /// Takes a first estimate of the round trip, measured elsewhere.
     pub(super) fn seed_rtt(&mut self, now: Time, rtt: Duration) {
         if self.rtt.samples() == 0 && rtt > Duration::ZERO {

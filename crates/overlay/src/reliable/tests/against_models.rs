@@ -3,7 +3,7 @@
 use super::world::{at, lane, number, packet, packet_to};
 use crate::reliable::queue::{Queue, Takes, Toward};
 use crate::reliable::{Arrival, QUEUE_BYTES, QUEUE_PACKETS, Receiver, SPAN};
-use base::{NodeAddr, Time};
+use base::{Duration, NodeAddr, Time};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, Message, Messages};

@@ -1,9 +1,9 @@
 //! Tests of single situations of a lane, packet by packet.
 
-use super::world::{ack, at, hear, lane, ms, number, packet, packet_to, send};
+use super::world::{ack, at, hear, hear_late, lane, ms, number, packet, packet_to, send};
 use crate::flow::FlowKey;
 use crate::reliable::{Lane, Settings};
-use base::NodeAddr;
+use base::{Duration, NodeAddr};
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq, Routing};
 
@@ -30,6 +30,27 @@ pub(super) fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
     for n in numbers {
         lane.receiver
             .on_packet(at(ms), Duration::ZERO, LaneSeq::new(*n));
+    }
+}
+
+/// Neither end's host was scheduled for three seconds.
+#[test]
+fn what_waits_in_the_socket_of_a_stalled_host_makes_no_round_trip_longer() {
+    let stall = ms(3_000);
+    for is_here in [true, false] {
+        let (mut from, mut to) = ready();
+        push(&mut from, 100, 0..1);
+        assert_eq!(send_all(&mut from, 100, 100), [0]);
+        let (waited, came) = if is_here {
+            (ms(0), 105)
+        } else {
+            (stall, 3_105)
+        };
+        to.receiver.on_packet(at(came), waited, LaneSeq::new(0));
+        let bytes = ack(&mut to, at(came), 100);
+        let waited = if is_here { stall } else { ms(0) };
+        hear_late(&mut from, at(3_110), waited, &bytes);
+        assert_eq!(from.sender.rtt().latest(), ms(10), "{is_here}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::world::{at, hear, lane, ms, number, packet, packet_within};
 use crate::reliable::{Lane, Open};
-use base::Time;
+use base::{Duration, Time};
 use wire::control::Builder;
 use wire::data::{Header, LaneSeq};
 
@@ -47,7 +47,7 @@ fn leave(lane: &mut Lane, now: Time, way: u8) -> Vec<(u32, u32)> {
 fn acknowledge(lane: &mut Lane, now: Time, came: &[u32]) {
     let mut other = crate::reliable::Receiver::default();
     for seq in came {
-        other.on_packet(now, LaneSeq::new(*seq));
+        other.on_packet(now, Duration::ZERO, LaneSeq::new(*seq));
     }
     let mut bytes = vec![0; 1_400];
     let mut builder = Builder::new(&mut bytes);

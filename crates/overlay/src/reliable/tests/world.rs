@@ -95,9 +95,14 @@ pub(super) fn ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
 }
 
 pub(super) fn hear(lane: &mut Lane, now: Time, bytes: &[u8]) {
+    hear_late(lane, now, Duration::ZERO, bytes);
+}
+
+/// The same after the bytes have waited in the socket.
+pub(super) fn hear_late(lane: &mut Lane, now: Time, waited: Duration, bytes: &[u8]) {
     for message in Messages::new(bytes) {
         match message.unwrap() {
-            Message::ReliableAck(ack) => lane.sender.on_ack(now, Duration::ZERO, &ack),
+            Message::ReliableAck(ack) => lane.sender.on_ack(now, waited, &ack),
             Message::ReliableRate(rate) => lane.sender.on_rate(rate),
             Message::ReliableSkip(skip) => lane.receiver.on_skip(skip),
             other => panic!("{other:?}"),
