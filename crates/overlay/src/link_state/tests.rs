@@ -605,23 +605,25 @@ proptest! {
     }
 }
 
+/// Returns a record of node 2, with links to the nodes 1 and 3 and these options.
+fn told(seq: u32, options: &[u8]) -> Vec<u8> {
+    let repr = Repr {
+        origin: node(2),
+        seq: RecordSeq(seq),
+        lifetime_s: 100,
+        certificate_serial: 1,
+        strikes: 0,
+        links: &[link(1, 10), link(3, 10)],
+        options,
+    };
+    let mut bytes = [0; BODY_BYTES_MAX];
+    let len = repr.emit(&mut bytes, |_| sign(node(2))).unwrap();
+    bytes[..len].to_vec()
+}
+
 #[test]
 fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor() {
     let mut database = Database::new(node(1));
-    let told = |seq, options: &[u8]| {
-        let repr = Repr {
-            origin: node(2),
-            seq: RecordSeq(seq),
-            lifetime_s: 100,
-            certificate_serial: 1,
-            strikes: 0,
-            links: &[link(1, 10), link(3, 10)],
-            options,
-        };
-        let mut bytes = [0; BODY_BYTES_MAX];
-        let len = repr.emit(&mut bytes, |_| sign(node(2))).unwrap();
-        bytes[..len].to_vec()
-    };
     let usable = |d: &Database| {
         let pairs = [(2, 1), (2, 3), (3, 2)];
         let all = pairs.map(|(from, to)| d.usable(node(from), node(to)));
@@ -640,20 +642,6 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
 
 #[test]
 fn queues_are_known_by_the_word_of_the_links_senders() {
-    let told = |seq, options: &[u8]| {
-        let repr = Repr {
-            origin: node(2),
-            seq: RecordSeq(seq),
-            lifetime_s: 100,
-            certificate_serial: 1,
-            strikes: 0,
-            links: &[link(1, 10), link(3, 10)],
-            options,
-        };
-        let mut bytes = [0; BODY_BYTES_MAX];
-        let len = repr.emit(&mut bytes, |_| sign(node(2))).unwrap();
-        bytes[..len].to_vec()
-    };
     let mut database = Database::new(node(1));
     let queued = |d: &Database| {
         let each = [1, 3].map(|to| d.is_queued(node(2), node(to)));
