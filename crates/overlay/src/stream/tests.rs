@@ -153,13 +153,12 @@ impl Pair {
         }
     }
 
-    fn arrive(&mut self, i: usize, packet: &[u8]) {
+    /// Hands a packet to an end, after it has waited in the socket of that end's host.
+    fn arrive(&mut self, i: usize, waited: Duration, packet: &[u8]) {
         let parsed = Segment::parse(packet).unwrap();
         let marked = self.rng.below(50) == 0;
         let end = &mut self.ends[i];
-        let reaction = end
-            .on_segment(self.now, Duration::ZERO, &parsed, marked)
-            .unwrap();
+        let reaction = end.on_segment(self.now, waited, &parsed, marked).unwrap();
         assert!(!reaction.is_bad);
         if let Taken::InOrder { skip, len } = reaction.taken {
             let bytes = &parsed.bytes[skip..skip + len];
@@ -192,8 +191,8 @@ impl Pair {
         self.now += Duration::from_millis(1);
         self.way.sort_by_key(|(at, number, ..)| (*at, *number));
         let due = self.way.partition_point(|(at, ..)| *at <= self.now);
-        for (_, _, to, packet) in self.way.drain(..due).collect::<Vec<_>>() {
-            self.arrive(to, &packet);
+        for (at, _, to, packet) in self.way.drain(..due).collect::<Vec<_>>() {
+            self.arrive(to, self.now.since(at), &packet);
         }
         for i in 0..2 {
             if self.ends[i].next_timeout().is_some_and(|at| at <= self.now) {
@@ -382,6 +381,32 @@ fn lies_of_a_peer_do_no_harm() {
     assert!(say(&fin(100)).is_ok());
     assert_eq!(say(&fin(200)), Err(ResetReason::Protocol));
     assert_eq!(say(&lie(0, 9, 99, b"xyz", &[])), Err(ResetReason::Protocol));
+}
+
+/// The hosts of both ends are not scheduled for three seconds, while a segment or its acknowledgement is on its way.
+#[test]
+fn what_waits_in_the_socket_of_a_stalled_host_makes_no_round_trip_longer() {
+    for on_its_way_ms in [5, 15] {
+        let channel = Channel {
+            loss_pct: 0,
+            twice_pct: 0,
+            delay_ms: 10,
+            jitter_ms: 0,
+        };
+        let mut pair = Pair::new(LinkProtocol::Reliable, Framing::Bytes, channel, 1);
+        let run = |pair: &mut Pair, ms| (0..ms).for_each(|_| pair.step());
+        run(&mut pair, 100);
+        pair.write(0, 1_000);
+        run(&mut pair, on_its_way_ms);
+        pair.now += Duration::from_secs(3);
+        run(&mut pair, 50);
+        assert_eq!(pair.read[1].len(), 1_000);
+        let srtt = pair.ends[0].sender.rtt().smoothed().unwrap();
+        assert!(
+            srtt < Duration::from_millis(25),
+            "{on_its_way_ms}: {srtt:?}"
+        );
+    }
 }
 
 #[test]
