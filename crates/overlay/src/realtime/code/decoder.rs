@@ -88,6 +88,15 @@ impl Row {
     }
 }
 
+/// Why a repair packet cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unusable {
+    /// It names packets before the lane's first, or is shorter than a packet that it protects.
+    Bad,
+    /// It came after newer ones, and a missing packet of its window is out of reach.
+    Stale,
+}
+
 /// Restores missing packets from repair packets.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -184,30 +193,33 @@ impl Decoder {
         self.advance(newest + 1);
         self.note_ages(now, newest, repair);
         match self.judge(newest, repair) {
-            None => self.stats.bad += 1,
+            Err(Unusable::Bad) => self.stats.bad += 1,
+            Err(Unusable::Stale) => self.stats.stale += 1,
             // This is the most frequent case, in which nothing is combined.
-            Some(0) => self.stats.unneeded += 1,
-            Some(_) => {
+            Ok(0) => self.stats.unneeded += 1,
+            Ok(_) => {
                 let row = self.row_of(newest, repair);
                 self.enter(now, row);
             }
         }
     }
 
-    /// Returns how many packets of the window are unknown, or `None` if the repair packet cannot be used.
-    fn judge(&self, newest: u64, repair: &Repair<'_>) -> Option<usize> {
+    /// Returns how many packets of the window are unknown.
+    fn judge(&self, newest: u64, repair: &Repair<'_>) -> Result<usize, Unusable> {
         let mut unknown = 0;
         for behind in behind(repair.members) {
-            let seq = newest.checked_sub(behind)?;
+            let seq = newest.checked_sub(behind).ok_or(Unusable::Bad)?;
             match self.known(seq) {
-                Some(at) if self.kept[at].bytes.len() > repair.sum.len() => return None,
+                Some(at) if self.kept[at].bytes.len() > repair.sum.len() => {
+                    return Err(Unusable::Bad);
+                }
                 Some(_) => {}
                 // The unknown is out of reach of the matrix, because the repair packet arrived after newer ones.
-                None if seq + (SPAN as u64) < self.next => return None,
+                None if seq + (SPAN as u64) < self.next => return Err(Unusable::Stale),
                 None => unknown += 1,
             }
         }
-        Some(unknown)
+        Ok(unknown)
     }
 
     /// Returns the equation of a repair packet for its unknown packets, with the known ones subtracted.

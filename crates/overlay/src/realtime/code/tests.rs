@@ -367,6 +367,36 @@ fn a_changed_packet_spoils_what_follows_from_it_and_nothing_else() {
 }
 
 #[test]
+fn a_repair_packet_that_comes_after_newer_ones_is_late_and_not_bad() {
+    let (mut rng, mut decoder) = (Rng::new(8), Decoder::default());
+    let mut sender = Sender::new(HALF);
+    decoder.listen(at(0));
+    let mut held = None;
+    for n in 0..SPAN as u64 + 6 {
+        let packet = sender.send(&mut rng, true);
+        let is_lost = n == 4;
+        if !is_lost {
+            decoder.on_original(at(n), n, &packet);
+        }
+        while let Some(body) = sender.repair() {
+            // The one that would restore the lost packet is on its way until the matrix reaches its newest packet, but not
+            // the lost one.
+            match (4..8).contains(&n) {
+                true => held = Some((n, body)),
+                false if (8..SPAN as u64).contains(&n) => {}
+                false => decoder.on_repair(at(n), n, &Repair::parse(&body).unwrap()),
+            }
+        }
+    }
+    let before = decoder.stats();
+    let (newest, body) = held.unwrap();
+    decoder.on_repair(at(80), newest, &Repair::parse(&body).unwrap());
+    let after = decoder.stats();
+    assert_eq!((after.stale, after.bad), (before.stale + 1, 0));
+    assert_eq!(after.decoded, 0);
+}
+
+#[test]
 fn what_was_asked_for_is_unknown_until_it_is_found() {
     let (mut rng, mut decoder) = (Rng::new(5), Decoder::default());
     let mut sender = Sender::new(HALF);
