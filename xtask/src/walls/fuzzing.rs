@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   fuzz/src/targets/wire.rs     one file per crate: bodies, and TARGETS with their names
+//!   fuzz/src/targets/wire/…      parts of that file
 //!   fuzz/src/lib.rs              lists the files
 //!   fuzz/corpus/NAME/…           the inputs of one target
 //!   crates/wire/tests/fuzz_replay.rs   runs the corpora in an ordinary test
@@ -76,11 +77,14 @@ pub(super) fn fuzzing(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the path of each file of targets, and the crate that it belongs to.
+/// Returns the path of each file of targets, and the crate that it belongs to. Files in folders are parts of them.
 fn target_files(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     tree.below(TARGETS).filter_map(|path| {
-        let name = path.rsplit('/').next()?.strip_suffix(".rs")?;
-        Some((path, name))
+        let name = path
+            .strip_prefix(TARGETS)?
+            .trim_start_matches('/')
+            .strip_suffix(".rs")?;
+        (!name.contains('/')).then_some((path, name))
     })
 }
 
