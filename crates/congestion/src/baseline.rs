@@ -55,6 +55,8 @@ pub(crate) struct Baseline {
     least: [Option<Duration>; 2],
     half_since: Time,
     rise: Option<Rise>,
+    /// When the last question was sent whose round trip was not above the baseline.
+    below: Option<Time>,
     /// The least round trip before a rise was followed.
     before: Option<Duration>,
     /// The last round trip without a queue, and how much consecutive ones differ.
@@ -68,6 +70,8 @@ pub(crate) struct Baseline {
 #[derive(Clone, Copy, Debug)]
 struct Rise {
     began: Time,
+    /// When the last question was sent that found no rise.
+    below: Option<Time>,
     spell_since: Time,
     spell_least: Duration,
     /// Since when spells are level, and between which values.
@@ -79,7 +83,7 @@ struct Rise {
 }
 
 /// A rise that has been level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Steady {
     /// Since when the rise has been level.
     pub(crate) since: Time,
@@ -87,6 +91,9 @@ pub(crate) struct Steady {
     pub(crate) above: Duration,
     /// The rise was at another level before, like a queue, or like a path that has become longer twice.
     pub(crate) has_moved: bool,
+    /// How fast it rose at least, in seconds per second: as fast as a queue grows that is sent this share more than its
+    /// drain rate. Zero if that is not known.
+    pub(crate) slope: f64,
 }
 
 impl Baseline {
@@ -96,6 +103,7 @@ impl Baseline {
             least: [None; 2],
             half_since: now,
             rise: None,
+            below: None,
             before: None,
             last: None,
             differ: Duration::ZERO,
@@ -126,12 +134,18 @@ impl Baseline {
             let differ = rtt.max(last) - rtt.min(last);
             self.differ = (self.differ * 7 + differ).div(8);
             self.rise = None;
+            self.below = Some(sent);
             return;
         }
         let level = self.level(rtt);
         match &mut self.rise {
             Some(rise) => rise.on_round_trip(now, rtt, level),
-            None => self.rise = Some(Rise::new(now, rtt)),
+            None => {
+                self.rise = Some(Rise {
+                    below: self.below,
+                    ..Rise::new(now, rtt)
+                });
+            }
         }
     }
 
@@ -184,10 +198,16 @@ impl Baseline {
     /// Returns the rise, if there is one: a longer path, or a queue that nothing has changed so far.
     pub(crate) fn steady(&self) -> Option<Steady> {
         let rise = self.rise?;
+        let above = rise.low - self.least()?;
+        let slope = rise.below.map_or(0.0, |below| {
+            let rose = above.saturating_sub(self.margin());
+            rose.as_secs_f64() / rise.since.since(below).as_secs_f64().max(1e-3)
+        });
         Some(Steady {
             since: rise.since,
-            above: rise.low - self.least()?,
+            above,
             has_moved: rise.has_moved,
+            slope,
         })
     }
 
@@ -232,6 +252,7 @@ impl Rise {
     fn new(now: Time, rtt: Duration) -> Rise {
         Rise {
             began: now,
+            below: None,
             spell_since: now,
             spell_least: Duration::MAX,
             since: now,

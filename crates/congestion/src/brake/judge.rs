@@ -56,7 +56,9 @@ impl Brake {
         match (&self.limit, epoch.lost > 0, queued) {
             (_, true, true) if others_answer => self.congested = true,
             (None, true, true) if is_usual => {}
-            (None, true, true) if doubt == Doubt::Outage => self.congested = true,
+            (None, true, true) if matches!(doubt, Doubt::Outage | Doubt::Sudden) => {
+                self.congested = true;
+            }
             // Packets that were sent before the rate fell are still lost, so there is only one cut per round trip.
             (Some(limit), true, true) if now < limit.deaf_until => self.congested = true,
             (Some(limit), true, true) if doubt != Doubt::None || limit.cut.is_some() => {

@@ -155,10 +155,10 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
         neck.carry(brake, ms(at));
         rates.extend(brake.rate_bps());
     });
-    // The lane sends less than is offered, which is too much.
+    // The lane sends less than is offered, which is too much, most of the time.
     let offered = 32.0 * 80e3;
-    let last = rates.last().copied().unwrap_or(u64::MAX);
-    assert!((last as f64) < 0.9 * offered, "{rates:?}");
+    let below = rates.iter().filter(|rate| (**rate as f64) < 0.9 * offered);
+    assert!(below.count() >= 10, "{rates:?}");
     // Other traffic fills the link now, and takes more and more of it.
     let mut carries = 180;
     drive(&mut brake, 4_400, 60, &[4; 32], |brake, at| {
@@ -177,8 +177,8 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
 
 #[test]
 fn losses_that_do_not_answer_are_the_paths() {
-    // The path loses ten per cent since it has become longer, and 25 in the worst second.
-    let (brake, shares) = step(0, 32);
+    // The path loses 15 per cent since it has become longer. A queue could have grown as fast, and lose that.
+    let (brake, shares) = step(0, 48);
     assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
     let braked = shares.iter().filter(|share| **share < 1.0).count();
     assert!((1..=6).contains(&braked), "{shares:?}");
@@ -189,10 +189,12 @@ fn losses_that_do_not_answer_are_the_paths() {
 fn a_lane_below_its_fair_rate_keeps_it_and_sends_nothing_twice() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
+    // The queue of other traffic falls by a third now and then.
     let shares = drive(&mut brake, 0, 60, &[4; 8], |brake, at| {
         lose(brake, 1);
-        brake.on_round_trip(ms(at), QUEUED);
-        assert!(at <= 400 || !brake.allows_redundancy());
+        let fallen = if at / 1_000 % 2 == 0 { 0 } else { 30 };
+        brake.on_round_trip(ms(at), QUEUED - Duration::from_millis(fallen));
+        assert!(at <= 400 || !brake.allows_redundancy(), "{at}");
     });
     assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
 }
@@ -245,13 +247,16 @@ fn a_longer_path_that_loses_as_ever_brakes_nothing() {
 }
 
 #[test]
-fn a_longer_path_that_loses_more_brakes_once_and_not_for_long() {
-    let (brake, shares) = step(0, 6);
-    assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
-    assert!(shares.iter().all(|&share| share > 0.8), "{shares:?}");
-    let braked = shares.iter().filter(|share| **share < 1.0).count();
-    assert!((1..=10).contains(&braked), "{shares:?}");
-    assert!(shares[15..].iter().all(|&share| share == 1.0), "{shares:?}");
+fn a_path_that_becomes_longer_at_once_is_not_braked_when_it_loses_more_than_before() {
+    // A queue that grows as fast would lose a fifth.
+    for lost in [6, 16, 28] {
+        let (brake, shares) = step(0, lost);
+        assert!(
+            shares.iter().all(|&share| share == 1.0),
+            "{lost}: {shares:?}"
+        );
+        assert!(brake.allows_redundancy(), "{lost}");
+    }
 }
 
 #[test]
