@@ -39,6 +39,7 @@
 //!   ──────────────────────────────────────────────────────────────────────────────────────
 //!   no losses, or no more than there were before the step       go on; after 3 s it is the path
 //!   nothing is sent                                             the same
+//!   losses, but too few for a queue that grows as fast          go on, add nothing; after 3 s it is the path
 //!   few losses                                                  slower by γ, once, and wait
 //!   … and it stays level though less is sent, for 1 s           it is the path: off
 //!   many losses, or it moves                                    congestion, as above
