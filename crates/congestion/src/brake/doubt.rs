@@ -46,7 +46,7 @@ impl Brake {
         let is_clear = is_clear && is_more;
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
-            // The longer path may still lose what it lost before, or what it has lost since it rose too suddenly for a queue.
+            // The longer path may still lose what it lost before, or what it has lost since a rise that no queue explains.
             let lasting = if is_sudden { lost } else { 0.0 };
             self.usual_loss = self.usual_loss.max(lasting);
             self.try_longer(now, self.usual_loss);
