@@ -9,7 +9,7 @@ use base::NodeAddr;
 use core::fmt::Debug;
 use net::clock::Clock;
 use net::epoll::Waker;
-use overlay::groups::Admission;
+use overlay::groups::{Admission, Permit};
 use overlay::request::{Operation, RequestError};
 use overlay::snapshot::{GroupStatus, NetworkSnapshot, PathHealth};
 use secure::{Delegation, Network};
@@ -25,6 +25,9 @@ const MAX_WAITING: usize = 64;
 /// problem for which a status page must not wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a node has set for a group: how it is carried, and who may send and receive.
+pub type OwnRules = (Option<Setting>, Option<Permit>);
+
 /// A request to the loop.
 #[derive(Debug)]
 pub enum Command {
@@ -36,6 +39,8 @@ pub enum Command {
     Groups(Option<NodeAddr>, Sender<Vec<GroupStatus>>),
     /// Decide whether a group's traffic fits into the network.
     Admission(Setting, Sender<Admission>),
+    /// Report what the node itself has set for a group or a range of groups.
+    OwnRules((NodeAddr, u8), Sender<OwnRules>),
     /// Report the trusted roots of the network and their revocations.
     Trust(Sender<Box<Network>>),
     /// Watch the paths to a neighbour closely, and report their state.
@@ -148,6 +153,11 @@ impl Commander {
     /// Returns the groups that the node knows, or all about one.
     pub fn groups(&self, only: Option<NodeAddr>) -> Result<Vec<GroupStatus>, Unavailable> {
         self.ask(|answer| Command::Groups(only, answer))
+    }
+
+    /// Returns what the node itself has set for a group or a range of groups.
+    pub fn own_rules(&self, range: (NodeAddr, u8)) -> Result<OwnRules, Unavailable> {
+        self.ask(|answer| Command::OwnRules(range, answer))
     }
 
     /// Returns whether the traffic that a setting describes fits.

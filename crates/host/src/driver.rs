@@ -452,6 +452,9 @@ impl Driver {
                 Command::Admission(setting, answer) => {
                     let _ = answer.send(self.station.node().admission(&setting));
                 }
+                Command::OwnRules(range, answer) => {
+                    let _ = answer.send(self.station.node().own_rules(range));
+                }
                 Command::Trust(answer) => {
                     let _ = answer.send(Box::new(self.station.node().network().clone()));
                 }

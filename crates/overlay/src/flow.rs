@@ -22,7 +22,7 @@
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
-use wire::data::{Class, FlowSeq, Header, Routing};
+use wire::data::{Class, FlowSeq, Header, LinkProtocol, Routing};
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
@@ -42,6 +42,9 @@ const WINDOW_COVER: Duration = Duration::from_millis(500);
 const RELIABLE_COVER: Duration = Duration::from_secs(2);
 /// The maximum for reliable links: 2 s of 2 Gbit/s in packets of 1400 bytes are 357 000 numbers; in 64 KiB.
 const RELIABLE_LIMIT: usize = 512 << 10;
+/// How long a missing packet without a deadline may still be repaired: as long as half a window. Links repair and
+/// reorder packets without a deadline by the same rules as others.
+const REPAIR_WAIT: Duration = WINDOW_COVER;
 /// The maximum step from the first to the second packet of a restarted source.
 const RESTART_STEP: u64 = 64;
 /// Number of flows of which the least recently used one makes room.
@@ -177,10 +180,28 @@ pub struct Flow {
     first: u64,
     /// Packets, and missing packets, from before the numbering began.
     before: (u64, u64),
+    /// Which holes in the numbers are lost for good.
+    settling: Settling,
     /// The origin of its numbers.
     known: Known,
     /// The last stale number, if only stale ones came after it.
     stale: Option<u64>,
+}
+
+/// Which holes in the numbers of a flow are lost for good, and which may still be filled by a repair.
+///
+/// ```text
+///   ── lost for good ──▶ below ── under repair until `at` ──▶ next ── since then ──▶ the highest number
+/// ```
+/// At `at`, everything below `next` is lost for good. So a hole counts after one to two times the wait, and the flow
+/// keeps two numbers instead of a list of holes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settling {
+    below: u64,
+    next: u64,
+    at: Time,
+    /// How long a packet may be late: the longest time that a packet had left on arrival.
+    wait: Duration,
 }
 
 /// The table of flows.
@@ -557,13 +578,60 @@ impl Flow {
             marks: Marks::default(),
             first: 0,
             before: (0, 0),
+            settling: Settling::default(),
             known: Known::Passing,
             stale: None,
         }
     }
 
+    /// Returns the number of packets that are lost for good: a number that has not arrived counts once no repair is
+    /// expected any more.
+    pub fn missing(&self, now: Time) -> u64 {
+        let Settling {
+            below,
+            next,
+            at,
+            wait,
+        } = self.settling;
+        let highest = self.window.next();
+        let below = match now {
+            _ if now >= self.last_seen + wait => highest,
+            _ if now >= at => next,
+            _ => below,
+        };
+        // What is behind the window is too old for any repair.
+        let below = below.max(highest.saturating_sub(self.window.capacity()));
+        let seen = self.window.count(below, highest).unwrap_or_default();
+        let open = (highest - below).saturating_sub(seen);
+        self.holes().saturating_sub(open)
+    }
+
+    /// A packet has arrived that may still wait for so long, `None` without a deadline: a packet of the same time that
+    /// is missing may arrive as late.
+    pub fn expect_repairs(&mut self, left: Option<Duration>) {
+        let by_lane = match self.class.link {
+            LinkProtocol::Reliable => RELIABLE_COVER,
+            LinkProtocol::BestEffort | LinkProtocol::RealTime => REPAIR_WAIT,
+        };
+        let wait = left.unwrap_or(by_lane);
+        self.settling.wait = self.settling.wait.max(wait);
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Time) {
+        let Settling { next, at, wait, .. } = self.settling;
+        if now >= at {
+            self.settling = Settling {
+                below: next,
+                next: self.window.next(),
+                at: now + wait,
+                wait,
+            };
+        }
+    }
+
     /// Returns the number of packets that have not arrived, up to the highest number that has.
-    pub fn missing(&self) -> u64 {
+    fn holes(&self) -> u64 {
         let (packets, missing) = self.before;
         let span = self.window.next().saturating_sub(self.first);
         missing + span.saturating_sub(self.packets - packets)
@@ -603,10 +671,15 @@ impl Flow {
         };
         let seen = self.window.insert(now, wide, cover, limit);
         let stale = self.stale.take();
+        self.settle(now);
         match seen {
             Seen::Ahead => Verdict::New,
             Seen::Late => {
-                self.first = self.first.min(wide);
+                if wide < self.first {
+                    // Numbers between this one and the former first one may be on their way, too.
+                    self.settling.below = wide;
+                    self.first = wide;
+                }
                 Verdict::New
             }
             Seen::Duplicate => Verdict::Duplicate,
@@ -624,13 +697,20 @@ impl Flow {
 
     /// Restarts the numbering at `seq`.
     fn restart(&mut self, now: Time, seq: FlowSeq) -> Verdict {
-        self.before = (self.packets, self.missing());
+        self.before = (self.packets, self.holes());
         self.window = PacedWindow::new(WINDOW_START);
         self.stale = None;
         // The number is one span higher, so that there is room for numbers before the first one.
         let wide = (1 << 32) + u64::from(seq.0);
         self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
         self.first = wide;
+        let wait = self.settling.wait.max(REPAIR_WAIT);
+        self.settling = Settling {
+            below: wide,
+            next: wide + 1,
+            at: now + wait,
+            wait,
+        };
         Verdict::New
     }
 }

@@ -1,31 +1,30 @@
 //! `sinew groups`, `sinew group show | set | clear`: multicast and anycast groups, their trees, and the packets that
 //! each receiver gets.
 
+mod named;
 mod protection;
+mod set;
 mod ways;
 
 use crate::control::{Control, Watched};
 use crate::date::span;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
-use crate::quantity;
-use crate::service::{self, Service};
+use crate::service;
 use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table, Tone};
 use crate::terminal;
 use crate::watch::{self, Rates};
 use base::NodeAddr;
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use client::{RouteBy, Routing};
-use gateway::multicast::channel::carrier;
-use gateway::multicast::rules::is_source_specific;
+use named::groups;
+pub(crate) use named::{lacks_source, one_group, set_groups};
+pub(crate) use protection::flow;
 use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv6Addr};
+pub use set::SetGroup;
 use std::path::PathBuf;
 pub(crate) use ways::second_ways;
 use ways::two_ways;
-use wire::groups::Ways;
 
 /// The subcommands of `sinew group`.
 #[derive(Debug, Subcommand)]
@@ -40,13 +39,20 @@ Example:
     Show(ShowGroup),
     /// Set how the network carries a group; use the source's node
     #[command(after_help = "\
+Values that you do not give stay as this node has set them before; the word
+default takes one back. The answer says what is in force. A setting always
+fixes service, metric and priority for all senders: voice (real-time),
+expected-latency and 4, unless you give others. A command that only gives
+--send or --receive makes no setting.
+
 The command refuses, with the reasons, if a link of the tree does not have
 enough capacity left, or if a member is too far away. The source drops packets
 above the rate.
 
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
-  sinew group set 239.1.1.1 --ways 2 --deadline 500ms --node net/ams
+  sinew group set 239.1.1.1 --ways 2 --node net/ams
+  sinew group set 239.1.1.1 --rate default --node net/ams
   sinew group set 239.1.1.1 --ways targeted --deadline 150ms --node net/ams
   sinew group set 239.1.1.1 --send ams --receive fra,tag:cam,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
@@ -64,61 +70,6 @@ pub struct ShowGroup {
     pub group: NodeAddr,
     #[command(flatten)]
     show: Show,
-}
-
-/// Arguments of `group set`.
-#[derive(Debug, Args)]
-pub struct SetGroup {
-    /// The group, a range of groups like 239.192.0.0/14, or a group with its source
-    #[arg(value_parser = groups)]
-    pub group: String,
-    /// Rate of all its sources together, such as 10mbit; the source drops the excess
-    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
-    pub rate: Option<u64>,
-    /// Deadline of its packets, such as 500ms
-    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
-    pub deadline: Option<base::Duration>,
-    /// The service that its packets need
-    #[arg(long, alias = "link", value_enum)]
-    pub service: Option<Service>,
-    /// The metric for the paths of its tree
-    #[arg(long = "metric", alias = "routing", value_name = "METRIC", value_parser = PossibleValuesParser::new(metrics()))]
-    pub routing: Option<String>,
-    /// Its priority
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=7))]
-    pub priority: Option<u8>,
-    /// How its tree is built: link-state (shortest paths from each source) or scribe (one shared tree,
-    /// for very many groups)
-    #[arg(long, value_parser = PossibleValuesParser::new(["link-state", "scribe"]))]
-    pub tree: Option<String>,
-    /// Ways for its packets to each member: 1, 2 (as disjoint as the network allows: a node or link of
-    /// one can fail without packet loss), or targeted (a second way only to members that the first one
-    /// reaches through links with losses); default: auto (targeted for real-time packets with a deadline)
-    #[arg(long, value_parser = PossibleValuesParser::new(Ways::ALL.map(Ways::label)))]
-    pub ways: Option<String>,
-    /// How packets are delivered to all members: as-it-comes, in-order, or as-sent (in order and at the
-    /// sender's pace); default: as each member requests
-    #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
-    pub delivery: Option<String>,
-    /// With as-sent: deliver packets this long after they were sent, such as 300ms; default: as late as
-    /// repairs need
-    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
-    pub release: Option<base::Duration>,
-    /// Loss target and repair limit
-    #[command(flatten)]
-    pub protection: service::Protection,
-    /// Nodes that may send: names such as ams or *-cam, addresses, and tags and domains of
-    /// certificates such as tag:studio or @example.com; '*' for all; default: unchanged
-    #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
-    pub send: Option<Vec<String>>,
-    /// Nodes that may receive
-    #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
-    pub receive: Option<Vec<String>>,
-    /// Set it even if admission control refuses it
-    #[arg(long)]
-    pub force: bool,
-    #[command(flatten)]
-    at: At,
 }
 
 /// Arguments of `group clear`.
@@ -141,53 +92,11 @@ struct At {
     json: bool,
 }
 
-fn metrics() -> Vec<&'static str> {
-    let by_table = RouteBy::ALL.into_iter().filter(|by| match by {
-        RouteBy::Table(routing) => *routing != Routing::Width,
-        RouteBy::Stamp(_) => false,
-    });
-    by_table.map(RouteBy::label).collect()
-}
-
-/// Converts a group of IPv6, or a source-specific one with its source, to the overlay's group. Other words stay as they
-/// are.
-fn groups(text: &str) -> Result<String, String> {
-    let Some((group, source)) = text.split_once('@') else {
-        return match text.parse() {
-            Ok(IpAddr::V6(group)) if group.is_multicast() && !is_source_specific(group) => {
-                Ok(carrier(group, Ipv6Addr::UNSPECIFIED).to_string())
-            }
-            Ok(IpAddr::V6(group)) if group.is_multicast() => Err(format!(
-                "{group} has a tree for each source: name one, like {group}@fd00::5"
-            )),
-            _ => Ok(text.to_owned()),
-        };
-    };
-    let bad = || format!("{text:?} is no group with a source, like 232.1.1.1@10.0.0.5");
-    let group: IpAddr = group.parse().map_err(|_| bad())?;
-    let source: IpAddr = source.parse().map_err(|_| bad())?;
-    if group.is_ipv4() != source.is_ipv4() {
-        return Err(bad());
-    }
-    if !is_source_specific(group) {
-        return Err(format!(
-            "{group}: only groups of 232.0.0.0/8 and ff3x::/32 have a tree for each source"
-        ));
-    }
-    Ok(carrier(group, source).to_string())
-}
-
-pub(crate) fn one_group(text: &str) -> Result<NodeAddr, String> {
-    let group = groups(text)?;
-    let bad = |_| format!("{text:?} is no group, like 239.1.1.1");
-    group.parse().map_err(bad)
-}
-
 /// Runs the command.
 pub fn run(command: &Group) -> Outcome {
     match command {
         Group::Show(args) => show_group(args),
-        Group::Set(args) => set(args),
+        Group::Set(args) => set::set(args),
         Group::Clear(args) => {
             let question = json!({"cmd": "group_clear", "group": args.group});
             let answer = Control::find(args.at.node.as_deref())?.ask(&question)?;
@@ -222,6 +131,13 @@ fn asked(node: &mut Watched, question: &Value) -> Result<(Value, Value), Failure
     })
 }
 
+/// Says that the asked node does not know a group. The words may come from [`lacks_source`].
+pub(crate) fn unknown(group: NodeAddr, lacks: Option<String>) -> String {
+    lacks.unwrap_or_else(|| {
+        format!("{group}: nobody has joined it, and nobody sends to it, as far as this node knows")
+    })
+}
+
 fn show_group(args: &ShowGroup) -> Outcome {
     let mut node = Watched::find(args.show.node.as_deref())?;
     let question = json!({"cmd": "groups", "group": args.group.to_string()});
@@ -229,11 +145,10 @@ fn show_group(args: &ShowGroup) -> Outcome {
     watch::show(&args.show, &format!("group {}", args.group), |look| {
         let (answer, status) = asked(&mut node, &question)?;
         let node = text(&status["snapshot"]["name"]);
-        let Some(group) = list(&answer["groups"]).first() else {
-            let why = format!(
-                "{}: nobody has joined it, and nobody sends to it, as far as this node knows",
-                args.group
-            );
+        let known = list(&answer["groups"]).first();
+        let lacks = lacks_source(args.group, known.unwrap_or(&Value::Null));
+        let Some(group) = known.filter(|_| lacks.is_none()) else {
+            let why = unknown(args.group, lacks);
             return match args.show.watch {
                 // With `--watch`, the command waits for the group to appear.
                 true if args.show.json => Ok(Page::text("null")),
@@ -246,61 +161,12 @@ fn show_group(args: &ShowGroup) -> Outcome {
         }
         let mut page = page(&answer["groups"], &status, look, &mut rates)?;
         page.push_blank();
-        page.push(detail(group, &Names::of(&status), &look.rest())?);
+        page.push(detail(group, (&Names::of(&status), &status), &look.rest())?);
         for line in bridged(group, &status) {
             page.push(Page::wrapped(&line, &look.rest(), INDENT));
         }
         Ok(page.of(node))
     })
-}
-
-fn set(args: &SetGroup) -> Outcome {
-    let mut question = json!({
-        "cmd": "group_set", "group": args.group, "force": args.force,
-    });
-    if let Some(bps) = args.rate {
-        let kbps = u32::try_from(bps.div_ceil(1_000)).map_err(Failure::misused)?;
-        question["rate_kbps"] = kbps.into();
-    }
-    for (key, time) in [("deadline_ms", args.deadline), ("release_ms", args.release)] {
-        if let Some(time) = time {
-            let most = "a deadline or release time is at most 65 s";
-            let ms = u16::try_from(time.as_millis()).map_err(|_| Failure::misused(most))?;
-            question[key] = ms.max(1).into();
-        }
-    }
-    for (key, words) in [("send", &args.send), ("receive", &args.receive)] {
-        if let Some(words) = words {
-            question[key] = json!(words);
-        }
-    }
-    let link = args.service.map(|service| service.link().label());
-    for (key, word) in [
-        ("link", link),
-        ("routing", args.routing.as_deref()),
-        ("tree", args.tree.as_deref()),
-        ("delivery", args.delivery.as_deref()),
-        ("ways", args.ways.as_deref()),
-    ] {
-        if let Some(word) = word {
-            question[key] = word.into();
-        }
-    }
-    for (key, share) in args.protection.said() {
-        question[key] = share.into();
-    }
-    if let Some(priority) = args.priority {
-        question["priority"] = priority.into();
-    }
-    let answer = Control::find(args.at.node.as_deref())?.ask(&question)?;
-    if args.at.json {
-        return terminal::json(&answer);
-    }
-    let admission = &answer["admission"];
-    let mut lines = vec![format!("{}: admitted", args.group)];
-    lines.extend(reasons(admission));
-    let page = Page::wrapped(&lines.join("\n"), &terminal::look(), INDENT);
-    terminal::line(page.to_string().trim_end())
 }
 
 /// The indent of the further lines of a text that does not fit in a line.
@@ -480,32 +346,37 @@ pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
     )
 }
 
+/// Describes how a setting carries a group.
+pub(crate) fn carried(setting: &Value) -> String {
+    let rate = setting["rate_kbps"].as_f64();
+    let part = |key: &str, unit: &str| match setting[key].as_u64() {
+        Some(number) => format!(", {number} {unit}"),
+        None => String::new(),
+    };
+    format!(
+        "{}{}{}{}{}{}",
+        service::described_group(setting),
+        part("deadline_ms", "ms"),
+        rate.map_or_else(String::new, |kbps| format!(", {} Mbit/s", kbps / 1e3)),
+        match (setting["ways"].as_u64(), setting["asked_ways"].as_str()) {
+            (Some(2), _) => ", two ways",
+            (_, Some("1")) => ", one way",
+            (_, Some("targeted")) => ", targeted ways",
+            _ => "",
+        },
+        delivered(setting),
+        service::aimed(setting),
+    )
+}
+
 /// Shows all data of one group.
-fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
+fn detail(group: &Value, (names, status): (&Names, &Value), look: &Look) -> Result<Page, Failure> {
     let mut page = Page::default();
     let mut lines = Vec::new();
     let setting = &group["setting"];
     if !setting.is_null() {
-        let rate = setting["rate_kbps"].as_f64();
-        let part = |key: &str, unit: &str| match setting[key].as_u64() {
-            Some(number) => format!(", {number} {unit}"),
-            None => String::new(),
-        };
-        lines.push(format!(
-            "set by {}: {}{}{}{}{}{}",
-            names.name(text(&setting["set_by"])),
-            service::described(setting),
-            part("deadline_ms", "ms"),
-            rate.map_or_else(String::new, |kbps| format!(", {} Mbit/s", kbps / 1e3)),
-            match (setting["ways"].as_u64(), setting["asked_ways"].as_str()) {
-                (Some(2), _) => ", two ways",
-                (_, Some("1")) => ", one way",
-                (_, Some("targeted")) => ", targeted ways",
-                _ => "",
-            },
-            delivered(setting),
-            service::aimed(setting),
-        ));
+        let by = names.name(text(&setting["set_by"]));
+        lines.push(format!("set by {by}: {}", carried(setting)));
         lines.extend(reasons(&group["admission"]));
     }
     for permit in list(&group["permits"]) {
@@ -527,12 +398,16 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     }
     lines.extend(sealed(group, names));
     lines.extend(starved(group, names));
+    lines.extend(may_not_send(group, status));
     if let Some(refused) = group["refused"].as_str() {
         lines.push(format!("not in the tree: {refused}"));
     }
     let members: Vec<String> = list(&group["members"])
         .iter()
-        .map(|member| names.both(text(member)))
+        .map(|member| match cut_off(status, text(member)) {
+            Some(why) => format!("{} ({why})", names.both(text(member))),
+            None => names.both(text(member)),
+        })
         .collect();
     if !members.is_empty() {
         lines.push(format!("members: {}", members.join(", ")));
@@ -563,6 +438,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
         }
         let receptions = list(&source["receptions"]);
         if receptions.is_empty() {
+            lines.extend(unreported(group, source, names));
             continue;
         }
         let mut table = Table::new(&[
@@ -593,9 +469,74 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
         if all > receptions.len() {
             lines.push(format!("the worst {} of {all} receivers", receptions.len()));
         }
+        lines.extend(old(source, names));
+        lines.extend(unreported(group, source, names));
     }
     page.push(Page::wrapped(&lines.join("\n"), look, INDENT));
     Ok(page)
+}
+
+/// An expected latency in milliseconds from which on it stands for a silent link: no path is that long.
+pub(crate) const SILENT_MS: f64 = 1e9;
+
+/// Returns why packets of the asked node do not reach a node, if its routes say so.
+fn cut_off(status: &Value, node: &str) -> Option<&'static str> {
+    let mut nodes = list(&status["nodes"]).iter();
+    let latency = nodes
+        .find(|known| text(&known["address"]) == node)?
+        .get("expected_latency_ms")?;
+    match latency.as_f64() {
+        None => Some("unreachable"),
+        Some(ms) if ms >= SILENT_MS => Some("unreachable: a link is silent"),
+        Some(_) => None,
+    }
+}
+
+/// Says that the asked node may not send to a group and has dropped packets.
+pub(crate) fn may_not_send(group: &Value, status: &Value) -> Option<String> {
+    let dropped = group["refused_packets"].as_u64().filter(|n| *n > 0)?;
+    let own = text(&status["snapshot"]["name"]);
+    Some(format!("{own} may not send: {dropped} dropped"))
+}
+
+/// From this age on, the numbers of a receiver are old: two reports have not changed them.
+const OLD_S: f64 = 4.5;
+
+/// Names the receivers whose numbers have not changed for some time, although the source has sent.
+fn old(source: &Value, names: &Names) -> Vec<String> {
+    let idle_s = source["idle_s"].as_f64().unwrap_or(0.0);
+    let receptions = list(&source["receptions"]).iter();
+    let line = |one: &Value| {
+        let age_s = one["age_s"].as_f64()?;
+        (age_s >= OLD_S + idle_s).then(|| {
+            let name = names.name(text(&one["node"]));
+            format!("the numbers of {name} are {age_s:.0} s old")
+        })
+    };
+    receptions.filter_map(line).collect()
+}
+
+/// Names the members from which the source's node has no report.
+fn unreported(group: &Value, source: &Value, names: &Names) -> Option<String> {
+    let receptions = list(&source["receptions"]);
+    let all = source["receivers"].as_u64().unwrap_or(0) as usize;
+    let is_at_source = source["upstream"].is_null();
+    if !is_at_source || all > receptions.len() || source["packets"].as_u64().unwrap_or(0) == 0 {
+        return None;
+    }
+    let has_report = |member: &str| receptions.iter().any(|one| text(&one["node"]) == member);
+    let kept_out = list(&group["kept_out"]);
+    let lacks = |member: &&Value| {
+        let is_source = text(member) == text(&source["source"]);
+        !is_source && !kept_out.contains(member) && !has_report(text(member))
+    };
+    let members: Vec<&str> = list(&group["members"])
+        .iter()
+        .filter(lacks)
+        .map(|member| names.name(text(member)))
+        .collect();
+    (!members.is_empty())
+        .then(|| format!("no report of the last seconds from: {}", members.join(", ")))
 }
 
 /// Describes how members get a group's packets, if the setting has it.
@@ -627,29 +568,6 @@ fn draw(node: &str, links: &Value, names: &Names, depth: usize, lines: &mut Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_source_specific_group_is_named_with_its_source() {
-        let read = |text: &str| text.parse::<IpAddr>().unwrap();
-        let [group, source] = ["232.1.1.1", "10.0.0.5"].map(read);
-        let named = one_group("232.1.1.1@10.0.0.5");
-        assert_eq!(named, Ok(carrier(group, source)));
-        assert_eq!(one_group("239.1.1.1"), Ok(NodeAddr(0xef01_0101)));
-        assert_eq!(groups("239.192.0.0/14"), Ok("239.192.0.0/14".to_owned()));
-        let ours = ["ff1e::101", "fd00::5"].map(read);
-        assert_eq!(one_group("ff1e::101"), Ok(carrier(ours[0], ours[1])));
-        let channel = carrier(read("ff3e::8000:1"), ours[1]);
-        assert_eq!(one_group("ff3e::8000:1@fd00::5"), Ok(channel));
-        for text in [
-            "232.1.1.1@",
-            "x@10.0.0.5",
-            "239.1.1.1@10.0.0.5",
-            "ff3e::8000:1",
-            "ff3e::8000:1@10.0.0.5",
-        ] {
-            assert!(groups(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_group_is_shown_with_its_tree_and_what_each_receiver_got() {
@@ -688,9 +606,11 @@ mod tests {
             table.lines().all(|line| line.chars().count() <= 80),
             "{table}"
         );
-        let shown = detail(&group, &names, &look).unwrap().to_string();
+        let shown = detail(&group, (&names, &status), &look)
+            .unwrap()
+            .to_string();
         for part in [
-            "set by ams: voice, latency, 500 ms, 1.5 Mbit/s",
+            "set by ams: real-time, latency, 500 ms, 1.5 Mbit/s",
             "note: a note",
             "as ams says of 239.1.0.0/16: ams, @a.b may send, all may receive",
             "members that may not receive: fra",
@@ -700,5 +620,45 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part:?} in {shown}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_members_and_senders_is_said() {
+        let status = json!({
+            "snapshot": {"name": "ams", "address": "10.7.0.1", "links": []},
+            "nodes": [{"name": "ams", "address": "10.7.0.1", "expected_latency_ms": 0.0},
+                      {"name": "fra", "address": "10.7.0.2", "expected_latency_ms": 9.0},
+                      {"name": "par", "address": "10.7.0.3", "expected_latency_ms": null},
+                      {"name": "nyc", "address": "10.7.0.4", "expected_latency_ms": 1_152_921_504_789.52}],
+        });
+        let reception = json!({"node": "10.7.0.2", "received": 9, "recovered": 0, "lost": 0,
+                               "lost_before_pct": 0.0, "lost_after_pct": 0.0, "age_s": 6.2});
+        let group = json!({
+            "group": "239.1.1.1", "members": ["10.7.0.2", "10.7.0.3", "10.7.0.4"], "refused_packets": 304,
+            "sources": [{"source": "10.7.0.1", "metric": "latency", "upstream": null, "packets": 9, "idle_s": 0.1,
+                         "receivers": 1, "receptions": [reception]}],
+        });
+        let names = Names::of(&status);
+        let shown = detail(&group, (&names, &status), &Look::default())
+            .unwrap()
+            .to_string();
+        for part in [
+            "ams may not send: 304 dropped",
+            "members: fra 10.7.0.2, par 10.7.0.3 (unreachable), nyc 10.7.0.4 (unreachable: a link is silent)",
+            "the numbers of fra are 6 s old",
+            "no report of the last seconds from: par, nyc",
+        ] {
+            assert!(shown.contains(part), "{part:?} in {shown}");
+        }
+        let mut calm = group.clone();
+        calm["refused_packets"] = 0.into();
+        calm["sources"][0]["idle_s"] = 6.0.into();
+        let shown = detail(&calm, (&names, &status), &Look::default())
+            .unwrap()
+            .to_string();
+        assert!(
+            !shown.contains("may not send") && !shown.contains("s old"),
+            "{shown}"
+        );
     }
 }

@@ -97,13 +97,13 @@ pub fn aim_of(of: &Value) -> Aim {
     Aim::new(share("target_pct"), share("most_pct")).unwrap_or_default()
 }
 
-fn target(text: &str) -> Result<f64, String> {
+pub(crate) fn target(text: &str) -> Result<f64, String> {
     let share = tools::share::parse(text).map_err(|error| error.to_string())?;
     let told = Aim::new(Some(share), None).map(|_| share);
     told.map_err(|error| error.to_string())
 }
 
-fn repair(text: &str) -> Result<f64, String> {
+pub(crate) fn repair(text: &str) -> Result<f64, String> {
     tools::share::up_to(Aim::MOST, text).map_err(|error| error.to_string())
 }
 
@@ -175,6 +175,16 @@ fn paths(word: &str) -> Result<Class, String> {
     class
         .filter(|class| matches!(class, Class::Best | Class::Disjoint(_) | Class::Targeted))
         .ok_or_else(|| "use best, disjoint, disjoint-3 and more, or targeted".to_owned())
+}
+
+/// Describes the service of a group's setting like [`described`]. The setting names the link protocol alone, so the
+/// packets need not be voice.
+pub fn described_group(told: &Value) -> String {
+    let words = described(told);
+    match words.strip_prefix(Service::Voice.label()) {
+        Some(rest) => Service::Voice.link().label().to_owned() + rest,
+        None => words,
+    }
 }
 
 /// Describes the service of a flow, a stream or a group in a node's JSON, and how it differs from the service's

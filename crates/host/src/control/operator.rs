@@ -5,8 +5,9 @@ use super::rights::Rights;
 use crate::command::{Commander, Unavailable};
 use crate::files::write_whole;
 use base::{Duration, NodeAddr};
-use overlay::groups::Permit;
+use overlay::groups::{Admission, Permit};
 use overlay::request::{Operation, RequestError};
+use overlay::snapshot::{PermitStatus, SettingStatus};
 use secure::{Certificate, Identity, Keys, Network, Revocations};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -69,46 +70,49 @@ impl Ask {
 const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
                         renew, revoke, succeed, cancel, reload, stop, observe";
 
-/// A request that says how a group is to be carried.
+/// A request that says how a group is to be carried. A value that is missing stays as this node has set it before; a
+/// configuration has nothing before it, and missing values are the defaults.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSet {
     /// Its address.
     pub group: String,
-    /// The rate of all its sources together, in kbit/s; 0 if it is not known.
+    /// The rate of all its sources together, in kbit/s; 0, the default, if it is not known.
     #[serde(default)]
-    pub rate_kbps: u32,
-    /// The deadline of its packets in milliseconds; 0 if they have none.
+    pub rate_kbps: Option<Given<u32>>,
+    /// The deadline of its packets in milliseconds; 0, the default, if they have none.
     #[serde(default)]
-    pub deadline_ms: u16,
-    /// The link protocol of its packets: `best-effort`, `real-time` or `reliable`.
+    pub deadline_ms: Option<Given<u16>>,
+    /// The link protocol of its packets: `best-effort`, `real-time` (the default) or `reliable`.
     #[serde(default)]
-    pub link: Option<String>,
-    /// The metric that makes its tree short.
+    pub link: Option<Given<String>>,
+    /// The metric that makes its tree short; `expected-latency` by default.
     #[serde(default)]
-    pub routing: Option<String>,
-    /// Its priority, 0 to 7.
+    pub routing: Option<Given<String>>,
+    /// Its priority, 0 to 7; 4 by default.
     #[serde(default)]
-    pub priority: Option<u8>,
-    /// The builder of its tree: `link-state` or `scribe`.
+    pub priority: Option<Given<u8>>,
+    /// The builder of its tree: `link-state` (the default) or `scribe`.
     #[serde(default)]
-    pub tree: Option<String>,
+    pub tree: Option<Given<String>>,
     /// Number of disjoint paths that its packets take to each member.
     #[serde(default)]
     pub ways: Option<AskedWays>,
-    /// How its packets are delivered to the members: `as-it-comes`, `in-order` or `as-sent`.
+    /// How its packets are delivered to the members: `as-it-comes`, `in-order` or `as-sent`; as each member asks by
+    /// default.
     #[serde(default)]
-    pub delivery: Option<String>,
-    /// For `as-sent`: how long after their sending packets are delivered; none or 0 for the time that repairs need.
+    pub delivery: Option<Given<String>>,
+    /// For `as-sent`: how long after their sending packets are delivered; 0, the default, for the time that repairs
+    /// need.
     #[serde(default)]
-    pub release_ms: u16,
-    /// The share of its packets that may stay lost on a link; none for the value in each node's settings.
+    pub release_ms: Option<Given<u16>>,
+    /// The share of its packets that may stay lost on a link; the value in each node's settings by default.
     #[serde(default)]
-    pub target: Option<f64>,
-    /// The largest number of repair packets per packet; none for the value in each node's settings.
+    pub target: Option<Given<f64>>,
+    /// The largest number of repair packets per packet; the value in each node's settings by default.
     #[serde(default)]
-    pub repair: Option<f64>,
-    /// The nodes that may send, in words that name nodes; none to leave this unchanged, `*` for all nodes.
+    pub repair: Option<Given<f64>>,
+    /// The nodes that may send, in words that name nodes; `*` for all nodes.
     #[serde(default)]
     pub send: Option<Vec<String>>,
     /// The nodes that may receive, in the same form.
@@ -119,8 +123,41 @@ pub struct GroupSet {
     pub force: bool,
 }
 
+/// A value, or the word `default`, which takes an earlier value back.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "write a value, or default")]
+pub enum Given<T> {
+    /// The word.
+    Default(DefaultWord),
+    /// The value.
+    Value(T),
+}
+
+/// The word `default`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum DefaultWord {
+    /// The word `default`.
+    #[serde(rename = "default")]
+    Word,
+}
+
+impl<T> Given<T> {
+    /// Returns the value that a request asks for. Without one, this is the value `before`.
+    fn choose<R>(
+        given: &Option<Given<T>>,
+        (before, default): (R, R),
+        read: impl FnOnce(&T) -> Result<R, String>,
+    ) -> Result<R, String> {
+        match given {
+            None => Ok(before),
+            Some(Given::Default(_)) => Ok(default),
+            Some(Given::Value(value)) => read(value),
+        }
+    }
+}
+
 /// Number of paths of a packet, as the user wrote it: 1, or 2 that are as disjoint as the network permits, or one of
-/// the words `targeted` and `auto`.
+/// the words `targeted`, `auto` and `default`, which is the same as `auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "write 1, 2, targeted or auto")]
 pub enum AskedWays {
@@ -134,6 +171,7 @@ impl AskedWays {
     fn ways(&self) -> Result<Ways, String> {
         let word = match self {
             AskedWays::Number(number) => number.to_string(),
+            AskedWays::Word(word) if word == "default" => Ways::Auto.label().to_owned(),
             AskedWays::Word(word) => word.clone(),
         };
         Ways::of_label(&word).ok_or_else(|| format!("ways `{word}`: write 1, 2, targeted or auto"))
@@ -141,42 +179,44 @@ impl AskedWays {
 }
 
 impl GroupSet {
-    /// Converts the request to a setting as records contain it.
-    pub fn setting(&self) -> Result<Setting, String> {
-        let mut class = overlay::sockets::default_options().class;
-        if let Some(word) = &self.link {
+    /// Converts the request to a setting as records contain it. `before` is what this node has set so far.
+    pub fn setting(&self, before: Option<&Setting>) -> Result<Setting, String> {
+        let (group, prefix) = range(&self.group)?;
+        let default = Setting {
+            prefix,
+            class: overlay::sockets::default_options().class,
+            ..Setting::of(group)
+        };
+        let before = before.copied().unwrap_or(default);
+        let mut class = before.class;
+        let link = (before.class.link, default.class.link);
+        class.link = Given::choose(&self.link, link, |word| {
             let known = LinkProtocol::ALL
                 .into_iter()
                 .find(|link| link.label() == *word);
-            class.link = known.ok_or_else(|| {
-                format!("link `{word}`: write best-effort, real-time or reliable")
-            })?;
-        }
-        if let Some(word) = &self.routing {
-            class.routing = match RouteBy::from_label(word) {
-                Some(RouteBy::Table(routing)) if routing != Routing::Width => routing,
-                _ => {
-                    return Err(format!(
-                        "routing `{word}`: write hops, latency, loss or expected-latency"
-                    ));
-                }
-            };
-        }
-        if let Some(priority) = self.priority {
-            if priority > 7 {
-                return Err("priority: write 0 to 7".to_owned());
+            known.ok_or_else(|| format!("link `{word}`: write best-effort, real-time or reliable"))
+        })?;
+        let routing = (before.class.routing, default.class.routing);
+        class.routing = Given::choose(&self.routing, routing, |word| {
+            match RouteBy::from_label(word) {
+                Some(RouteBy::Table(routing)) if routing != Routing::Width => Ok(routing),
+                _ => Err(format!(
+                    "routing `{word}`: write hops, latency, loss or expected-latency"
+                )),
             }
-            class.priority = priority;
-        }
+        })?;
+        let priority = (before.class.priority, default.class.priority);
+        class.priority = Given::choose(&self.priority, priority, |priority| match *priority {
+            0..=7 => Ok(*priority),
+            _ => Err("priority: write 0 to 7".to_owned()),
+        })?;
         let builders = [TreeBuilder::LinkState, TreeBuilder::Scribe];
-        let tree = match &self.tree {
-            None => TreeBuilder::LinkState,
-            Some(word) => *builders
-                .iter()
-                .find(|builder| builder.label() == word)
-                .ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))?,
-        };
-        let ways = self.ways.as_ref().map_or(Ok(Ways::Auto), AskedWays::ways)?;
+        let tree = Given::choose(&self.tree, (before.tree, default.tree), |word| {
+            let known = builders.into_iter().find(|builder| builder.label() == word);
+            known.ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))
+        })?;
+        let ways = self.ways.as_ref();
+        let ways = ways.map_or(Ok(before.ways), AskedWays::ways)?;
         let has_second = matches!(ways, Ways::Two | Ways::Targeted);
         if has_second && tree == TreeBuilder::Scribe {
             let why = "second ways need `tree` link-state: Scribe builds one tree";
@@ -186,26 +226,29 @@ impl GroupSet {
             let why = "second ways are for what has a deadline: what must arrive would wait for the slower of them";
             return Err(why.to_owned());
         }
-        let aim = Aim::new(self.target, self.repair).map_err(|error| error.to_string())?;
-        let (group, prefix) = range(&self.group)?;
+        let number = |value: &f64| Ok(Some(*value));
+        let target = Given::choose(&self.target, (before.aim.target(), None), number)?;
+        let most = Given::choose(&self.repair, (before.aim.most(), None), number)?;
+        let deadline = (before.deadline_ms, default.deadline_ms);
+        let deadline_ms = Given::choose(&self.deadline_ms, deadline, |ms| Ok(*ms))?;
+        let rate = (before.rate_kbps, default.rate_kbps);
         Ok(Setting {
-            group,
-            prefix,
             version: 0,
             tree,
             class,
-            deadline_ms: self.deadline_ms,
-            rate_kbps: self.rate_kbps,
+            deadline_ms,
+            rate_kbps: Given::choose(&self.rate_kbps, rate, |kbps| Ok(*kbps))?,
             ways,
-            delivery: self.delivery()?,
-            aim,
+            delivery: self.delivery(before.delivery, deadline_ms)?,
+            aim: Aim::new(target, most).map_err(|error| error.to_string())?,
+            ..default
         })
     }
 
-    /// Returns the operations for the node. The permit comes first, so that in between no packet passes to a node that
-    /// must not get it.
+    /// Returns the operations for the node if nothing was set before, as for a configuration. The permit comes first,
+    /// so that in between no packet passes to a node that must not get it.
     pub fn operations(&self) -> Result<Vec<Operation>, String> {
-        let (setting, permit) = (self.setting()?, self.permit()?);
+        let (setting, permit) = (self.setting(None)?, self.permit(None)?);
         // A configuration, which is not checked against the network, permits all nodes for each group for which it
         // names none.
         let says_who = permit
@@ -221,17 +264,18 @@ impl GroupSet {
 
     fn says_how(&self) -> bool {
         let words = [&self.link, &self.routing, &self.tree, &self.delivery];
-        let numbers = [
-            self.rate_kbps,
-            self.deadline_ms.into(),
-            self.release_ms.into(),
-        ];
         words.iter().any(|word| word.is_some())
-            || numbers.iter().any(|number| *number > 0)
+            || self.rate_kbps.is_some()
+            || self.deadline_ms.is_some()
+            || self.release_ms.is_some()
             || self.priority.is_some()
             || self.ways.is_some()
             || self.target.is_some()
             || self.repair.is_some()
+    }
+
+    fn says_who(&self) -> bool {
+        self.send.is_some() || self.receive.is_some()
     }
 
     /// Returns the operations that undo all of it.
@@ -239,61 +283,81 @@ impl GroupSet {
         clear(&self.group)
     }
 
-    /// Returns who may send and receive, if the request says it.
-    fn permit(&self) -> Result<Option<Permit>, String> {
-        if self.send.is_none() && self.receive.is_none() {
+    /// Returns who may send and receive, if the request says it. `before` is what this node has set so far.
+    fn permit(&self, before: Option<&Permit>) -> Result<Option<Permit>, String> {
+        if !self.says_who() {
             return Ok(None);
         }
         let (group, prefix) = range(&self.group)?;
+        let words = |given: &Option<Vec<String>>, before: Option<&Option<Vec<String>>>| match given
+        {
+            Some(words) => limited(words),
+            None => Ok(before.cloned().flatten()),
+        };
         Ok(Some(Permit {
             group,
             prefix,
-            send: limited(&self.send)?,
-            receive: limited(&self.receive)?,
+            send: words(&self.send, before.map(|before| &before.send))?,
+            receive: words(&self.receive, before.map(|before| &before.receive))?,
         }))
     }
 
-    fn delivery(&self) -> Result<Option<Delivery>, String> {
-        let ms = self.release_ms;
-        let after = (ms > 0).then(|| Duration::from_millis(ms.into()));
-        let delivery = match self.delivery.as_deref() {
-            None if ms > 0 => Delivery::AsSent(after),
-            None => return Ok(None),
-            Some("as-it-comes") => Delivery::AsItComes,
-            Some("in-order") => Delivery::InOrder,
-            Some("as-sent") => Delivery::AsSent(after),
-            Some(word) => {
-                return Err(format!(
-                    "delivery `{word}`: write as-it-comes, in-order or as-sent"
-                ));
-            }
+    fn delivery(
+        &self,
+        before: Option<Delivery>,
+        deadline_ms: u16,
+    ) -> Result<Option<Delivery>, String> {
+        let delivery = Given::choose(&self.delivery, (before, None), |word| {
+            Ok(Some(match (word.as_str(), before) {
+                ("as-it-comes", _) => Delivery::AsItComes,
+                ("in-order", _) => Delivery::InOrder,
+                ("as-sent", Some(Delivery::AsSent(after))) => Delivery::AsSent(after),
+                ("as-sent", _) => Delivery::AsSent(None),
+                _ => {
+                    return Err(format!(
+                        "delivery `{word}`: write as-it-comes, in-order or as-sent"
+                    ));
+                }
+            }))
+        })?;
+        let release = |ms: u16| (ms > 0).then(|| Duration::from_millis(ms.into()));
+        let release = match &self.release_ms {
+            None => None,
+            Some(Given::Default(_)) => Some(None),
+            Some(Given::Value(ms)) => Some(release(*ms)),
         };
-        if ms > 0 && !matches!(delivery, Delivery::AsSent(_)) {
-            return Err("a release time is of delivery as-sent".to_owned());
-        }
+        let delivery = match (delivery, release) {
+            (None | Some(Delivery::AsSent(_)), Some(Some(after))) => {
+                Some(Delivery::AsSent(Some(after)))
+            }
+            (Some(Delivery::AsSent(_)), Some(None)) => Some(Delivery::AsSent(None)),
+            (Some(_), Some(Some(_))) => {
+                return Err("a release time is of delivery as-sent".to_owned());
+            }
+            (delivery, _) => delivery,
+        };
         // A packet's age is known only if it has a deadline.
-        if ms > 0 && self.deadline_ms < ms {
+        if let Some(Delivery::AsSent(Some(after))) = delivery
+            && Duration::from_millis(deadline_ms.into()) < after
+        {
             return Err(
                 "a release time needs a deadline of the group that is not shorter".to_owned(),
             );
         }
-        Ok(Some(delivery))
+        Ok(delivery)
     }
 }
 
 /// Returns the words of a permit; none if the words name all nodes.
-fn limited(words: &Option<Vec<String>>) -> Result<Option<Vec<String>>, String> {
-    let Some(words) = words
-        .as_ref()
-        .filter(|words| !words.iter().any(|word| word == "*"))
-    else {
+fn limited(words: &[String]) -> Result<Option<Vec<String>>, String> {
+    if words.iter().any(|word| word == "*") {
         return Ok(None);
-    };
+    }
     for word in words {
         Pattern::parse(word).map_err(|why| format!("`{word}`: {why}"))?;
     }
     match u8::try_from(words.len()) {
-        Ok(_) => Ok(Some(words.clone())),
+        Ok(_) => Ok(Some(words.to_vec())),
         Err(_) => Err(
             "a permit has 255 words at most: name nodes by tag:TAG, *-END or @DOMAIN".to_owned(),
         ),
@@ -530,20 +594,70 @@ impl Operator {
         }
     }
 
-    /// Sets a group. A group that does not fit is refused, with the reasons, unless the request is forced.
+    /// Sets a group. What the request does not name stays as this node has set it before. A group that does not fit is
+    /// refused, with the reasons, unless the request is forced.
     fn set_group(&mut self, wanted: &GroupSet) -> Result<String, String> {
-        let setting = wanted.setting()?;
-        let operations = wanted.operations()?;
-        let admission = self.commander.admission(setting).map_err(text)?;
+        if !wanted.says_how() && !wanted.says_who() {
+            let why = "nothing to set: write how the group is carried, such as a rate or a deadline, or who may send or receive";
+            return Err(why.to_owned());
+        }
+        let (setting, permit) = self
+            .commander
+            .own_rules(range(&wanted.group)?)
+            .map_err(text)?;
+        let carried = match wanted.says_how() {
+            true => Some(wanted.setting(setting.as_ref())?),
+            false => None,
+        };
+        let permitted = wanted.permit(permit.as_ref())?;
+        let mut admission = match carried {
+            Some(setting) => self.commander.admission(setting).map_err(text)?,
+            None => Admission {
+                admitted: true,
+                ..Admission::default()
+            },
+        };
         if !admission.admitted && !wanted.force {
             let reasons = admission.refusals.join("; ");
             return Err(format!("not admitted: {reasons}"));
         }
-        for operation in operations {
+        if let Some(permit) = &permitted {
+            admission.notes.extend(self.unknown_nodes(permit)?);
+        }
+        let operations = permitted.clone().map(Operation::Permit).into_iter();
+        for operation in operations.chain(carried.map(set)) {
             self.operate(operation, "group_set")?;
         }
-        let answer = serde_json::json!({ "done": "group_set", "admission": admission });
+        let permit = permitted.or(permit).filter(|permit| !permit.is_open());
+        let answer = serde_json::json!({
+            "done": "group_set",
+            "admission": admission,
+            "setting": carried.or(setting).map(|setting| SettingStatus::of(self.address, &setting)),
+            "permit": permit.map(|permit| PermitStatus::of(self.address, &permit)),
+        });
         Ok(answer.to_string())
+    }
+
+    /// Returns a note for each name and address in a permit that no known node has: it may be misspelled.
+    fn unknown_nodes(&self, permit: &Permit) -> Result<Vec<String>, String> {
+        let status = self.commander.status().map_err(text)?;
+        let is_unknown = |word: &&String| match Pattern::heard(word) {
+            Pattern::Name(name) => {
+                let mut nodes = status.nodes.iter();
+                nodes.all(|node| node.name.as_deref() != Some(name))
+            }
+            Pattern::Address(address) => {
+                let address = address.to_string();
+                status.nodes.iter().all(|node| node.address != address)
+            }
+            _ => false,
+        };
+        let lists = [&permit.send, &permit.receive];
+        let words = lists.into_iter().flatten().flatten();
+        let notes = words
+            .filter(is_unknown)
+            .map(|word| format!("no node is called {word} now"));
+        Ok(notes.collect())
     }
 
     fn renew(&mut self, certificate: &str) -> Result<String, String> {

@@ -343,8 +343,124 @@ fn a_release_time_needs_a_deadline_that_is_not_shorter() {
     let said = |deadline_ms: u16| {
         let question = json!({"group": "239.1.1.1", "deadline_ms": deadline_ms, "release_ms": 300, "force": false});
         let wanted: GroupSet = serde_json::from_value(question).unwrap();
-        wanted.setting().map(|setting| setting.deadline_ms)
+        wanted.setting(None).map(|setting| setting.deadline_ms)
     };
     assert_eq!([said(300), said(10_000)], [Ok(300), Ok(10_000)]);
     assert!(said(299).unwrap_err().contains("not shorter"));
+}
+
+fn set(more: Value) -> String {
+    let mut question = json!({"cmd": "group_set", "group": "239.1.1.52"});
+    for (key, value) in more.as_object().unwrap() {
+        question[key] = value.clone();
+    }
+    question.to_string()
+}
+
+#[test]
+fn a_setting_keeps_what_the_request_does_not_name() {
+    let world = World::start("control-group-merge");
+    let mut stream = world.connect();
+    let asked = [
+        json!({"rate_kbps": 12_000, "deadline_ms": 500}),
+        json!({"ways": 2}),
+        json!({"target": 0.0001, "repair": 1.0}),
+        json!({"link": "best-effort", "priority": 6}),
+    ];
+    for more in asked {
+        let answer = ask(&mut stream, &set(more));
+        assert_eq!(answer["done"], "group_set", "{answer}");
+    }
+    let answer = ask(
+        &mut stream,
+        &set(json!({"delivery": "as-sent", "release_ms": 300})),
+    );
+    let setting = &answer["setting"];
+    let keys = [
+        "rate_kbps",
+        "deadline_ms",
+        "asked_ways",
+        "target_pct",
+        "most_pct",
+        "link",
+        "priority",
+        "delivery",
+        "release_ms",
+    ];
+    let got: Vec<&Value> = keys.iter().map(|key| &setting[key]).collect();
+    let expected = json!([
+        12_000,
+        500,
+        "2",
+        0.01,
+        100.0,
+        "best-effort",
+        6,
+        "as-sent",
+        300
+    ]);
+    assert_eq!(json!(got), expected);
+    // The word `default` takes one value back.
+    for key in keys {
+        let named = match key {
+            "asked_ways" => "ways",
+            "target_pct" => "target",
+            "most_pct" => "repair",
+            // A release time needs a deadline.
+            "deadline_ms" => continue,
+            other => other,
+        };
+        let answer = ask(&mut stream, &set(json!({ named: "default" })));
+        assert_ne!(answer["setting"][key], setting[key], "{named}: {answer}");
+    }
+    let answer = ask(&mut stream, &set(json!({"deadline_ms": "default"})));
+    let got: Vec<&Value> = keys.iter().map(|key| &answer["setting"][key]).collect();
+    let expected = json!([null, null, "auto", null, null, "real-time", 4, null, null]);
+    assert_eq!(json!(got), expected);
+}
+
+#[test]
+fn a_permission_keeps_the_list_that_the_request_does_not_name() {
+    let world = World::start("control-group-permit");
+    let mut stream = world.connect();
+    ask(
+        &mut stream,
+        &set(json!({"send": ["ams"], "rate_kbps": 100})),
+    );
+    let answer = ask(&mut stream, &set(json!({"receive": ["tag:cam"]})));
+    let permit = &answer["permit"];
+    assert_eq!(
+        (&permit["send"], &permit["receive"]),
+        (&json!(["ams"]), &json!(["tag:cam"]))
+    );
+    assert_eq!(answer["setting"]["rate_kbps"], 100, "{answer}");
+    let answer = ask(&mut stream, &set(json!({"send": ["*"]})));
+    assert_eq!(answer["permit"]["send"], Value::Null, "{answer}");
+    assert_eq!(answer["permit"]["receive"], json!(["tag:cam"]));
+}
+
+#[test]
+fn a_request_that_sets_nothing_is_refused() {
+    let world = World::start("control-group-nothing");
+    let mut stream = world.connect();
+    for more in [json!({}), json!({"force": true})] {
+        let answer = ask(&mut stream, &set(more));
+        assert!(error(&answer).contains("nothing to set"), "{answer}");
+    }
+}
+
+#[test]
+fn a_name_that_no_node_has_is_noted() {
+    let world = World::start("control-group-names");
+    let mut stream = world.connect();
+    let answer = ask(
+        &mut stream,
+        &set(json!({"send": ["nosuch", "ams", "tag:cam", "*-cam"], "receive": ["10.7.9.9"]})),
+    );
+    assert_eq!(answer["done"], "group_set", "{answer}");
+    let notes = json!([
+        "no node is called nosuch now",
+        "no node is called 10.7.9.9 now"
+    ]);
+    assert_eq!(answer["admission"]["notes"], notes);
 }

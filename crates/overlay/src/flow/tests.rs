@@ -400,3 +400,48 @@ proptest! {
         }
     }
 }
+
+/// A hole is no loss while its packet may still be repaired in time.
+#[test]
+fn a_hole_counts_as_lost_once_no_repair_can_come_in_time() {
+    let mut flows = Flows::new(SALT);
+    let mut bring = |ms: u64, seq: u32, left_ms: u64| {
+        let (_, flow) = flows.on_stamped(at_ms(ms), key(1), FlowSeq(seq), 100);
+        flow.expect_repairs(Some(Duration::from_millis(left_ms)));
+        flow.clone()
+    };
+    for seq in 0..100 {
+        bring(u64::from(seq) * 10, seq, 990);
+    }
+    // 100 and 101 are missing. 100 is repaired after 0.9 s, and 101 never arrives.
+    for seq in 102..191 {
+        let flow = bring(u64::from(seq) * 10, seq, 990);
+        assert_eq!(flow.missing(at_ms(u64::from(seq) * 10)), 0, "{seq}");
+    }
+    let flow = bring(1_905, 100, 90);
+    assert_eq!(flow.missing(at_ms(1_905)), 0);
+    for seq in 191..400 {
+        bring(u64::from(seq) * 10, seq, 990);
+    }
+    let flow = bring(4_000, 400, 990);
+    assert_eq!(flow.missing(at_ms(4_000)), 1, "its deadline has passed");
+    // 401 to 409 are missing when the flow ends.
+    let flow = bring(4_100, 410, 990);
+    assert_eq!(flow.missing(at_ms(4_200)), 1);
+    assert_eq!(flow.missing(at_ms(5_200)), 10);
+}
+
+/// Holes that the window no longer covers are lost, and a restart forgets none.
+#[test]
+fn holes_behind_the_window_and_before_a_restart_count() {
+    let mut flows = Flows::new(SALT);
+    note(&mut flows, at_ms(0), 1, 0);
+    note(&mut flows, at_ms(1), 1, 100_000);
+    let flow = flows.find(&key(1)).unwrap();
+    let lost = flow.missing(at_ms(2));
+    assert!((99_000..99_999).contains(&lost), "{lost}");
+    assert_eq!(flow.missing(at_ms(2_000)), 99_999);
+    note(&mut flows, at_ms(9_000), 1, 7);
+    let flow = flows.find(&key(1)).unwrap();
+    assert_eq!(flow.missing(at_ms(9_000)), 99_999);
+}

@@ -218,6 +218,18 @@ impl Local {
         Ok(())
     }
 
+    /// Returns what this node has announced about a group or range of groups: how it is carried, and who may send and
+    /// receive.
+    pub fn rules(&self, group: NodeAddr, prefix: u8) -> (Option<Setting>, Option<Permit>) {
+        let range = (group, prefix);
+        let mut settings = self.settings.iter();
+        let mut permits = self.permits.iter();
+        (
+            settings.find(|s| (s.group, s.prefix) == range).copied(),
+            permits.find(|p| (p.group, p.prefix) == range).cloned(),
+        )
+    }
+
     /// Announces to the network who may send to a group and who may receive. An open permit withdraws a former one.
     pub fn permit(&mut self, permit: Permit) -> Result<(), RequestError> {
         let of = |one: &Permit| (one.group, one.prefix);

@@ -20,6 +20,18 @@ struct Heard {
     at: Time,
     receivers: u32,
     receptions: Vec<Reception>,
+    /// When each reception became what it is.
+    changed: Vec<Time>,
+}
+
+impl Heard {
+    fn place(&self, node: NodeAddr) -> Option<usize> {
+        self.receptions.iter().position(|one| one.node == node)
+    }
+
+    fn changed_at(&self, node: NodeAddr) -> Option<Time> {
+        Some(self.changed[self.place(node)?])
+    }
 }
 
 /// The reports by source and group, from each branch.
@@ -35,12 +47,23 @@ impl Reports {
         if !self.heard.contains_key(&key) && self.heard.len() >= SLOTS_MAX {
             return;
         }
+        let branches = self.heard.entry(key).or_default();
+        let before = branches.get(&from);
+        let receptions: Vec<Reception> = report.receptions().collect();
+        let changed = receptions.iter().map(|one| {
+            let before = before.and_then(|before| {
+                let place = before.place(one.node)?;
+                (before.receptions[place] == *one).then_some(before.changed[place])
+            });
+            before.unwrap_or(now)
+        });
         let heard = Heard {
             at: now,
             receivers: report.receivers,
-            receptions: report.receptions().collect(),
+            changed: changed.collect(),
+            receptions,
         };
-        self.heard.entry(key).or_default().insert(from, heard);
+        branches.insert(from, heard);
     }
 
     /// Returns what is known of all receivers below this node, including its own reception: their number, and the worst
@@ -71,6 +94,12 @@ impl Reports {
         });
         worst.truncate(RECEPTIONS_MAX);
         (receivers, worst)
+    }
+
+    /// Returns when the numbers of a node last changed in a report; `None` if no branch has reported the node.
+    pub fn changed(&self, of: (NodeAddr, NodeAddr), node: NodeAddr) -> Option<Time> {
+        let branches = self.heard.get(&of)?.values();
+        branches.filter_map(|heard| heard.changed_at(node)).max()
     }
 
     /// Forgets old reports.
@@ -121,6 +150,28 @@ mod tests {
         assert_eq!(receivers, 42);
         let nodes: Vec<u32> = worst.iter().map(|one| one.node.0).collect();
         assert_eq!(nodes, [5, 9, 6]);
+    }
+
+    /// A node that has failed is reported by the node above it for some seconds, always with the same numbers.
+    #[test]
+    fn the_age_of_numbers_is_that_of_their_last_change() {
+        let mut reports = Reports::default();
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        let more = Reception {
+            received: 200,
+            ..reception(6, 0)
+        };
+        told(
+            &mut reports,
+            at(0),
+            1,
+            2,
+            &[reception(5, 0), reception(6, 0)],
+        );
+        told(&mut reports, at(2), 1, 2, &[reception(5, 0), more]);
+        told(&mut reports, at(4), 1, 2, &[reception(5, 0), more]);
+        let changed = |node| reports.changed(OF, NodeAddr(node));
+        assert_eq!([5, 6, 7].map(changed), [Some(at(0)), Some(at(2)), None]);
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub(super) struct Groups {
     /// Clients that were notified within the last second that they may not send to a group, and when they are notified
     /// again.
     refusing: Map<(ClientId, NodeAddr), Time>,
+    /// Packets to groups to which this node may not send.
+    refused: Map<NodeAddr, u64>,
     /// How many bytes this node's sources may still send, by group, if the rate is set.
     policers: Map<NodeAddr, (u32, TokenBucket)>,
     trees: Trees,
@@ -85,6 +87,7 @@ impl Groups {
             local: Local::default(),
             told_after: Time::ZERO,
             refusing: Map::default(),
+            refused: Map::default(),
             policers: Map::default(),
             trees: Trees::default(),
             protects: settings.realtime.aims.protect.chooses(),

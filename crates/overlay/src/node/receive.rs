@@ -389,6 +389,7 @@ impl Node {
             return Err(Drop::Duplicate);
         }
         flow.class = header.class();
+        flow.expect_repairs(header.remaining().duration());
         flow.recovered += u64::from(header.is_recovered());
         if header.remaining().is_expired() {
             flow.expired += 1;

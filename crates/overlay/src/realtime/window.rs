@@ -49,6 +49,12 @@ impl PacedWindow {
         self.window.next()
     }
 
+    /// Returns how many of the numbers from `from` to before `to` have been seen; `None` if the window does not reach
+    /// back so far.
+    pub(crate) fn count(&self, from: u64, to: u64) -> Option<u64> {
+        self.window.count(from, to)
+    }
+
     /// Returns how many numbers the window covers.
     pub(crate) fn capacity(&self) -> u64 {
         self.window.capacity()

@@ -47,6 +47,10 @@ pub struct GroupStatus {
     /// Nodes that set how the group is carried, or who may use it, without the right to do so: they are ignored.
     #[serde(default)]
     pub ignored: Vec<IgnoredStatus>,
+    /// Packets of this node's clients to the group that the node has dropped, because it may not send to the group; 0 if
+    /// it may send now.
+    #[serde(default)]
+    pub refused_packets: u64,
 }
 
 /// A member that gets the packets of this node's sources a second time.
@@ -248,4 +252,7 @@ pub struct ReceptionStatus {
     pub lost_before_pct: f64,
     /// Packets lost for good.
     pub lost_after_pct: f64,
+    /// Seconds since these numbers last changed in a report; none for the reception of the asked node itself.
+    #[serde(default)]
+    pub age_s: Option<f64>,
 }

@@ -638,6 +638,9 @@ fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
     }
     nodes.run_ms(3_000);
     assert_eq!(nodes.count().drops(Drop::NotPermitted), 400);
+    let now = nodes.world.now();
+    let status = nodes.running(0).unwrap().group_statuses(now, Some(GROUP));
+    assert_eq!(status[0].refused_packets, 400);
     // Nothing left the node. Its client was told once per second.
     assert_eq!(nodes.count().forwarded, before);
     let told = nodes.world.take_replies();

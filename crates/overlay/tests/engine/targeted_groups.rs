@@ -393,3 +393,44 @@ fn nodes_follow_the_setting() {
     assert_eq!(talk(&mut nodes, &mut cast, 2, &MEMBERS).0, [0, 0]);
     never(&mut nodes, &cast);
 }
+
+/// The node of the only second way is killed. Its link is silent, and packets without another path still try it, but a
+/// copy on it would protect nobody.
+#[test]
+fn no_second_copies_go_to_a_neighbour_that_is_dead() {
+    let edges = [(0, 1), (0, 2), (2, 1)];
+    let mut nodes = Nodes::with(1, 3, &edges, "delay=5ms", settings());
+    nodes.run_ms(5_000);
+    // By hops, the tree stays on the link with losses.
+    ask_by(&mut nodes, Ways::Targeted, Routing::Hops);
+    let mut cast = cast(&mut nodes, &[1]);
+    nodes.link(0, 1, "delay=5ms loss=20% burst=50%");
+    talk(&mut nodes, &mut cast, 10, &[1]);
+    let by_2 = [addr(2).to_string()];
+    let second = source(&nodes, 0).second.unwrap_or_default();
+    assert_eq!(second.branches, by_2, "the second way before");
+    nodes.crash(2);
+    talk(&mut nodes, &mut cast, 20, &[1]);
+    let before = source(&nodes, 0).second.unwrap_or_default();
+    assert!(!before.trouble.is_empty(), "the trouble goes on");
+    talk(&mut nodes, &mut cast, 20, &[1]);
+    let after = source(&nodes, 0).second.unwrap_or_default();
+    assert_eq!(after.packets, before.packets, "copies on a dead link");
+    assert!(after.branches.is_empty(), "{after:?}");
+}
+
+/// Nobody has joined. No copy can have taken another way, because the packets begin here.
+#[test]
+fn packets_to_a_group_without_members_have_no_member() {
+    let mut nodes = world(1, settings());
+    for ways in [Ways::Targeted, Ways::Auto, Ways::Two] {
+        ask(&mut nodes, ways);
+        let before = nodes.count().drops(Drop::NoMember);
+        let mut cast = Cast::new(0, 10, voice());
+        cast.run_ms(&mut nodes, 1_000);
+        nodes.run_ms(300);
+        let dropped = nodes.count().drops(Drop::NoMember) - before;
+        assert_eq!(dropped, 100, "{ways:?}");
+        assert_eq!(nodes.count().drops(Drop::DeadEnd), 0, "{ways:?}");
+    }
+}

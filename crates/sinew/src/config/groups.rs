@@ -1,7 +1,7 @@
 //! How groups are carried, and where IP multicast enters: `[[group]]` and `[multicast]`.
 
 use super::parse::{group_address, rate, span};
-use host::control::{AskedWays, GroupSet};
+use host::control::{AskedWays, Given, GroupSet};
 use serde::Deserialize;
 
 /// A bridge for IP multicast: the options of `sinew gateway multicast`.
@@ -86,7 +86,8 @@ impl Multicast {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// The group's address, or a range like `239.192.0.0/14`.
+    /// The group's address, with its source if it is source-specific (`232.1.1.1@10.0.0.5`), or a range like
+    /// `239.192.0.0/14`. Here it is already the overlay's group or range.
     #[serde(deserialize_with = "group_address")]
     pub address: String,
     /// The rate of all its sources together, like `10mbit`.
@@ -138,24 +139,22 @@ impl Group {
         let words = |words: &Option<Vec<String>>| {
             Some(words.clone().unwrap_or_else(|| vec!["*".to_owned()]))
         };
-        let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
-        let ms = |time: Option<base::Duration>| {
-            let ms = time.map_or(0, |time| time.as_millis().max(1));
-            u16::try_from(ms).unwrap_or(u16::MAX)
-        };
+        let kbps = |bps: u64| u32::try_from(bps.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let ms = |time: base::Duration| u16::try_from(time.as_millis().max(1)).unwrap_or(u16::MAX);
+        let word = |word: &Option<String>| word.clone().map(Given::Value);
         GroupSet {
             group: self.address.clone(),
-            rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
-            deadline_ms: ms(self.deadline),
-            link: self.link.clone(),
-            routing: self.routing.clone(),
-            priority: self.priority,
-            tree: self.tree.clone(),
+            rate_kbps: self.rate.map(kbps).map(Given::Value),
+            deadline_ms: self.deadline.map(ms).map(Given::Value),
+            link: word(&self.link),
+            routing: word(&self.routing),
+            priority: self.priority.map(Given::Value),
+            tree: word(&self.tree),
             ways: self.ways.clone(),
-            delivery: self.delivery.clone(),
-            release_ms: ms(self.release),
-            target: self.target,
-            repair: self.repair,
+            delivery: word(&self.delivery),
+            release_ms: self.release.map(ms).map(Given::Value),
+            target: self.target.map(Given::Value),
+            repair: self.repair.map(Given::Value),
             send: words(&self.send),
             receive: words(&self.receive),
             force: true,

@@ -223,11 +223,13 @@ pub(super) fn node_address<'de, D: Deserializer<'de>>(
     Ok(address)
 }
 
-/// Reads a group, or a range of groups. The part after the slash is checked with the rest of the entry.
+/// Reads a group, a group with its source, or a range of groups, and returns the overlay's group or range. The part
+/// after the slash is checked with the rest of the entry.
 pub(super) fn group_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<String, D::Error> {
     let word = String::deserialize(deserializer)?;
+    let word = crate::groups::set_groups(&word).map_err(de::Error::custom)?;
     let address = word.split('/').next().unwrap_or_default();
     let address = address.parse::<NodeAddr>();
     if !address.is_ok_and(wire::groups::is_group) {

@@ -177,6 +177,23 @@ fn hops_are_those_of_the_neighbours_that_have_them() {
 }
 
 #[test]
+fn a_source_specific_group_of_the_configuration_needs_its_source() {
+    let group = |address: &str| {
+        let config = load(&format!(
+            "{GOOD}[[group]]\naddress = '{address}'\nsend = ['studio']\n"
+        ))?;
+        Ok::<_, String>(config.groups[0].address.clone())
+    };
+    for address in ["232.9.9.9", "232.9.0.0/16", "ff3e::8000:1"] {
+        let why = group(address).unwrap_err();
+        assert!(why.contains("@SOURCE"), "{address}: {why}");
+    }
+    assert_eq!(group("232.0.0.0/8").unwrap(), "232.0.0.0/8");
+    let carried = crate::groups::one_group("232.1.1.1@10.0.0.5").unwrap();
+    assert_eq!(group("232.1.1.1@10.0.0.5").unwrap(), carried.to_string());
+}
+
+#[test]
 fn a_group_says_who_may_without_saying_how_it_is_carried() {
     use overlay::request::Operation;
     let group = |more: &str| {

@@ -90,7 +90,7 @@ fn worst(
 }
 
 /// Returns the flow of a source's packets to a group, if it passes the node.
-fn flow<'a>(status: &'a Value, from: &str, group: &str) -> Option<&'a Value> {
+pub(crate) fn flow<'a>(status: &'a Value, from: &str, group: &str) -> Option<&'a Value> {
     let is_of = |end: &Value, node: &str| {
         let end = text(end).rsplit_once(':');
         end.is_some_and(|(address, _)| address == node)

@@ -18,8 +18,8 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 /// How far a source may be ahead of its group's rate: an encoder's burst.
 const POLICED_BURST: Duration = Duration::from_millis(250);
 
-/// Number of clients for which the notification is remembered; if there are more, all are forgotten and notified once
-/// more.
+/// Number of clients for which the notification is remembered, and of groups for which dropped packets are counted; if
+/// there are more, all are forgotten, and the clients are notified once more.
 const REFUSING_MAX: usize = 1_024;
 
 impl Groups {
@@ -128,6 +128,10 @@ impl Groups {
         client: ClientId,
         group: NodeAddr,
     ) -> Result<(), RequestError> {
+        if self.refused.len() >= REFUSING_MAX && !self.refused.contains_key(&group) {
+            self.refused.clear();
+        }
+        *self.refused.entry(group).or_default() += 1;
         let again = self.refusing.get(&(client, group));
         if again.is_some_and(|again| now < *again) {
             return Ok(());
@@ -137,6 +141,12 @@ impl Groups {
         }
         self.refusing.insert((client, group), now + REFUSED_AGAIN);
         Err(RequestError::MayNotSend { group })
+    }
+
+    /// Returns the number of packets of this node's clients to a group that were dropped because the node may not send
+    /// to it.
+    pub(super) fn refused_packets(&self, group: NodeAddr) -> u64 {
+        self.refused.get(&group).copied().unwrap_or(0)
     }
 
     /// Returns true if a source here may send this many bytes to a group now. Bytes above the group's rate would take

@@ -280,6 +280,7 @@ impl Node {
             return drop_one(Drop::Duplicate, out);
         }
         flow.class = header.class();
+        flow.expect_repairs(header.remaining().duration());
         flow.recovered += u64::from(header.is_recovered());
         self.deliver_one(now, around, one, out);
     }

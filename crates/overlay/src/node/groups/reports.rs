@@ -66,7 +66,7 @@ impl Reporting {
 
 impl Groups {
     /// Returns the reception of this node's own clients, by source and group.
-    pub(super) fn own_receptions(&self, flows: &Flows) -> Own {
+    pub(super) fn own_receptions(&self, now: Time, flows: &Flows) -> Own {
         let mut all = Own::new();
         let is_own = |group: NodeAddr| group.is_multicast() && self.local.is_member(group);
         let flows = flows.iter();
@@ -83,7 +83,7 @@ impl Groups {
             };
             add(&mut sum.received, flow.packets);
             add(&mut sum.recovered, flow.recovered);
-            add(&mut sum.lost, flow.missing());
+            add(&mut sum.lost, flow.missing(now));
         }
         all
     }
@@ -165,7 +165,7 @@ impl Node {
         if !self.groups.reports.begin(now) {
             return;
         }
-        let own = self.groups.own_receptions(&self.flows);
+        let own = self.groups.own_receptions(now, &self.flows);
         for (to, all) in self.groups.for_nodes(now, &own) {
             in_messages(&all, |bytes| self.send_reports(now, to, bytes, out));
         }

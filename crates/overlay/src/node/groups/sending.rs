@@ -36,15 +36,17 @@ impl Node {
             let longest = run.segment(0).len();
             for link in slot.second_links().iter().filter(|link| is_open(link)) {
                 let way = links.at(*link);
-                // Copies must not be added to a path that is already overloaded.
-                let is_free = way.takes_redundancy();
+                // Copies must not be added to a path that is already overloaded. On a silent link, which packets of the
+                // tree still try, they would protect nobody.
+                let is_free = way.is_up() && way.takes_redundancy();
                 let fits = longest <= usize::from(way.path.mtu.usable());
                 if is_free && fits && !ways.contains(link) {
                     ways.push(*link);
                 }
             }
         }
-        let has_ways = slot.has_ways();
+        // No copy has come by another way to the node where packets begin.
+        let has_ways = came.is_some() && slot.has_ways();
         slot.second_packets += ((ways.len() - branches) * run.segments()) as u64;
         let is_member = self.groups.is_delivered_here(group, &run, &self.router);
         let mut left = ways.len() + usize::from(is_member);

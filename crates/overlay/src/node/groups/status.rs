@@ -29,6 +29,11 @@ const WAYS_SHOWN_MAX: usize = 64;
 const LISTED_MAX: usize = 1_024;
 
 impl Node {
+    /// Returns what this node has set for a group or range of groups: how it is carried, and who may send and receive.
+    pub fn own_rules(&self, (group, prefix): (NodeAddr, u8)) -> (Option<Setting>, Option<Permit>) {
+        self.groups.local.rules(group, prefix)
+    }
+
     /// Decides whether the links have room for a setting, if this node's sources are to have it.
     pub fn admission(&self, setting: &Setting) -> Admission {
         self.judged(self.addr, setting)
@@ -127,7 +132,7 @@ impl Node {
     /// Returns the groups that this node knows; with all details if a single one is requested.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
         let membership = self.router.membership();
-        let own = self.groups.own_receptions(&self.flows);
+        let own = self.groups.own_receptions(now, &self.flows);
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
         groups.extend(membership.permits().groups().take(LISTED_MAX));
@@ -179,7 +184,7 @@ impl Node {
                 tree: builder.label().to_owned(),
                 members: membership.members(group).map(|m| m.to_string()).collect(),
                 clients: clients.get(&group).copied().unwrap_or(0),
-                setting: said.map(|(origin, setting)| status_of(origin, &setting)),
+                setting: said.map(|(origin, setting)| SettingStatus::of(origin, &setting)),
                 sources: slots(group)
                     .map(|slot| self.group_source(now, slot, &own, only.is_some()))
                     .chain(shared)
@@ -189,7 +194,7 @@ impl Node {
                 permits: membership
                     .permits()
                     .said(group)
-                    .map(permit_status)
+                    .map(|(origin, permit)| PermitStatus::of(origin, permit))
                     .collect(),
                 kept_out: membership
                     .members(group)
@@ -213,6 +218,10 @@ impl Node {
                     .take(SOURCES_TOLD_MAX)
                     .map(ignored_status)
                     .collect(),
+                refused_packets: match membership.permits().may_send(self.addr, group) {
+                    true => 0,
+                    false => self.groups.refused_packets(group),
+                },
             }
         });
         statuses.collect()
@@ -311,7 +320,10 @@ impl Node {
             bytes: slot.bytes,
             idle_s: now.since(slot.used).as_secs_f64(),
             receivers,
-            receptions: receptions.iter().map(reception_status).collect(),
+            receptions: receptions
+                .iter()
+                .map(|one| self.reception(now, of, one))
+                .collect(),
             links: tree.links.iter().map(ends).collect(),
             ways: tree.ways.iter().map(ways_status).collect(),
             second: slot.second().map(|second| self.second_status(slot, second)),
@@ -320,11 +332,28 @@ impl Node {
         }
     }
 
+    /// Returns the status of a reception, and how old it is.
+    fn reception(
+        &self,
+        now: Time,
+        of: (NodeAddr, NodeAddr),
+        reception: &Reception,
+    ) -> ReceptionStatus {
+        let changed = self.groups.reports.heard.changed(of, reception.node);
+        let changed = changed.filter(|_| reception.node != self.addr);
+        ReceptionStatus {
+            age_s: changed.map(|at| now.since(at).as_secs_f64()),
+            ..reception_status(reception)
+        }
+    }
+
     fn second_status(&self, slot: &Slot, second: &Second) -> SecondStatus {
         let peer = |link: &LinkIndex| self.links.at(*link).peer.to_string();
+        // A silent link gets no copies.
+        let is_up = |link: &&LinkIndex| self.links.at(**link).is_up();
         let trouble = second.trouble.iter().take(WAYS_SHOWN_MAX);
         SecondStatus {
-            branches: second.links.iter().map(peer).collect(),
+            branches: second.links.iter().filter(is_up).map(peer).collect(),
             packets: slot.second_packets,
             trouble: trouble
                 .map(|(member, trouble)| TroubleStatus {
@@ -361,7 +390,10 @@ impl Node {
             bytes: passing.bytes,
             idle_s: now.since(passing.used).as_secs_f64(),
             receivers,
-            receptions: receptions.iter().map(reception_status).collect(),
+            receptions: receptions
+                .iter()
+                .map(|one| self.reception(now, of, one))
+                .collect(),
             links: Vec::new(),
             ways: Vec::new(),
             second: None,
@@ -386,23 +418,26 @@ fn ways_status((member, pair): (&NodeAddr, &Pair)) -> WaysStatus {
     }
 }
 
-fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
-    SettingStatus {
-        set_by: origin.to_string(),
-        link: setting.class.link.label().to_owned(),
-        routing: setting.class.routing.label().to_owned(),
-        priority: setting.class.priority,
-        deadline_ms: (setting.deadline_ms > 0).then_some(setting.deadline_ms),
-        target_pct: setting.aim.target().map(percent),
-        most_pct: setting.aim.most().map(percent),
-        rate_kbps: (setting.rate_kbps > 0).then_some(setting.rate_kbps),
-        ways: 1 + u8::from(setting.ways == Ways::Two),
-        asked_ways: setting.ways.label().to_owned(),
-        delivery: setting.delivery.map(|delivery| delivery.label().to_owned()),
-        release_ms: match setting.delivery {
-            Some(Delivery::AsSent(Some(after))) => Some(after.as_micros() / 1_000),
-            _ => None,
-        },
+impl SettingStatus {
+    /// Returns the status of a setting that a node has made.
+    pub fn of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
+        SettingStatus {
+            set_by: origin.to_string(),
+            link: setting.class.link.label().to_owned(),
+            routing: setting.class.routing.label().to_owned(),
+            priority: setting.class.priority,
+            deadline_ms: (setting.deadline_ms > 0).then_some(setting.deadline_ms),
+            target_pct: setting.aim.target().map(percent),
+            most_pct: setting.aim.most().map(percent),
+            rate_kbps: (setting.rate_kbps > 0).then_some(setting.rate_kbps),
+            ways: 1 + u8::from(setting.ways == Ways::Two),
+            asked_ways: setting.ways.label().to_owned(),
+            delivery: setting.delivery.map(|delivery| delivery.label().to_owned()),
+            release_ms: match setting.delivery {
+                Some(Delivery::AsSent(Some(after))) => Some(after.as_micros() / 1_000),
+                _ => None,
+            },
+        }
     }
 }
 
@@ -420,12 +455,15 @@ fn ignored_status((by, (group, prefix)): (NodeAddr, (NodeAddr, u8))) -> IgnoredS
     }
 }
 
-fn permit_status((origin, permit): (NodeAddr, &Permit)) -> PermitStatus {
-    PermitStatus {
-        said_by: origin.to_string(),
-        group: range_text(permit.group, permit.prefix),
-        send: permit.send.clone(),
-        receive: permit.receive.clone(),
+impl PermitStatus {
+    /// Returns the status of a permit that a node has set.
+    pub fn of(origin: NodeAddr, permit: &Permit) -> PermitStatus {
+        PermitStatus {
+            said_by: origin.to_string(),
+            group: range_text(permit.group, permit.prefix),
+            send: permit.send.clone(),
+            receive: permit.receive.clone(),
+        }
     }
 }
 
@@ -445,5 +483,6 @@ fn reception_status(reception: &Reception) -> ReceptionStatus {
         lost,
         lost_before_pct: share(f64::from(recovered) + f64::from(lost)),
         lost_after_pct: share(f64::from(lost)),
+        age_s: None,
     }
 }
