@@ -1,4 +1,4 @@
-//! Stores what a running node has learnt, and reminds of expiry. Root keys and the list of revocations that were
+//! Stores what a running node has learnt, tells it the time, and reminds of expiry. Root keys and the list of revocations that were
 //! flooded to the node are stored, so that a restart does not forget them. If a certificate or a delegation expires
 //! soon, the log says so once a day.
 //!
@@ -9,6 +9,7 @@ use crate::command::Commander;
 use crate::files::write_whole;
 use crate::log::Lines;
 use net::clock::Clock;
+use overlay::request::Operation;
 use secure::Network;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,9 @@ impl Watch {
     }
 
     fn look(&mut self) {
+        let unix_s = Clock::new().unix_s();
+        // A node that does not answer now is told the time again later.
+        let _ = self.commander.operate(Operation::Clock { unix_s });
         let Ok(status) = self.commander.status() else {
             return;
         };
@@ -212,10 +216,11 @@ impl Watch {
                 "the certificate is of root key {root}, which was replaced, and counts until {}: run `sinew net renew` before",
                 crate::date::until(not_after_s)
             ),
-            (0, None) => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`"
+            (0, None) => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`, or join again"
                 .to_owned(),
             (_, None) => format!(
-                "the certificate ends in {} days: run `sinew net renew` before",
+                "the certificate ends in {} days, and nothing has renewed it: see above if [renewal] is configured, or \
+                 run `sinew net renew`",
                 left_s.div_ceil(86_400)
             ),
         });

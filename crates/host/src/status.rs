@@ -318,8 +318,7 @@ pub struct KnownNode {
     pub links: usize,
     /// The version of the program that it runs; none if it runs an older version, which does not report it.
     pub version: Option<String>,
-    /// By how many seconds its clock is ahead of this host's clock; negative if it is behind. For this node itself: by
-    /// how much the host's clock was set back since the node started.
+    /// By how many seconds its clock is ahead of this host's clock; negative if it is behind.
     pub clock_ahead_s: Option<i64>,
 }
 

@@ -29,7 +29,7 @@ use crate::event::Drop;
 use crate::link::LinkIndex;
 use crate::settings::Settings;
 use base::token_bucket::TokenBucket;
-use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr};
+use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr, VirtualPort};
 use secure::{
     Bound, Due, Handshakes, Identity, Network, OpenError, Outcome, Refusal, Session, Sessions,
 };
@@ -40,6 +40,15 @@ use wire::handshake::kem::{Piece, Whole};
 use wire::link::{Clear, Kind, SEAL_BYTES, SessionIndex};
 use wire::transport;
 use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// The source and destination port of handshakes: nobody can bind it.
+pub(crate) const PORT: VirtualPort = VirtualPort(0);
+
+/// Returns true if nodes send the packet to each other on their own behalf: no client has caused it.
+#[inline]
+pub(crate) fn is_own<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    (header.source_port(), header.destination_port()) == (PORT, PORT)
+}
 
 /// Maximum number of ends with which there is a session, or may soon be one: as many as a network has nodes. One takes
 /// 1.5 KiB, and a window of up to 32 KiB if it is busy: 200 of them take 0.3 to 6.9 MB.

@@ -140,6 +140,9 @@ pub struct Link {
     pub(crate) overrun: Lately,
     /// The neighbour accepts repair packets.
     pub(crate) peer_takes_repair: bool,
+    /// How often the neighbour requests a packet that it misses, as it announces. While that is not known, as often as
+    /// this node.
+    pub(crate) peer_strikes: Option<u8>,
     /// When this node last reported the fate of the neighbour's packets to it, and how many had arrived then.
     reported: (Time, u64),
     /// The runs of losses in the direction to the neighbour, as the neighbour reports them.
@@ -300,6 +303,7 @@ impl Link {
             plan_began: (0, 0),
             overrun: Lately::default(),
             peer_takes_repair: false,
+            peer_strikes: None,
             reported: (now, 0),
             runs_told: protection::RunsTold::default(),
             strikes: realtime.strikes,

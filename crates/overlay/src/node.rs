@@ -53,7 +53,6 @@ mod transmit;
 mod trust;
 mod tunnel;
 
-pub(crate) use ends::is_own;
 pub use fragments::MAX_DATAGRAM;
 pub use groups::REPORTS_PORT;
 pub(crate) use router::metric;

@@ -137,6 +137,12 @@ pub enum Operation {
         /// The number of routers on the path plus one; `None` if that is not known.
         hops: Option<NonZeroU8>,
     },
+    /// The second since 1970 that the host's clock shows. The host reports it now and then, because somebody may have set
+    /// the clock since the node started.
+    Clock {
+        /// The second.
+        unix_s: u64,
+    },
     /// Replaces this node's certificate (renewed, same keys) without interruption.
     Renew(Box<secure::Identity>),
     /// Sets how a group is to be carried, for the whole network. `None` withdraws what this node has set. The node

@@ -5,7 +5,6 @@
 
 use crate::armour::{self, ArmourError};
 use crate::certificate::{Certificate, Request};
-use crate::network::EXPIRY_NOTICE_S;
 use crate::signature::{self, Context};
 use crate::x25519::X25519;
 use base::NodeAddr;
@@ -197,16 +196,6 @@ impl Identity {
     /// Returns the node's keys.
     pub fn keys(&self) -> &Keys {
         &self.keys
-    }
-    /// Returns the seconds until the certificate expires, if that is near enough to be reported to the operator
-    /// ([`EXPIRY_NOTICE_S`]); 0 if it has expired.
-    pub fn expiry_notice(&self, unix_now_s: u64) -> Option<u64> {
-        let left_s = self
-            .certificate
-            .fields()
-            .not_after_s
-            .saturating_sub(unix_now_s);
-        (left_s <= EXPIRY_NOTICE_S).then_some(left_s)
     }
     /// Signs `body` in this node's name.
     pub fn sign(&self, context: Context, body: &[u8]) -> [u8; SIGNATURE_BYTES] {

@@ -27,8 +27,16 @@ use wire::certificate::{
 
 /// How far in the future a certificate's first second may be, because clocks differ.
 pub const CLOCK_SKEW_S: u64 = 300;
-/// How long before its end a certificate's expiry is shown in status, metrics and log.
+/// How long before its end a delegation's expiry is shown in status, metrics and log, and that of a certificate at most.
 pub const EXPIRY_NOTICE_S: u64 = 30 * 86_400;
+
+/// Returns how long before its end a certificate's expiry is shown: a sixth of its lifetime, at most
+/// [`EXPIRY_NOTICE_S`]. Choice: a node that renews its certificate itself begins when a third is left. If half of that
+/// time has passed, somebody should look.
+pub fn notice_s(certificate: &Certificate) -> u64 {
+    let fields = certificate.fields();
+    (fields.not_after_s.saturating_sub(fields.not_before_s) / 6).min(EXPIRY_NOTICE_S)
+}
 
 const LABEL: &str = "SINEW NETWORK";
 /// The version of the text form that contains only the root key.

@@ -4,7 +4,7 @@
 use base::NodeAddr;
 use secure::armour::ArmourError;
 use secure::identity::RequestError;
-use secure::network::{CLOCK_SKEW_S, EXPIRY_NOTICE_S, RevocationsError};
+use secure::network::{CLOCK_SKEW_S, EXPIRY_NOTICE_S, RevocationsError, notice_s};
 use secure::{
     Authority, AuthorityError, Certificate, CertificateError, Context, Identity, IdentityError,
     Keys, Network, Request, Revocations, Validity,
@@ -120,12 +120,23 @@ fn renewal_keeps_the_keys_and_raises_the_serial() {
     assert_eq!(renewed.fields().subject, certificate.fields().subject);
     assert!(renewed.fields().serial > certificate.fields().serial);
     let identity = Identity::new(keys, renewed).unwrap();
-    assert_eq!(identity.expiry_notice(YEAR.not_after_s), Some(1_000));
-    assert_eq!(identity.expiry_notice(NOW_S), None);
-    let first = later.not_after_s - EXPIRY_NOTICE_S;
-    assert_eq!(identity.expiry_notice(first - 1), None);
-    assert_eq!(identity.expiry_notice(first), Some(EXPIRY_NOTICE_S));
-    assert_eq!(identity.expiry_notice(u64::MAX), Some(0));
+    assert_eq!(
+        identity.certificate().fields().not_after_s,
+        later.not_after_s
+    );
+}
+
+#[test]
+fn the_end_of_a_short_certificate_is_shown_late_in_its_life() {
+    let mut authority = authority();
+    let (_, certificate) = issued(&mut authority);
+    assert_eq!(notice_s(&certificate), EXPIRY_NOTICE_S);
+    let month = Validity {
+        not_before_s: NOW_S,
+        not_after_s: NOW_S + 30 * 86_400,
+    };
+    let renewed = authority.renew(&certificate, month).unwrap();
+    assert_eq!(notice_s(&renewed), 5 * 86_400);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::Link;
 use crate::aims::FlowAims;
+use crate::ends::is_own;
 use crate::flow::FlowKey;
 use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip, SPAN};
 use base::{Duration, NodeAddr, Time};
@@ -85,7 +86,7 @@ impl Link {
             span: SPAN as u32,
             is_random: self.takes_redundancy(),
             takes_repair: self.peer_takes_repair,
-            strikes: self.strikes,
+            strikes: self.requests_there(),
         }
     }
 
@@ -99,9 +100,6 @@ impl Link {
     pub(crate) fn weigh_protection(&mut self, now: Time) {
         self.history.release_idle(now);
         self.receiver.release_idle(now);
-        if !self.pilot.watches() {
-            return;
-        }
         if self.pilot.look(now, &self.lane_link()) {
             self.history.set_share(self.pilot.plan().share);
             self.plan_begins();
@@ -126,6 +124,11 @@ impl Link {
     #[inline]
     pub(crate) fn ends_run(&self) -> bool {
         self.history.is_crowded_by_repair() || self.pilot.begins()
+    }
+
+    /// Returns how often the neighbour requests a packet of this node that it misses.
+    pub(crate) fn requests_there(&self) -> u8 {
+        self.peer_strikes.unwrap_or(self.strikes)
     }
 
     /// Returns true if this node requests missing packets.
@@ -214,7 +217,8 @@ impl Link {
         }
         let recovered = header.is_recovered();
         let ahead = self.ahead.filter(|ahead| ahead.concerns(recovered));
-        let watches = self.pilot.watches() && !recovered;
+        // What the two ends add to protect a call is not a second flow that needs protection.
+        let watches = !recovered && !is_own(&header);
         let left = header.remaining().duration();
         if !watches && (ahead.is_none() || left.is_none()) {
             return;

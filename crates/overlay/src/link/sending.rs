@@ -9,9 +9,10 @@
 use super::paths::goes_beside;
 use super::{Link, MARK_CONTROL, PathId, mark};
 use crate::aims::FlowAims;
+use crate::ends::is_own;
 use crate::event::Event;
 use crate::flow::FlowKey;
-use crate::node::{Node, is_own};
+use crate::node::Node;
 use base::{Burst, Duration, NodeAddr, Outbox, Pool, Time};
 use congestion::brake::{Packet, Verdict};
 use wire::data::{Header, LinkProtocol};

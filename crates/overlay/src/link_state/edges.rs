@@ -91,14 +91,21 @@ impl Database {
     /// the way back. The end that misses a packet requests it, and the request goes the other way; the end that sends
     /// adds repair.
     fn repair(&self, (from, to): (NodeAddr, NodeAddr), (loss, back): (u16, u16)) -> Option<Repair> {
-        let strikes = self.strikes_of(to)?;
-        let asks = self.protection(to, from).is_none_or(Protection::asks);
+        let strikes = self.requests(to, from)?;
         let lane = |told: Protection| Lane {
             run_256ths: told.run_256ths().unwrap_or(RUN_USUAL_256THS),
             repair_16ths: told.repair_16ths(),
         };
-        let repair = Repair::new(if asks { strikes } else { 0 }, loss, back);
+        let repair = Repair::new(strikes, loss, back);
         Some(repair.with_lane(self.protection(from, to).map(lane)))
+    }
+
+    /// Returns how often a node requests a packet of another that it misses, if it reports that.
+    pub(crate) fn requests(&self, by: NodeAddr, of: NodeAddr) -> Option<u8> {
+        match self.protection(by, of).is_none_or(Protection::asks) {
+            true => self.strikes_of(by),
+            false => Some(0),
+        }
     }
 
     /// Returns how a node reports that its lane to another is protected.

@@ -8,13 +8,13 @@
 //! ```
 
 use super::Node;
-use super::ends::is_own;
 use super::metric;
 use super::receive::drop_one;
 use super::send::message;
 use super::stamped::is_flood;
 use crate::aims::{FlowAims, asks_less};
 use crate::audit::{By, Due, Finding, Journey, Promise, Sent, Suspect, Suspicion, WayId, Ways};
+use crate::ends::is_own;
 use crate::event::{Drop, Event};
 use crate::link::{LinkIndex, Links};
 use crate::route::Tables;

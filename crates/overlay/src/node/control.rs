@@ -465,6 +465,7 @@ impl Node {
             }
         }
         link.peer_takes_repair = hello.takes_repair;
+        link.peer_strikes = self.router.database().requests(link.peer, self.addr);
         link.weigh_copies(now);
         link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {

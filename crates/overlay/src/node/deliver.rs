@@ -1,12 +1,13 @@
 //! Delivery: packets for this node's clients, and for the node itself.
 
 use super::Node;
-use super::ends::{Around, PORT};
+use super::ends::Around;
 use super::groups::REPORTS_PORT;
 use super::handover::{Arrived, order};
 use super::receive::drop_one;
 use super::segments;
 use super::send::{assemble, own_header};
+use crate::ends::PORT;
 use crate::event::Drop;
 use crate::request::Options;
 use base::{Burst, Outbox, Time};

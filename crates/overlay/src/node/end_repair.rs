@@ -14,10 +14,11 @@
 
 use super::Node;
 use super::audit::has_room;
-use super::ends::{CLASS, PORT, is_own};
+use super::ends::CLASS;
 use super::receive::{Verdict, drop_one, settle};
 use super::send::message;
 use crate::ends::has_seal;
+use crate::ends::{PORT, is_own};
 use crate::event::Drop;
 use crate::realtime::{Aims, EndReceiver, EndSender, Of, Protect, Reason, SealedPacket};
 use crate::snapshot::EndRepairStatus;

@@ -26,15 +26,6 @@ pub(super) const CLASS: Class = Class {
     routing: Routing::ExpectedLatency,
     priority: 6,
 };
-/// The source and destination port of handshakes: nobody can bind it.
-pub(super) const PORT: VirtualPort = VirtualPort(0);
-
-/// Returns true if nodes send the packet to each other on their own behalf: no client has caused it.
-#[inline]
-pub(crate) fn is_own<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
-    (header.source_port(), header.destination_port()) == (PORT, PORT)
-}
-
 /// The result of judging a packet for this node, before its flow notes it.
 pub(super) enum Arrived {
     /// The packet is unsealed, as its source sent it, and may be believed.

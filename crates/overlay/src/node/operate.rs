@@ -11,7 +11,7 @@ use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use core::num::NonZeroU8;
 use graph::metric::Metric;
 use secure::Session;
-use secure::network::EXPIRY_NOTICE_S;
+use secure::network::notice_s;
 use wire::data::Routing;
 use wire::link_state::Rates;
 
@@ -105,6 +105,10 @@ impl Node {
             Operation::Renew(identity) => self.renew(now, *identity, out),
             Operation::Succeed(chain) => self.on_chain(now, &chain, out),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
+            Operation::Clock { unix_s } => {
+                self.set_clock(now, unix_s);
+                Ok(Reply::Done)
+            }
             Operation::WatchReach => {
                 self.watches_reach = true;
                 Ok(Reply::Done)
@@ -281,7 +285,8 @@ impl Node {
 
     /// Returns the node's state at this moment.
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let certificate = self.handshakes.identity().certificate().fields();
+        let own = self.handshakes.identity().certificate();
+        let certificate = own.fields();
         let network = self.handshakes.network();
         let root_until_s = self
             .trust
@@ -301,7 +306,7 @@ impl Node {
             certificate_serial: certificate.serial,
             certificate_root: self.trust.own_root(),
             certificate_not_after_s: not_after_s,
-            certificate_expires_soon: self.trust.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
+            certificate_expires_soon: self.trust.unix_s(now) + notice_s(own) >= not_after_s,
             revocations_root,
             revocations_version,
             sockets: self.sockets.len(),
@@ -432,7 +437,7 @@ impl Link {
             plan: match plan.share {
                 Some(share) if share.lag > 0 => "copies",
                 Some(_) => "repair",
-                None if self.asks() => "requests",
+                None if self.requests_there() > 0 => "requests",
                 None => "none",
             },
             reason: plan.reason.text(),

@@ -4,9 +4,10 @@
 //! together as one run, so a burst with one destination leaves as one burst.
 
 use super::Node;
-use super::ends::{Around, Arrived, is_own, tag_of, whole_of};
+use super::ends::{Around, Arrived, tag_of, whole_of};
 use super::metric;
 use super::stamped;
+use crate::ends::is_own;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey, Mark};
 use crate::link::{LinkIndex, PathId, Received};

@@ -1,13 +1,14 @@
 //! Sending: lane, history, seal, and the link's transmission; for forwarded packets, for packets of clients, and for
 //! retransmissions.
 
-use super::ends::{Around, PORT, is_unsealed};
+use super::ends::{Around, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
 use super::groups::follow_setting;
 use super::receive::{drop_one, drop_some};
 use super::reliable::is_reliable;
 use super::{Node, metric};
 use crate::aims::Teller;
+use crate::ends::PORT;
 use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
@@ -614,7 +615,7 @@ fn send_again(
         burst.push_front(CLEAR_BYTES);
         let len = burst.len() + TAG_BYTES;
         burst.fill(len, len);
-        counts.own += u64::from(super::is_own(&Header::trusted(plaintext)));
+        counts.own += u64::from(crate::ends::is_own(&Header::trusted(plaintext)));
         if path.sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
             return;
         }

@@ -58,6 +58,10 @@ impl Trust {
         }
     }
 
+    fn set_clock(&mut self, unix_start_s: u64) {
+        self.unix_start_s = unix_start_s;
+    }
+
     /// Returns the wall-clock time, in seconds since 1970.
     pub(super) fn unix_s(&self, now: Time) -> u64 {
         self.unix_start_s + now.as_nanos() / 1_000_000_000
@@ -106,7 +110,20 @@ impl Trust {
     }
 }
 
+/// Smaller differences of the clock are ignored: a report waits until the node takes it.
+const CLOCK_DIFFERS_S: u64 = 10;
+
 impl Node {
+    /// Follows the host's clock if somebody has set it. Certificates then count by the new time.
+    pub(super) fn set_clock(&mut self, now: Time, unix_s: u64) {
+        if self.trust.unix_s(now).abs_diff(unix_s) < CLOCK_DIFFERS_S {
+            return;
+        }
+        let unix_start_s = unix_s.saturating_sub(now.as_nanos() / 1_000_000_000);
+        self.trust.set_clock(unix_start_s);
+        self.router.database_mut().set_clock(unix_start_s);
+    }
+
     /// Enters what was stored before the start, because it is also for other nodes: roots, and the list of revocations.
     pub(super) fn enter_stored(&mut self) {
         let network = self.handshakes.network();

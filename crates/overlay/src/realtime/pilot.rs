@@ -198,12 +198,7 @@ impl Pilot {
     /// Returns true if packets have begun to pass and no plan has been made for them.
     #[inline]
     pub fn begins(&self) -> bool {
-        self.passed.packets == 0 && self.passing.packets >= BEGINS && self.watches()
-    }
-
-    /// Returns true if repair packets may be sent, so that the packets that pass must be noted.
-    pub fn watches(&self) -> bool {
-        self.aims.protect.repairs()
+        self.passed.packets == 0 && self.passing.packets >= BEGINS
     }
 
     /// Notes a packet that is sent: its length, the time that it has left after the rest of its path (`None` without a
@@ -327,17 +322,17 @@ impl Pilot {
             most: passed.wishes.most(&self.aims, passed.is_single()),
             ..Plan::default()
         };
-        if !self.aims.protect.repairs() {
-            return idle.rests(Reason::Configured);
-        }
+        let repairs = self.aims.protect.repairs();
         if passed.packets == 0 {
             // The plan is checked as soon as packets pass again. Until then they are covered like the previous packets.
-            return match link.is_random {
-                true => Plan {
-                    reason: Reason::Idle,
-                    ..self.plan
-                },
-                false => idle.rests(Reason::Queue),
+            let same = |reason| Plan {
+                reason,
+                ..self.plan
+            };
+            return match (repairs, link.is_random) {
+                (false, _) => same(Reason::Configured),
+                (true, true) => same(Reason::Idle),
+                (true, false) => idle.rests(Reason::Queue),
             };
         }
         // If no packet wants repair, the plan still says what requests leave.
@@ -360,6 +355,9 @@ impl Pilot {
                 .filter(|lack| *lack > Duration::ZERO),
             ..idle
         };
+        if !repairs {
+            return plan.rests(Reason::Configured);
+        }
         if passed.slack.is_none() {
             return plan.rests(match passed.wanted {
                 0 => Reason::Unwanted,

@@ -265,6 +265,43 @@ fn a_node_whose_certificate_ends_is_out_when_its_sessions_have_ended() {
     assert_eq!(nodes.snapshot(0).routes.len(), 2 * 4);
 }
 
+/// A host without a battery for its clock starts in the past, and so do its neighbours.
+#[test]
+fn nodes_follow_a_clock_that_is_set() {
+    let mut nodes = Nodes::new(20, 2, &chain(2), "delay=10ms");
+    let day = 86_400;
+    let tomorrow = Validity {
+        not_before_s: UNIX_S + day,
+        not_after_s: UNIX_S + 2 * day,
+    };
+    let mut rng = Rng::new(78);
+    let later = identity(&mut nodes.authority, &mut rng, 1, tomorrow);
+    nodes.set_identity(1, later);
+    nodes.restart(1);
+    nodes.run_ms(20_000);
+    let early = Refusal::Certificate(CertificateError::NotYetValid);
+    assert!(nodes.count().refusals(early) > 0);
+    assert_ne!(nodes.snapshot(0).links[0].state, "up");
+    let set = |nodes: &mut Nodes, unix_s: u64| {
+        for i in 0..2 {
+            nodes.operate(i, Operation::Clock { unix_s });
+        }
+        nodes.run_ms(20_000);
+    };
+    set(&mut nodes, UNIX_S + day + 20);
+    assert!(nodes.all_links_up(), "{:#?}", nodes.snapshot(0).links);
+    assert!(!nodes.snapshot(1).certificate_expires_soon);
+    // Back again. What a node says stays newer than what it has said.
+    set(&mut nodes, UNIX_S);
+    nodes.link(0, 1, "delay=30ms");
+    nodes.run_ms(20_000);
+    let told = nodes.running(0).unwrap().database();
+    let told = told.links_of(addr(1)).unwrap()[0].latency.micros();
+    assert!((25_000..35_000).contains(&told), "{told}");
+    set(&mut nodes, UNIX_S + 2 * day - 100);
+    assert!(nodes.snapshot(1).certificate_expires_soon);
+}
+
 #[test]
 fn neighbours_are_bounded() {
     let mut nodes = Nodes::planned(9, Plan::of(1));

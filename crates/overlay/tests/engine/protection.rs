@@ -617,3 +617,65 @@ fn protection_by_paths_uses_more_links_where_there_is_trouble() {
     assert!(requests * 50 > sent, "{requests} of {sent}");
     assert!(paths * 5 < requests, "{paths} against {requests}");
 }
+
+/// What the ends add goes over the same link as the call. It is not a second flow, which would halve what the lane may
+/// add for the call.
+#[test]
+fn ends_on_one_link_leave_no_more_than_the_link_alone() {
+    let missed = [Protect::Auto, Protect::EndToEnd].map(|protect| {
+        let path = "delay=50ms loss=5% burst=50%";
+        let mut nodes = network(5, vec![(0, 1)], path, settings(protect));
+        calls(&mut nodes, 1, 1, 110);
+        let missed = [0; 10].map(|_| calls(&mut nodes, 1, 1, 110).0);
+        let lane = nodes.link_status(0, 1).realtime.protection;
+        println!("{protect:?}: {missed:?}, {lane:?}");
+        nodes.world.close().unwrap();
+        (missed.iter().sum::<usize>(), lane.most_pct)
+    });
+    let [(alone, most), (with_ends, most_with_ends)] = missed;
+    assert_eq!(most, most_with_ends);
+    assert!(with_ends <= alone + alone / 2, "{with_ends} after {alone}");
+}
+
+/// The other node requests nothing. Requests would do, but there are none.
+#[test]
+fn a_neighbour_that_requests_nothing_gets_repair() {
+    let plan = Plan {
+        edges: vec![(0, 1)],
+        settings: settings(Protect::Auto),
+        own_settings: vec![(1, {
+            let mut settings = settings(Protect::Auto);
+            settings.realtime.strikes = 0;
+            settings
+        })],
+        ..Plan::of(2)
+    };
+    let mut nodes = Nodes::planned(6, plan);
+    nodes.link(0, 1, "delay=10ms loss=5%");
+    nodes.run_ms(10_000);
+    calls(&mut nodes, 1, 20, 100);
+    let (missed, sent) = calls(&mut nodes, 1, 20, 100);
+    let lane = nodes.link_status(0, 1).realtime.protection;
+    println!("{missed} of {sent}: {lane:?}");
+    assert_eq!(lane.plan, "repair");
+    assert!(missed * 500 <= sent, "{missed} of {sent}");
+    assert!(lane.requests_pct > 4.0, "{lane:?}");
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn a_lane_without_repair_says_what_it_is_predicted_to_leave() {
+    for (protect, plan, least) in [
+        (Protect::Requests, "requests", 4.0),
+        (Protect::Off, "none", 4.0),
+    ] {
+        let path = "delay=50ms loss=5%";
+        let mut nodes = network(7, vec![(0, 1)], path, settings(protect));
+        calls(&mut nodes, 1, 20, 110);
+        let lane = nodes.link_status(0, 1).realtime.protection;
+        assert_eq!(lane.plan, plan);
+        assert_eq!(lane.reason, "as configured");
+        assert!(lane.predicted_pct > least, "{lane:?}");
+        nodes.world.close().unwrap();
+    }
+}

@@ -8,7 +8,7 @@ use crate::date::day;
 use crate::failure::Outcome;
 use crate::table::{Align, Table};
 use crate::terminal;
-use secure::network::EXPIRY_NOTICE_S;
+use secure::network::notice_s;
 use serde_json::json;
 
 pub(super) fn run(args: &List) -> Outcome {
@@ -45,7 +45,7 @@ pub(super) fn run(args: &List) -> Outcome {
             _ if node.revoked => "revoked",
             None => "expired",
             Some(_) if until_s.is_some() => "old root key",
-            Some(left_s) if left_s <= EXPIRY_NOTICE_S => "expires soon",
+            Some(left_s) if left_s <= notice_s(&certificate) => "expires soon",
             Some(_) => "good",
         };
         let mut row = vec![

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::date::day;
 use crate::identity;
 use host::admission::ends_s;
-use secure::network::EXPIRY_NOTICE_S;
+use secure::network::{EXPIRY_NOTICE_S, notice_s};
 use secure::{CertificateError, Delegation, Identity, Network};
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
@@ -74,9 +74,7 @@ fn certificate(config: &Config, clock: HostClock) -> Finding {
     let now_s = clock.now_s;
     match network.verify(own.certificate(), now_s) {
         Ok(_) if until_s.is_some() => Finding::weak(what, seen, renewed),
-        Ok(_)
-            if not_after_s.saturating_sub(now_s) > EXPIRY_NOTICE_S || config.renewal.is_some() =>
-        {
+        Ok(_) if not_after_s.saturating_sub(now_s) > notice_s(own.certificate()) => {
             Finding::good(what, seen)
         }
         Ok(_) => Finding::weak(what, format!("{seen}: it ends soon"), renewed),

@@ -393,7 +393,9 @@ fn certificate(snapshot: &Value) -> String {
         Some(root) => {
             format!("until {until}, of root key {root}, which was REPLACED: run `sinew net renew`")
         }
-        None if is_soon => format!("until {until}, SOON: run `sinew net renew`"),
+        None if is_soon => format!(
+            "until {until}, SOON: run `sinew net renew`, or see in the log why it is not renewed"
+        ),
         None => format!("until {until}"),
     }
 }

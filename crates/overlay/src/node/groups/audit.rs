@@ -13,11 +13,11 @@ use crate::aims::asks_less;
 use crate::audit::{
     By, Carried, CopiedMember, GroupFinding, GroupQuestion, Known, Stretch, Turn, Way,
 };
+use crate::ends::PORT;
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::node::Node;
 use crate::node::audit::{has_relays, has_room, in_time, may_be_given_up, promise};
-use crate::node::ends::PORT;
 use crate::node::metric;
 use crate::node::receive::drop_one;
 use crate::node::send::{around_bytes, assemble, own_header};

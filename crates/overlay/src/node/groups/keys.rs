@@ -11,12 +11,13 @@
 //! where they can be believed: behind the seal. So packets that others write in a source's name do not harm its
 //! receivers.
 
+use crate::ends::{PORT, is_own};
 use crate::ends::{has_seal, uncover};
 use crate::event::Drop;
 use crate::flow::{self, FlowKey, Mark};
 use crate::group_keys::{OwnKeys, ReceivedKeys};
 use crate::node::Node;
-use crate::node::ends::{Around, CLASS, PORT, is_own, tag_of, whole_of};
+use crate::node::ends::{Around, CLASS, tag_of, whole_of};
 use crate::node::receive::{Verdict, drop_one, drop_some, ends_here};
 use crate::node::router::Router;
 use crate::node::send::message;
