@@ -5,7 +5,9 @@ use super::Link;
 use crate::aims::FlowAims;
 use crate::ends::is_own;
 use crate::flow::FlowKey;
-use crate::realtime::{Ahead, Aims, LaneLink, Reason, RoundTrip, SPAN};
+use crate::realtime::{
+    Ahead, Aims, LaneLink, LastRound, Losses, REPEAT_AFTER, Reason, RoundTrip, SPAN,
+};
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
 use graph::protection::{ALL, Lane, TARGET};
@@ -100,10 +102,25 @@ impl Link {
     pub(crate) fn weigh_protection(&mut self, now: Time) {
         self.history.release_idle(now);
         self.receiver.release_idle(now);
+        self.weigh_last_round();
         if self.pilot.look(now, &self.lane_link()) {
             self.history.set_share(self.pilot.plan().share);
             self.plan_begins();
         }
+    }
+
+    /// Sets how many copies the last requests and answers to the neighbour have. Copies would keep a queue full.
+    fn weigh_last_round(&mut self) {
+        let last = match self.takes_redundancy() {
+            false => LastRound::LEAST,
+            true => {
+                let share = self.path.hello.loss_out().share();
+                let apart = REPEAT_AFTER.as_secs_f64() / self.history.interval().as_secs_f64();
+                LastRound::of(Losses::of(share, self.pilot.run()), apart)
+            }
+        };
+        self.history.set_last_round(last);
+        self.receiver.set_last_round(last);
     }
 
     pub(super) fn plan_begins(&mut self) {

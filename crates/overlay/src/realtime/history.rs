@@ -4,7 +4,7 @@ use super::code::{Encoder, Share};
 use super::cover::Cover;
 use super::ring::Ring;
 use super::tail::Tail;
-use super::{REPEAT_AFTER, Settings, Strike};
+use super::{LastRound, REPEAT_AFTER, Settings, Strike};
 use base::token_bucket::RatioBucket;
 use base::{Duration, NodeAddr, Time};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub enum Answer<'a> {
         plaintext: &'a [u8],
         /// The header's new remaining time, with the stay in the history subtracted.
         remaining: Remaining,
-        /// How many copies to send now, 1 to 3.
+        /// How many copies to send now.
         copies: u8,
     },
     /// This strike has been answered already: the request arrived twice.
@@ -82,6 +82,7 @@ pub struct History {
     /// Packets whose second copy is to be sent, and when.
     repeats: VecDeque<(Time, u64)>,
     encoder: Encoder,
+    last_round: LastRound,
     stats: HistoryStats,
 }
 
@@ -96,6 +97,7 @@ impl History {
             tail: Tail::new(settings.tail_probes, settings.cover),
             repeats: VecDeque::new(),
             encoder: Encoder::default(),
+            last_round: LastRound::LEAST,
             stats: HistoryStats::default(),
             settings,
         }
@@ -141,6 +143,11 @@ impl History {
             plan(&mut self.repeats, now, steps * times, self.next - 1);
             self.stats.ahead += 1;
         }
+    }
+
+    /// Sets how often the last request for a packet is answered.
+    pub fn set_last_round(&mut self, last: LastRound) {
+        self.last_round = last;
     }
 
     /// Sets how much coded repair follows the packets that are covered from now on.
@@ -224,12 +231,24 @@ impl History {
             self.stats.too_late += 1;
             return Answer::TooLate;
         }
-        // Choice: if the last request is the only one, nothing else saves the packet, and a third copy reduces the
-        // remaining loss from p² to p³.
-        let wanted = match (strike.is_last(), strike.is_first()) {
-            (false, _) => 1,
-            (true, false) => 2,
-            (true, true) => 3,
+        // A single burst of losses must not hit all copies, unless it is too late to wait.
+        let room = (MAX_REPEATS - self.repeats.len()) as u32;
+        let apart = |copies: u8| {
+            let waits = |n: &u32| in_time(remaining.minus(REPEAT_AFTER * u64::from(*n)));
+            let spaced = (1..u32::from(copies)).take_while(waits).count() as u32;
+            spaced.min(room)
+        };
+        let wanted = match strike.is_last() {
+            false => 1,
+            true => {
+                let is_only = strike.is_first();
+                let least = LastRound::LEAST.answers(is_only);
+                let planned = match self.budget.available() < self.settings.retransmit_burst / 2.0 {
+                    true => least,
+                    false => self.last_round.answers(is_only),
+                };
+                least.max(1 + apart(planned) as u8)
+            }
         };
         // A token bucket regulates the ratio of retransmissions to originals. [Amir06 §IV-A]
         let afforded = (1..=wanted)
@@ -241,11 +260,7 @@ impl History {
         };
         entry.answered = strike.number();
         self.stats.retransmissions += u64::from(copies);
-        // A single burst of losses must not hit all copies, unless it is too late to wait.
-        let spaced = (1..u32::from(copies))
-            .take_while(|n| in_time(remaining.minus(REPEAT_AFTER * u64::from(*n))))
-            .count() as u32;
-        let spaced = spaced.min((MAX_REPEATS - self.repeats.len()) as u32);
+        let spaced = apart(copies);
         for steps in 1..=spaced {
             plan(&mut self.repeats, now, steps, seq);
         }

@@ -8,27 +8,19 @@
 //! The table is in the order of numbers, because gaps are found in that order and arrivals are looked up by number. The
 //! agenda is in the order of time, so that only packets that are due are touched.
 
-use super::{MAX_STRIKES, REPEAT_AFTER, Settings};
+use super::{LastRound, MAX_STRIKES, REPEAT_AFTER, Settings};
 use base::{Duration, Time};
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Maximum number of losses remembered at a time. 10 % of 600 000 packets/s for the 60 ms that two strikes on a 20 ms
-/// link take are 3600. Each is requested at most once per half a round trip, the last time [`LAST_REQUESTS`] times,
+/// link take are 3600. Each is requested at most once per half a round trip, the last time as [`LastRound`] says,
 /// which also limits the requests after an outage.
 pub(super) const MISSING_LIMIT: usize = 4096;
 
 /// Two strikes are at least half a round trip apart, or this: in 4 ms ten calls send two packets, and the third in a
 /// row is lost hardly more often than any other.
 const STRIKES_APART: Duration = Duration::from_millis(4);
-/// How often the last strike is sent. Choice: the way back often carries only requests, so a burst of losses there is a
-/// run of requests: with 5 % loss in bursts of 25 %, two in a row are lost once in 80, three once in 320. Requests are
-/// small.
-const LAST_REQUESTS: u8 = 3;
-/// The same if the last strike is the only one, so that there was no request before: four in a row are lost once in
-/// 1280.
-const ONLY_REQUESTS: u8 = 4;
-
 /// The time until the answer to a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
@@ -135,7 +127,7 @@ impl Answers {
         // the next one is due.
         let overdue = usual + usual.div(8);
         let patience = (self.spacing.div(4) * 9).min(overdue).max(ANSWERS_APART);
-        let until = (came + patience).min(packet.latest(usual));
+        let until = (came + patience).min(packet.latest(usual, LastRound::LEAST));
         (packet.state == State::Strike && now < until).then_some(until)
     }
 }
@@ -175,14 +167,21 @@ impl Missing {
     }
 
     /// Returns the latest moment for a request whose answer is in time.
-    fn latest(&self, rtt: Duration) -> Time {
+    fn latest(&self, rtt: Duration, last: LastRound) -> Time {
         // Choice: a sixteenth of the round trip to spare. On long hops the errors of the delays add up.
-        let spare = (REPEAT_AFTER + MARGIN_MIN).max(rtt.div(16));
+        let more = last.requests(false) - LastRound::LEAST.requests(false);
+        let spare = REPEAT_AFTER * u64::from(1 + more) + MARGIN_MIN;
+        let spare = spare.max(rtt.div(16));
         self.useful_until - rtt - spare
     }
 
     /// Decides what to do at `now`, and notes that it is done.
-    pub(super) fn step(&mut self, now: Time, rtt: RoundTrip, settings: &Settings) -> Step {
+    pub(super) fn step(
+        &mut self,
+        now: Time,
+        rtt: RoundTrip,
+        (settings, last): (&Settings, LastRound),
+    ) -> Step {
         let strikes = settings.strikes.min(MAX_STRIKES);
         let answer_at = now + rtt.least;
         let overdue_at = now + rtt.usual + rtt.usual.div(8).max(MARGIN_MIN);
@@ -197,15 +196,12 @@ impl Missing {
                 self.strikes += 1;
                 self.asked = now;
                 if self.strikes < strikes
-                    && let Some(next_at) = self.next_strike(now, rtt.usual, overdue_at)
+                    && let Some(next_at) = self.next_strike(now, (rtt.usual, overdue_at), last)
                 {
                     return Step::Ask(Strike::new(self.strikes, false), next_at);
                 }
                 if settings.redundant_last {
-                    let times = match self.strikes {
-                        1 => ONLY_REQUESTS,
-                        _ => LAST_REQUESTS,
-                    };
+                    let times = self.times(now, rtt.usual, last);
                     return self.repeat(times - 1, now, rtt.usual);
                 }
                 self.state = State::Wait;
@@ -218,6 +214,16 @@ impl Missing {
             State::Repeat(left) => self.repeat(left, now, rtt.usual),
             State::Wait | State::Done => Step::GiveUp,
         }
+    }
+
+    /// Returns how often to send the last request: the least copies in any case, the others if there is time between
+    /// them.
+    fn times(&self, now: Time, rtt: Duration, last: LastRound) -> u8 {
+        let is_only = self.strikes == 1;
+        let spare = self.useful_until.since(now).saturating_sub(rtt);
+        let fit = 1 + spare.as_nanos() / REPEAT_AFTER.as_nanos();
+        let times = u64::from(last.requests(is_only)).min(fit) as u8;
+        times.max(LastRound::LEAST.requests(is_only))
     }
 
     /// Sends the last request, and again `left` times.
@@ -234,8 +240,13 @@ impl Missing {
     /// be late by the small delays that hosts on the path add. Two requests some milliseconds apart are seldom both
     /// lost in one burst; two that are sent together often are. There is time left for the second copy of the answer.
     /// So the usual round trip is used here.
-    fn next_strike(&self, now: Time, rtt: Duration, overdue_at: Time) -> Option<Time> {
-        let next_at = overdue_at.min(self.latest(rtt));
+    fn next_strike(
+        &self,
+        now: Time,
+        (rtt, overdue_at): (Duration, Time),
+        last: LastRound,
+    ) -> Option<Time> {
+        let next_at = overdue_at.min(self.latest(rtt, last));
         (next_at >= now + rtt.div(2).min(STRIKES_APART)).then_some(next_at)
     }
 }

@@ -34,6 +34,7 @@ mod code;
 mod cover;
 mod end;
 mod history;
+mod last_round;
 mod missing;
 mod pilot;
 mod receiver;
@@ -47,6 +48,7 @@ pub use ahead::{Ahead, Rest};
 pub use code::{Decoder, DecoderStats, Encoder, KEPT, SPAN, Share};
 pub(crate) use end::{EndReceiver, EndSender, Of, Sealed as SealedPacket};
 pub use history::{Answer, History, HistoryStats};
+pub use last_round::LastRound;
 pub use missing::{RoundTrip, Strike};
 pub use pilot::{Aims, Link as LaneLink, Losses, Pilot, Plan, Protect, Reason};
 pub use pilot::{SLACK_LEAST, TOLERANCE};
@@ -64,7 +66,12 @@ pub const MAX_STRIKES: u8 = 5;
 
 /// The time until a repeated request, and until the second copy of an answer, if the deadline permits, so that a short
 /// burst of losses does not take all of them.
-const REPEAT_AFTER: Duration = Duration::from_millis(2);
+pub(crate) const REPEAT_AFTER: Duration = Duration::from_millis(2);
+
+/// The default of [`Settings::retransmit_ratio`]. Choice: at 10 % loss both ways two strikes, the last one answered
+/// twice, cost about 0.1 + 0.02 × 2 = 0.14 retransmissions per original; one answered twice 0.2. The rest is for bursts,
+/// as is the depth.
+const RETRANSMIT_RATIO: f64 = 0.5;
 
 /// The longest time for which a history follows deadlines. Choice: a second, which is five strikes on a hop of 200 ms.
 /// A lane of 100 Mbit/s fills [`HISTORY_BYTES`] in 1.3 s.
@@ -78,7 +85,7 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 pub struct Settings {
     /// How often the receiver requests one packet, 0 to [`MAX_STRIKES`].
     pub strikes: u8,
-    /// The last request that fits the deadline is sent three times, and answered twice.
+    /// The last request that fits the deadline, and its answer, are sent several times: see [`LastRound`].
     pub redundant_last: bool,
     /// How many tail probes the sender sends per silence.
     pub tail_probes: u8,
@@ -115,10 +122,7 @@ impl Settings {
             strikes: MAX_STRIKES,
             redundant_last: true,
             tail_probes: 2,
-            // Choice: at 10 % loss both ways two strikes, the last one answered twice, cost about
-            // 0.1 + 0.02 × 2 = 0.14 retransmissions per original; one answered twice 0.2. The
-            // rest is for bursts, as is the depth.
-            retransmit_ratio: 0.5,
+            retransmit_ratio: RETRANSMIT_RATIO,
             retransmit_burst: 256.0,
             copies_ahead: true,
             aims: Aims::default(),

@@ -1,5 +1,6 @@
 //! The receiver's side of a real-time lane: duplicates, gaps, and requests for what is missing.
 
+use super::LastRound;
 use super::MAX_STRIKES;
 use super::Settings;
 use super::code::{Decoder, DecoderStats};
@@ -29,8 +30,8 @@ const SPACING_MAX: Duration = Duration::from_millis(20);
 const NO_DEADLINE_SLACK: Duration = Duration::from_millis(500);
 
 /// Requests allowed per packet received: at 10 % loss seven for each packet lost, more than two strikes and a last one
-/// sent three times, even if none is ever answered.
-const REQUEST_RATIO: f64 = 0.75;
+/// sent three times, even if none is ever answered. More copies of the last one come from what was saved up.
+pub(super) const REQUEST_RATIO: f64 = 0.75;
 /// Requests that may be saved up, and hence the maximum in one flush: after an outage, this many packets are requested
 /// at once (8 datagrams), the others at [`REQUEST_RATIO`].
 const REQUEST_BURST: f64 = 1024.0;
@@ -117,6 +118,7 @@ pub struct Receiver {
     budget: RatioBucket,
     /// The round trip at the last poll.
     rtt: RoundTrip,
+    last_round: LastRound,
     /// The remaining time of the last packet in order, and the last known delay of the rest of its path.
     last_remaining: Remaining,
     last_rest: Duration,
@@ -147,6 +149,7 @@ impl Receiver {
             hold_until: Time::ZERO,
             budget: RatioBucket::new(REQUEST_RATIO, REQUEST_BURST),
             rtt: Duration::ZERO.into(),
+            last_round: LastRound::LEAST,
             last_remaining: Remaining::NONE,
             last_rest: Duration::ZERO,
             decoder: Decoder::default(),
@@ -324,6 +327,11 @@ impl Receiver {
         (count > 0).then_some((strike, count))
     }
 
+    /// Sets how often the last request for a packet is sent.
+    pub fn set_last_round(&mut self, last: LastRound) {
+        self.last_round = last;
+    }
+
     /// Returns when [`Receiver::poll_nack`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         if !self.ready.is_empty() {
@@ -480,7 +488,11 @@ impl Receiver {
                 self.missing.schedule(seq, until);
                 continue;
             }
-            match entry.step(now, self.rtt, &self.settings) {
+            let last = match self.budget.available() < REQUEST_BURST / 2.0 {
+                true => LastRound::LEAST,
+                false => self.last_round,
+            };
+            match entry.step(now, self.rtt, (&self.settings, last)) {
                 Step::GiveUp => {
                     self.missing.take(seq);
                     self.stats.given_up += 1;

@@ -10,7 +10,7 @@
     reason = "a state indexes two chains at once"
 )]
 
-use super::super::{REPEAT_AFTER, RoundTrip, Share};
+use super::super::{LastRound, REPEAT_AFTER, RoundTrip, Share};
 use super::spacing::{Seen, Spacing};
 use base::Duration;
 
@@ -41,7 +41,7 @@ impl Losses {
     }
 
     /// Returns the share of datagrams that are lost among those sent `datagrams` datagrams behind a lost one.
-    fn after(&self, datagrams: f64) -> f64 {
+    pub(in super::super) fn after(&self, datagrams: f64) -> f64 {
         let keeps = (self.burst - self.fresh()).max(0.0);
         self.share + (1.0 - self.share) * keeps.powf(datagrams)
     }
@@ -95,10 +95,13 @@ fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, st
     let again = losses.after(apart.max(1.0)).max(losses.share);
     let way = |copies: u64| losses.share * again.powi(copies as i32);
     let once = 1.0 - (1.0 - losses.share) * (1.0 - losses.share);
-    let requests = rest.min(2 + u64::from(more == 0));
+    let (is_only, last) = (more == 0, LastRound::lasting(losses, apart));
+    let requests = rest.min(u64::from(last.requests(is_only)) - 1);
+    // The first copy of the answer does not wait for all requests.
+    let first = u64::from(LastRound::LEAST.requests(is_only)) - 1;
     let answers = rest
-        .saturating_sub(requests)
-        .clamp(0, 1 + u64::from(more == 0));
+        .saturating_sub(first)
+        .min(u64::from(last.answers(is_only)) - 1);
     let last = 1.0 - (1.0 - way(requests)) * (1.0 - way(answers));
     once.powi(more as i32) * last
 }
