@@ -36,6 +36,10 @@ pub const READS_PER_TURN: usize = 32;
 pub const ACCEPTS_PER_TURN: usize = 64;
 /// Largest number of clients of one node: as many as it has sockets.
 pub const MAX_CLIENTS: usize = overlay::sockets::MAX_SOCKETS;
+/// Descriptors of a process that no client takes: sockets of the underlay, operators, the log, transfers.
+pub const DESCRIPTORS_KEPT: u64 = 256;
+/// Descriptors that a client takes: its connection, and a stream.
+pub const DESCRIPTORS_EACH: u64 = 2;
 
 /// Number of bytes in a small buffer between the headroom and the tag of a packet.
 const SMALL_ROOM: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_BYTES;
@@ -99,10 +103,20 @@ pub struct Change<'a> {
     pub is: Option<Interest>,
 }
 
+/// Returns the number of clients for which a process has room that may have this many descriptors.
+fn room(descriptors: u64) -> usize {
+    let room = descriptors.saturating_sub(DESCRIPTORS_KEPT) / DESCRIPTORS_EACH;
+    usize::try_from(room)
+        .unwrap_or(MAX_CLIENTS)
+        .clamp(1, MAX_CLIENTS)
+}
+
 impl Clients {
-    /// Creates an empty set for the node with address `node`.
+    /// Creates an empty set for the node with address `node`. It has room for as many clients as the process has
+    /// descriptors for, so that one program with many sockets does not keep the operator out.
     pub fn new(node: NodeAddr) -> Clients {
-        Clients::bounded(node, MAX_CLIENTS)
+        let descriptors = net::sched::descriptors().unwrap_or(u64::MAX);
+        Clients::bounded(node, room(descriptors))
     }
 
     /// Creates the same with room for at most `max` clients.

@@ -130,16 +130,26 @@ pub fn confine(cpus: &[usize]) -> io::Result<()> {
 /// Raises the limit of open descriptors to the highest that is permitted, and returns it. Each client of a node takes
 /// one, and the usual soft limit of 1024 is meant for programs that use select(2).
 pub fn raise_descriptors() -> io::Result<u64> {
+    let mut limit = limit_of_descriptors()?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` outlives the call, which reads it.
+    sys::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}
+
+/// Returns the number of descriptors that the process may have open.
+pub fn descriptors() -> io::Result<u64> {
+    limit_of_descriptors().map(|limit| limit.rlim_cur)
+}
+
+fn limit_of_descriptors() -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `limit` outlives the call, which fills it.
     sys::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: `limit` outlives the call, which reads it.
-    sys::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    Ok(limit.rlim_cur)
+    Ok(limit)
 }
 
 /// Prevents all memory of the process, present and future, from being paged out. Pages that were never touched still

@@ -19,6 +19,7 @@ use clap::Args;
 use gateway::allow::Rule;
 use host::addresses::Looker;
 use host::admission::{Admission, Books};
+use host::clients::{DESCRIPTORS_EACH, DESCRIPTORS_KEPT, MAX_CLIENTS};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::{Format, Lines};
@@ -510,8 +511,8 @@ fn admission_by(
     admission.renewing(others).map_err(Failure::misused)
 }
 
-/// Descriptors that a node requests: a connection and a stream for each client, and some for everything else.
-pub const DESCRIPTORS: u64 = 2 * host::clients::MAX_CLIENTS as u64 + 256;
+/// Descriptors that a node requests: those of its clients, and some for everything else.
+pub const DESCRIPTORS: u64 = DESCRIPTORS_EACH * MAX_CLIENTS as u64 + DESCRIPTORS_KEPT;
 
 /// Raises the limit of descriptors for as many clients as the node may have. Logs a warning if the limit stays lower.
 fn take_descriptors(lines: &Lines) {
@@ -520,7 +521,7 @@ fn take_descriptors(lines: &Lines) {
         Ok(granted) => lines.warn(&format!(
             "only {granted} descriptors are permitted, so fewer clients than {}: raise LimitNOFILE \
              or `ulimit -n`",
-            host::clients::MAX_CLIENTS
+            MAX_CLIENTS
         )),
         Err(error) => lines.warn(&format!("cannot raise the limit of descriptors: {error}")),
     }

@@ -33,6 +33,8 @@ struct Hop {
     hop: u8,
     /// The nodes that answered, usually one.
     nodes: Vec<NodeAddr>,
+    /// Number of requests whose answer was awaited.
+    sent: usize,
     rtts: Rtts,
     arrived: bool,
     interrupted: bool,
@@ -56,6 +58,7 @@ pub fn run(args: &Trace) -> Outcome {
         }
     }
     let reached = hops.last().is_some_and(|hop| hop.arrived);
+    hops.retain(|hop| hop.sent > 0);
     print(&path, args, &hops, reached)?;
     if reached {
         return Ok(());
@@ -71,6 +74,7 @@ fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
     let mut hop = Hop {
         hop: ttl,
         nodes: Vec::new(),
+        sent: 0,
         rtts: Rtts::default(),
         arrived: false,
         interrupted: false,
@@ -79,6 +83,7 @@ fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
     let start = prober.now();
     for seq in 0..args.count {
         prober.ask(seq, wire::echo::ECHO_BYTES)?;
+        hop.sent += 1;
         let last = seq + 1 == args.count;
         let next = start + PACE * (u64::from(seq) + 1);
         let end = if last {
@@ -99,6 +104,8 @@ fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
                 }
                 Heard::Nothing => break,
                 Heard::Interrupted => {
+                    // The answer to the last request may still be on its way.
+                    hop.sent = seen.len().max(hop.sent - 1);
                     hop.interrupted = true;
                     return Ok(hop);
                 }
@@ -109,7 +116,6 @@ fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
 }
 
 fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
-    let sent = usize::from(args.count);
     if args.way.json {
         let hops: Vec<Value> = hops
             .iter()
@@ -119,8 +125,8 @@ fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
                     "hop": hop.hop, "node": node,
                     "name": node.as_ref().map(|node| path.names.name(node)),
                     "nodes": hop.nodes.iter().map(NodeAddr::to_string).collect::<Vec<_>>(),
-                    "sent": sent, "received": hop.rtts.len(),
-                    "loss_pct": loss_pct(sent, hop.rtts.len()), "rtt_ms": hop.rtts.json(),
+                    "sent": hop.sent, "received": hop.rtts.len(),
+                    "loss_pct": loss_pct(hop.sent, hop.rtts.len()), "rtt_ms": hop.rtts.json(),
                 })
             })
             .collect();
@@ -154,7 +160,7 @@ fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
             } else {
                 nodes.join(", ")
             },
-            format!("{:.1}", loss_pct(sent, hop.rtts.len())),
+            format!("{:.1}", loss_pct(hop.sent, hop.rtts.len())),
             rtt(0.0),
             rtt(0.5),
             rtt(1.0),

@@ -517,3 +517,10 @@ fn one_that_vanishes_is_gone_and_the_end_is_told() {
     );
     assert!(is_closed(&stream) && world.clients.is_empty());
 }
+
+#[test]
+fn a_process_with_few_descriptors_has_room_for_few_clients() {
+    assert_eq!(room(u64::MAX), MAX_CLIENTS);
+    assert_eq!(room(1_024), 384);
+    assert_eq!(room(100), 1);
+}

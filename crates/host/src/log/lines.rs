@@ -324,16 +324,21 @@ fn write_all(
                 continue;
             }
         };
-        sink.write(style, &said);
+        if sink.write(style, &said).is_err() {
+            lost.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         let left_out = lost.swap(0, Ordering::Relaxed);
         if left_out > 0 {
             let said = Said {
                 unix_ms: clock.unix_ms(),
                 level: Level::Warning,
-                text: format!("{left_out} lines were lost: standard error was not read"),
+                text: format!("{left_out} lines were lost: they could not be written"),
                 fields: Fields::event("lines-lost").with("lines", left_out),
             };
-            sink.write(style, &said);
+            if sink.write(style, &said).is_err() {
+                lost.fetch_add(left_out, Ordering::Relaxed);
+            }
         }
     }
     sink.flush();
@@ -349,19 +354,19 @@ impl Sink {
         }
     }
 
-    fn write(&mut self, style: &Style, said: &Said) {
+    fn write(&mut self, style: &Style, said: &Said) -> io::Result<()> {
         if let Sink::Journal(journal, _) = self {
             let of = (&*style.name, said.level.priority());
             if journal.write(of, &said.text, &said.fields).is_ok() {
-                return;
+                return Ok(());
             }
         }
         let format = match self {
             Sink::Console(_) | Sink::Journal(..) => style.format,
             Sink::File(_) => style.of_file(),
         };
-        // There is nowhere to report that standard error is gone.
-        let _ = self.writer().write_all(style.line(format, said).as_bytes());
+        let line = style.line(format, said);
+        self.writer().write_all(line.as_bytes())
     }
 
     fn flush(&mut self) {

@@ -138,3 +138,37 @@ fn a_sink_that_takes_nothing_holds_nobody_up() {
         "{text}"
     );
 }
+
+/// A disk that is full, and then has room again.
+#[derive(Clone, Default)]
+struct Disk(Sink, Arc<AtomicU64>);
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            0..3 => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.0.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn lines_that_a_full_disk_does_not_take_are_counted() {
+    let disk = Disk::default();
+    let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(disk.clone()));
+    for i in 0..5 {
+        lines.say(&format!("line {i}"));
+    }
+    drop(lines);
+    drop(flushed);
+    let text = disk.0.text();
+    let lines: Vec<_> = text.lines().collect();
+    let [before, lost, after] = lines[..] else {
+        panic!("{text}")
+    };
+    assert!(before.ends_with("line 3") && after.ends_with("line 4"));
+    assert!(lost.contains("3 lines were lost"), "{lost}");
+}
