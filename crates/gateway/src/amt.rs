@@ -15,6 +15,7 @@ pub mod relay;
 
 pub use relay::{Counters, Refused, Relay, Settings};
 
+use crate::alive::Over;
 use crate::multicast::members::{Change, Members};
 use crate::multicast::{Overlay, overlay::Link as _};
 use base::{Duration, NodeAddr, Time};
@@ -61,6 +62,7 @@ pub struct Report {
 pub struct Service {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    over: Over,
 }
 
 #[derive(Debug)]
@@ -107,12 +109,19 @@ impl Service {
             bytes: vec![0; DATAGRAM_BYTES],
             next_node: now,
         };
-        let thread = std::thread::Builder::new().name("amt".into());
-        let thread = thread.spawn(move || data.run())?;
+        let over = Over::new()?;
+        let thread = over.spawn("amt", move || data.run())?;
         Ok(Service {
             shared,
             thread: Some(thread),
+            over,
         })
+    }
+
+    /// Returns what is readable once the relay has ended.
+    #[must_use]
+    pub fn over(&self) -> &Over {
+        &self.over
     }
 
     /// Returns the state of the relay within the last tenth of a second.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod alive;
 pub mod allow;
 pub mod amt;
 pub mod beyond;
@@ -29,6 +30,7 @@ pub mod pump;
 pub mod remote;
 pub mod rist;
 pub mod rtp;
+pub mod seldom;
 pub mod sip;
 pub mod slots;
 pub mod socks;

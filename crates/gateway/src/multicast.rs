@@ -37,6 +37,7 @@ pub use overlay::{ByNode, Overlay};
 pub use report::{Event, Report};
 pub use rules::Rules;
 
+use crate::alive::Over;
 use base::NodeAddr;
 use client::{Delivery, Options};
 use device::Device;
@@ -105,6 +106,7 @@ fn advice(error: &io::Error) -> &'static str {
 pub struct Service<O: Overlay> {
     shared: Arc<Shared<O>>,
     thread: Option<JoinHandle<()>>,
+    over: Over,
 }
 
 struct Shared<O: Overlay> {
@@ -156,12 +158,19 @@ impl<O: Overlay> Service<O> {
         let settings = settings(link.node(), seed);
         let shared = Arc::new(Shared::new(overlay, link.node(), tell)?);
         let data = Loop::new(shared.clone(), device, link, settings)?;
-        let thread = std::thread::Builder::new().name("multicast".into());
-        let thread = thread.spawn(move || data.run(realtime))?;
+        let over = Over::new()?;
+        let thread = over.spawn("multicast", move || data.run(realtime))?;
         Ok(Service {
             shared,
             thread: Some(thread),
+            over,
         })
+    }
+
+    /// Returns what is readable once the bridge has ended.
+    #[must_use]
+    pub fn over(&self) -> &Over {
+        &self.over
     }
 
     /// Returns the state of the bridge within the last second.

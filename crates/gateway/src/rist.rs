@@ -5,13 +5,17 @@
 //! ```
 //! The gateway is an ordinary client of its node, with one stream and one thread; librist has threads of its own. Each
 //! packet of RIST becomes a datagram of the overlay, unchanged. RIST does retransmissions and holds packets back on the
-//! short path to the gateway, and the overlay does so on each of its hops.
+//! short path to the gateway, and the overlay does so on each of its hops. One encoder at a time has the stream
+//! ([`holder`]).
+
+mod holder;
 
 use crate::video::line::{self, Core, Event, Shared, Tell};
 use crate::video::{Inlet, Outlet, Outward, Place, Sink, Watch};
 use base::Time;
 use client::{Node, Target};
-use net::rist::{self, Context, End, Receiver, Sender, Stats};
+use holder::{Holder, Verdict};
+use net::rist::{self, Context, End, Peer, Receiver, Sender, Stats};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,22 +39,25 @@ pub enum Work {
 pub struct Counts {
     /// Number of peers that are connected, according to the library.
     pub connected: u64,
+    /// Packets that were dropped because another encoder has the stream.
+    pub second_sender: u64,
     /// The counters of the library.
     pub stats: Stats,
 }
 
 impl Counts {
-    /// Takes over the events and counters of the library.
-    fn look(&mut self, context: &Context, tell: &dyn Fn(Event)) {
+    /// Takes over the events and counters of the library. Calls `on_lost` for each lost connection.
+    fn look(&mut self, context: &Context, tell: &dyn Fn(Event), mut on_lost: impl FnMut(Peer)) {
         for event in context.events() {
             match event {
-                rist::Event::Connected => {
+                rist::Event::Connected(peer) => {
                     self.connected += 1;
-                    tell(Event::Connected);
+                    tell(Event::Connected(peer.address));
                 }
-                rist::Event::Lost => {
+                rist::Event::Lost(peer) => {
                     self.connected = self.connected.saturating_sub(1);
-                    tell(Event::Disconnected);
+                    on_lost(peer);
+                    tell(Event::Disconnected(peer.address));
                 }
             }
         }
@@ -97,6 +104,8 @@ pub fn start(
                 outlet: Outlet::open(node.clone(), overlay)?,
                 receiver: Receiver::open(ends, of_rist)?,
                 target,
+                holder: Holder::default(),
+                peer: None,
                 watch: Watch::default(),
                 counts: Counts::default(),
                 buffer: vec![0; BUFFER_BYTES],
@@ -121,6 +130,9 @@ struct Inward {
     receiver: Receiver,
     outlet: Outlet,
     target: Target,
+    holder: Holder,
+    /// The connection of the encoder that has the stream.
+    peer: Option<Peer>,
     watch: Watch,
     counts: Counts,
     buffer: Vec<u8>,
@@ -131,24 +143,63 @@ impl Core for Inward {
         let mut wait = WAIT;
         for _ in 0..PACKETS_PER_TURN {
             let got = self.receiver.receive(&mut self.buffer, wait);
-            let Some(len) = got.map_err(io::Error::other)? else {
+            let Some(received) = got.map_err(io::Error::other)? else {
                 break;
             };
-            let packet = &self.buffer[..len];
-            self.watch.on_packet(self.shared.clock.now(), packet, false);
-            self.outlet.push(self.target, packet);
             // The other packets that have already arrived share a message.
             wait = Duration::ZERO;
+            let now = self.shared.clock.now();
+            if self.has_stream(now, &received) {
+                let packet = &self.buffer[..received.len];
+                self.watch.on_packet(now, packet, false);
+                self.outlet.push(self.target, packet);
+            }
         }
         self.outlet.flush();
         let heard = self.outlet.look(self.shared.clock.now());
         self.shared.tell_node(heard);
-        self.counts.look(self.receiver.context(), &self.shared.tell);
+        let Inward {
+            holder,
+            peer,
+            receiver,
+            shared,
+            counts,
+            ..
+        } = self;
+        counts.look(receiver.context(), &shared.tell, |lost| {
+            if peer.is_some_and(|peer| peer.is(&lost)) {
+                *peer = None;
+                holder.release();
+            }
+        });
         let mut report = self.shared.report();
         report.seen = self.watch.seen();
         report.dropped = self.outlet.dropped();
         report.more = self.counts;
         Ok(())
+    }
+}
+
+impl Inward {
+    /// Returns whether a packet is of the encoder that has the stream. Reports other encoders.
+    fn has_stream(&mut self, now: Time, packet: &rist::Received) -> bool {
+        let had = self.holder.is(packet.flow);
+        match self.holder.on_packet(now, packet.flow) {
+            Verdict::Passes => {
+                if !had {
+                    self.peer = Some(self.receiver.context().peer(packet));
+                }
+                true
+            }
+            Verdict::Drops { is_first } => {
+                self.counts.second_sender += 1;
+                if is_first {
+                    let peer = self.receiver.context().peer(packet).address;
+                    (self.shared.tell)(Event::Refused(peer));
+                }
+                false
+            }
+        }
     }
 }
 
@@ -166,7 +217,7 @@ impl Sink for Players {
     }
 
     fn look(&mut self, tell: &dyn Fn(Event)) -> Counts {
-        self.counts.look(self.sender.context(), tell);
+        self.counts.look(self.sender.context(), tell, |_| {});
         self.counts
     }
 }

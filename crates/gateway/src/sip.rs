@@ -36,6 +36,7 @@ mod watch;
 pub use call::{End, Record};
 pub use hop::{Face, OVERLAY_PORT};
 pub use inspect::{Direction, Trace};
+pub use invite::ANSWER_WITHIN;
 pub use message::passed_on;
 pub use proxy::Counter;
 pub use routes::{BadServer, Lookup, Server};
@@ -49,6 +50,7 @@ use client::{Node, Options};
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
+use core::time::Duration;
 use hop::Names;
 use inspect::Gated;
 use overlay::OverlaySocket;
@@ -116,6 +118,8 @@ pub struct Settings {
     pub domains: Arc<dyn Domains>,
     /// Resolves names outside the overlay.
     pub lookup: Lookup,
+    /// How long a callee may take to answer: [`ANSWER_WITHIN`].
+    pub answer_within: Duration,
     /// Real-time priority for media, if permitted.
     pub realtime: bool,
     /// Receives the events.
@@ -337,6 +341,8 @@ async fn start(
         .with_transport_layer(transports)
         .with_option(rsipstack::transaction::endpoint::EndpointOption {
             auto_ack_2xx: false,
+            // The stack would end a ringing call without a CANCEL. The gateway ends it before.
+            timerc: settings.answer_within + places::LINGER,
             ..Default::default()
         })
         .with_transport_inspector(Box::new(inspect::Inside(gate.clone())));
@@ -383,6 +389,7 @@ async fn start(
         gate,
         tags: RandomState::new(),
         trace: settings.trace.map(inspect::Tracer),
+        answer_within: settings.answer_within,
     };
     let proxy = Arc::new(proxy);
     let asking = proxy.clone();

@@ -8,7 +8,8 @@
 //! A name that ends in `.sinew`, the name of a node, and an address of a node mean that node, and the port is a virtual
 //! port there. All other traffic leaves the overlay at the exit, if one is given; otherwise it is refused. Datagrams
 //! follow the same rules. Each connection has a thread. A client that sends nothing, or nonsense, is closed and
-//! counted, and does not hinder others.
+//! counted, and does not hinder others: hosts share the places, and a connection without a request has to go when a
+//! place is wanted.
 
 pub mod message;
 mod session;
@@ -21,19 +22,22 @@ use base::NodeAddr;
 use client::{Node, Options};
 use core::time::Duration;
 use message::Nonsense;
+use net::places::Origin;
 use session::Session;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use wire::exit::{Code, Host};
 
-/// Maximum number of connections at the same time: two threads and four descriptors each. A browser has some dozens.
+/// Maximum number of connections at the same time: two threads and four descriptors each. One host may have half of
+/// them. A browser has some dozens.
 pub const MAX_CONNECTIONS: usize = 512;
-/// The total time within which a client must send its request.
-pub const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(20);
+/// The total time within which a client must send its request. A client that needs its place for this time may lose it
+/// to another connection.
+pub const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time within which an exit must answer: as long as two addresses of the target may take, and a little more.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(25);
 const STACK_BYTES: usize = 128 * 1024;
@@ -96,7 +100,7 @@ pub struct Socks {
 pub(crate) struct Shared {
     settings: Settings,
     counters: Counters,
-    slots: Slots,
+    slots: Slots<Origin>,
     report: Report,
 }
 
@@ -176,16 +180,20 @@ impl Socks {
 
 impl Shared {
     fn start(self: &Arc<Shared>, tcp: TcpStream, from: SocketAddr) {
-        let Some(slot) = self.slots.take() else {
+        let Some(slot) = self.slots.take_for(Origin::of(from.ip())) else {
             count(&self.counters.turned_away);
             return;
         };
+        // Without a descriptor, the place stays with this connection.
+        if let Ok(tcp) = tcp.try_clone() {
+            slot.may_end(move || drop(tcp.shutdown(Shutdown::Both)));
+            slot.is_spare();
+        }
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
         let started = thread.spawn(move || {
-            let _slot = slot;
             let mut session = Session::new(&shared, tcp, from);
-            if let Err(why) = session.run() {
+            if let Err(why) = session.run(&slot) {
                 shared.turn_away(from, session.asked(), &why);
             }
         });

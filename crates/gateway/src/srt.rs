@@ -12,32 +12,38 @@
 
 mod caller;
 mod connection;
+mod ends;
 mod incoming;
 mod outgoing;
+mod refusals;
 pub mod report;
 pub mod routes;
 
-use crate::video::{Inlet, Outlet, Watch};
+use crate::alive::Over;
+use crate::video::{Inlet, Outlet, Watch, is_farewell};
+use base::Time;
 use caller::Caller;
 use client::Node;
 use connection::Connection;
+use ends::Ends;
 use incoming::Incoming;
 use net::Clock;
 use net::epoll::Waker;
 use net::srt::{self, Listener, Refusal};
 use outgoing::Outgoing;
-use report::{Event, Report};
+use refusals::Refusals;
+use report::{Event, Report, Why};
 use routes::{Route, Routes};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 /// The default maximum number of connections. Choice: each may use 12 MB of libsrt's buffers.
 pub const CONNECTIONS: usize = 64;
-/// Maximum number of refusals that are reported per turn; all are counted.
-const TOLD_MAX: usize = 16;
+/// The number of the socket that sends into the overlay, for [`Ends`]; the streams out of it are numbered from 1.
+const OUTLET: usize = 0;
 
 /// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +67,7 @@ pub struct Settings {
     pub srt: srt::Options,
     /// The options with which packets cross the overlay.
     pub overlay: client::Options,
-    /// Maximum number of connections.
+    /// Maximum number of connections. For each stream into the overlay, one of them is kept for its sender.
     pub connections: usize,
 }
 
@@ -94,6 +100,7 @@ pub enum Error {
 pub struct Service {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    over: Over,
     listening: Vec<SocketAddr>,
 }
 
@@ -109,14 +116,15 @@ struct Shared {
     /// Whether a connection sends into this stream.
     senders: Vec<AtomicBool>,
     outputs: Vec<Output>,
-    current: AtomicU64,
+    /// Number of connections that receive.
+    receiving: AtomicU64,
     connected: AtomicU64,
     let_in: AtomicU64,
     shaken: AtomicU64,
     refusals: AtomicU64,
     unwanted: AtomicU64,
-    /// Refusals that are still to be reported.
-    refused: Mutex<Vec<Event>>,
+    refused: Mutex<Refusals>,
+    ends: Mutex<Ends>,
 }
 
 /// A stream out of the overlay.
@@ -153,17 +161,15 @@ impl Service {
         let callers = callers.map(|to| Caller::new(to.clone(), settings.srt.clone(), now));
         let outgoing = Outgoing::new(shared.clone(), inlets)?;
         let incoming = Incoming::new(shared.clone(), listeners, callers.collect(), outlet)?;
+        let over = Over::new()?;
         let threads = vec![
-            Builder::new()
-                .name("srt-in".into())
-                .spawn(|| incoming.run())?,
-            Builder::new()
-                .name("srt-out".into())
-                .spawn(|| outgoing.run())?,
+            over.spawn("srt-in", || incoming.run())?,
+            over.spawn("srt-out", || outgoing.run())?,
         ];
         Ok(Service {
             shared,
             threads,
+            over,
             listening,
         })
     }
@@ -171,6 +177,12 @@ impl Service {
     /// Returns the addresses at which the gateway listens.
     pub fn listening(&self) -> &[SocketAddr] {
         &self.listening
+    }
+
+    /// Returns what is readable once one of the threads has ended.
+    #[must_use]
+    pub fn over(&self) -> &Over {
+        &self.over
     }
 
     /// Returns the state of the gateway within the last second.
@@ -224,52 +236,85 @@ impl Shared {
                 .map(|_| AtomicBool::new(false))
                 .collect(),
             outputs: outputs.collect(),
-            current: AtomicU64::new(0),
+            receiving: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             let_in: AtomicU64::new(0),
             shaken: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             unwanted: AtomicU64::new(0),
             refused: Mutex::default(),
+            ends: Mutex::default(),
         })
     }
 
     /// Returns the function that decides on callers before the handshake.
     fn doorkeeper(self: Arc<Self>) -> Box<srt::Admit> {
         Box::new(move |peer, id| {
-            let Err(why) = self.admit(id) else {
-                self.let_in.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
-            };
-            self.refusals.fetch_add(1, Ordering::Relaxed);
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            if refused.len() < TOLD_MAX {
-                refused.push(Event::Refused {
-                    peer,
-                    stream_id: id.to_owned(),
-                    why,
-                });
+            let now = self.clock.now();
+            let admitted = self.admit(id).map(drop);
+            match admitted {
+                Ok(()) => {
+                    self.let_in.fetch_add(1, Ordering::Relaxed);
+                    self.refusals_told().on_admitted(now, peer, id);
+                }
+                Err(why) => self.refuse(now, peer, id, why),
             }
-            Err(why)
+            admitted
         })
     }
 
-    /// Returns the stream of a caller, if it may use the stream.
+    /// Counts a refused caller.
+    fn refuse(&self, now: Time, peer: SocketAddr, id: &str, why: Refusal) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        let why = Why::Refusal(why);
+        self.refusals_told().on_refused(now, peer, id, why);
+    }
+
+    /// Returns the stream of a caller, if it may use the stream. Receivers leave a place for each stream that somebody
+    /// may send.
     fn admit(&self, id: &str) -> Result<Route, Refusal> {
-        if self.current.load(Ordering::Acquire) >= self.connections_max as u64 {
-            return Err(Refusal::Overload);
-        }
         let route = self.routes.find(id)?;
-        let is_taken = || self.senders[route.index].load(Ordering::Acquire);
-        match route.direction == Direction::In && is_taken() {
-            true => Err(Refusal::Conflict),
-            false => Ok(route),
+        let is_taken = |sender: &AtomicBool| sender.load(Ordering::Acquire);
+        let (taken, places) = match route.direction {
+            Direction::In if is_taken(&self.senders[route.index]) => return Err(Refusal::Conflict),
+            Direction::In => {
+                let sending = self.senders.iter().filter(|sender| is_taken(sender));
+                (sending.count(), self.connections_max)
+            }
+            Direction::Out => {
+                let kept = self.senders.len();
+                let receiving = self.receiving.load(Ordering::Acquire) as usize;
+                (receiving, self.connections_max.saturating_sub(kept))
+            }
+        };
+        match taken < places {
+            true => Ok(route),
+            false => Err(Refusal::Overload),
         }
     }
 
-    fn refused(&self) -> Vec<Event> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        core::mem::take(&mut refused)
+    fn refusals_told(&self) -> MutexGuard<'_, Refusals> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports that one of the sockets has lost the node, or that the node refuses.
+    fn tell_away(&self, end: usize, error: client::Error) {
+        if is_farewell(&error) {
+            return;
+        }
+        let is_refusal = matches!(error, client::Error::Refused { .. });
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_refusal || ends.on_away(end) {
+            (self.tell)(Event::NodeAway(error));
+        }
+    }
+
+    /// Reports that one of the sockets has the node again.
+    fn tell_back(&self, end: usize) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.on_back(end) {
+            (self.tell)(Event::NodeBack);
+        }
     }
 
     /// Returns the stream in words.
@@ -281,15 +326,17 @@ impl Shared {
     }
 
     fn on_begin(&self, connection: &Arc<Connection>) {
-        self.current.fetch_add(1, Ordering::AcqRel);
         self.connected.fetch_add(1, Ordering::Relaxed);
         let Route { direction, index } = connection.route;
         match direction {
             Direction::In => self.senders[index].store(true, Ordering::Release),
-            Direction::Out => self.outputs[index].replace(|receivers| {
-                let all = receivers.iter().chain([connection]);
-                all.cloned().collect()
-            }),
+            Direction::Out => {
+                self.receiving.fetch_add(1, Ordering::AcqRel);
+                self.outputs[index].replace(|receivers| {
+                    let all = receivers.iter().chain([connection]);
+                    all.cloned().collect()
+                });
+            }
         }
     }
 
@@ -307,8 +354,10 @@ impl Shared {
         }
     }
 
-    fn on_end(&self) {
-        self.current.fetch_sub(1, Ordering::AcqRel);
+    fn on_end(&self, route: Route) {
+        if route.direction == Direction::Out {
+            self.receiving.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -338,3 +387,6 @@ impl Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

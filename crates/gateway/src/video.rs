@@ -20,6 +20,18 @@ pub(crate) use outward::{Outward, Sink};
 pub use watch::{Seen, Watch};
 
 use base::Duration;
+use client::{Error, ErrorCode};
 
 /// The time between attempts to reach the node, after it was lost or not found.
 const NODE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Returns whether a node only announces that it stops. The loss of the connection follows, and is reported.
+pub(crate) fn is_farewell(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Refused {
+            code: ErrorCode::Stopping,
+            ..
+        }
+    )
+}

@@ -34,6 +34,10 @@ impl Nodes for Nobody {
 
 /// Returns a server whose node does not exist, and its address.
 fn socks(user: Option<(&str, &str)>) -> (Arc<Socks>, SocketAddr) {
+    socks_with(user, PATIENCE)
+}
+
+fn socks_with(user: Option<(&str, &str)>, patience: Duration) -> (Arc<Socks>, SocketAddr) {
     let settings = Settings {
         listen: ([127, 0, 0, 1], 0).into(),
         node: Node::at("/nonexistent/node.sock"),
@@ -42,7 +46,7 @@ fn socks(user: Option<(&str, &str)>) -> (Arc<Socks>, SocketAddr) {
         user: user.map(|(name, word)| (name.to_owned(), word.to_owned())),
         streams: Options::stream(),
         datagrams: Options::best_effort(),
-        patience: PATIENCE,
+        patience,
     };
     let server = Arc::new(Socks::bind(settings, Arc::new(|_| ())).unwrap());
     let serving = Arc::clone(&server);
@@ -170,6 +174,20 @@ fn slow_socks_clients_are_let_go_and_hinder_nobody() {
     assert_eq!(answer(silent), []);
     assert_eq!(answer(half), [5, 0]);
     assert_counted(&server.counters().late, 4);
+}
+
+/// More silent clients of one host than there are places keep nobody out, not even others of the same host.
+#[test]
+fn silent_socks_clients_lose_their_places_to_those_who_ask() {
+    // Each of them takes three descriptors of this process.
+    let _ = net::sched::raise_descriptors();
+    let (server, at) = socks_with(None, Duration::from_secs(600));
+    let silent: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let asks = b"\x05\x01\0\x05\x02\0\x01\0\0\0\0\0\0";
+    assert_eq!(say(at, asks)[..4], [5, 0, 5, 7]);
+    assert_eq!(server.counters().turned_away.load(Ordering::Relaxed), 0);
+    // The oldest ones had to go.
+    assert_eq!(answer(silent.into_iter().next().unwrap()), []);
 }
 
 /// The keys of RFC 8032 §7.1, test 1.

@@ -6,6 +6,8 @@ mod network;
 #[path = "sip/refused.rs"]
 mod refused;
 mod ua;
+#[path = "sip/unanswered.rs"]
+mod unanswered;
 
 use client::Options;
 use gateway::allow::Allowed;
@@ -77,6 +79,7 @@ fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> 
         allowed: None,
         domains: Arc::new(Table::new(nodes)),
         lookup: nobody,
+        answer_within: gateway::sip::ANSWER_WITHIN,
         realtime: false,
         report: Arc::new(move |event| {
             if let Event::Ended(record) = event {

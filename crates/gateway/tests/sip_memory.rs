@@ -97,6 +97,7 @@ impl Site {
             allowed: None,
             domains: Arc::new(Table::new(nodes)),
             lookup: Arc::new(|_, _, _| Box::pin(async { Vec::new() })),
+            answer_within: gateway::sip::ANSWER_WITHIN,
             realtime: false,
             report: Arc::new(|_| ()),
             trace: None,

@@ -26,6 +26,8 @@ pub struct Interface {
     pub mtu: usize,
     /// It is switched on.
     pub is_up: bool,
+    /// It leads only to this host.
+    pub is_loopback: bool,
 }
 
 /// Finds the interface `name`; `None` if there is none.
@@ -50,7 +52,8 @@ pub fn find(name: &str) -> io::Result<Option<Interface>> {
     if !read(&mut request, libc::SIOCGIFFLAGS)? {
         return Ok(None);
     }
-    let is_up = request.flags() & libc::IFF_UP as libc::c_short != 0;
+    let has = |flag: libc::c_int| request.flags() & flag as libc::c_short != 0;
+    let (is_up, is_loopback) = (has(libc::IFF_UP), has(libc::IFF_LOOPBACK));
     if !read(&mut request, libc::SIOCGIFMTU)? {
         return Ok(None);
     }
@@ -73,6 +76,7 @@ pub fn find(name: &str) -> io::Result<Option<Interface>> {
         address,
         mtu,
         is_up,
+        is_loopback,
     }))
 }
 
@@ -281,7 +285,7 @@ mod tests {
     #[test]
     fn loopback_is_found_and_others_are_not() {
         let lo = find("lo").unwrap().expect("every network has it");
-        assert!(lo.index > 0 && lo.mtu >= 1_500);
+        assert!(lo.index > 0 && lo.mtu >= 1_500 && lo.is_loopback);
         if let Some((address, bits)) = lo.address {
             assert!(address.is_loopback());
             assert_eq!(bits, 8);

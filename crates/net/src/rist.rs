@@ -13,8 +13,9 @@ use core::fmt;
 use core::time::Duration;
 use libc::{c_char, c_int, c_void};
 use library::{Library, Logging, PeerConfig, RawBlock, RawStats, library};
-use std::ffi::CString;
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use library::LoadError;
@@ -28,6 +29,8 @@ pub const SECRET_BYTES_MAX: usize = 127;
 const WAITING_PACKETS: u32 = 8_192;
 /// Number of events that may wait to be taken; later ones are lost.
 const EVENTS_MAX: usize = 64;
+/// Number of callers whose address is known; of later ones it is not known. Choice: 4096 of 32 bytes are 128 kB.
+const CALLERS_MAX: usize = 4_096;
 /// How often the library reports its counters.
 const STATS_EVERY_MS: c_int = 1_000;
 
@@ -105,9 +108,37 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The other side has connected.
-    Connected,
+    Connected(Peer),
     /// The other side was silent for too long.
-    Lost,
+    Lost(Peer),
+}
+
+/// The other side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The library's number of the connection; a later connection may have the same.
+    id: usize,
+    /// The address of a caller; none if this side calls. It has no port, because librist 0.2.7 reports a wrong one: two
+    /// bytes of the address in text.
+    pub address: Option<IpAddr>,
+}
+
+impl Peer {
+    /// Returns whether both are the same connection.
+    pub fn is(&self, other: &Peer) -> bool {
+        self.id == other.id
+    }
+}
+
+/// A received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Number of bytes in the buffer.
+    pub len: usize,
+    /// The flow: each sender has one of its own, and draws a new number when it starts.
+    pub flow: u32,
+    /// The library's number of the connection: see [`Context::peer`].
+    peer: usize,
 }
 
 /// The library's counters. Totals are since the beginning, the other values are of the last second.
@@ -136,6 +167,17 @@ pub struct Stats {
 struct Watch {
     stats: Mutex<Stats>,
     events: Mutex<Vec<Event>>,
+    /// The addresses of callers, by the library's number of the connection.
+    callers: Mutex<HashMap<usize, IpAddr>>,
+}
+
+impl Watch {
+    fn peer(&self, id: usize) -> Peer {
+        Peer {
+            id,
+            address: lock(&self.callers).get(&id).copied(),
+        }
+    }
 }
 
 /// The common part of a [`Receiver`] and a [`Sender`].
@@ -159,7 +201,7 @@ pub struct Sender(Context);
 pub fn load() -> Result<String, LoadError> {
     let library = library()?;
     // SAFETY: no arguments, and a string that ends in zero comes back, which stays.
-    let version = unsafe { core::ffi::CStr::from_ptr((library.librist_version)()) };
+    let version = unsafe { CStr::from_ptr((library.librist_version)()) };
     Ok(version.to_string_lossy().into_owned())
 }
 
@@ -192,6 +234,7 @@ impl Context {
         // context is destroyed.
         let set = unsafe {
             (library.rist_connection_status_callback_set)(handle, on_status, arg)
+                | (library.rist_auth_handler_set)(handle, on_caller, on_gone, arg)
                 | (library.rist_stats_callback_set)(handle, STATS_EVERY_MS, on_stats, arg)
         };
         if set != 0 || prepare(library, handle) != 0 {
@@ -249,6 +292,11 @@ impl Context {
         *lock(&self.watch.stats)
     }
 
+    /// Returns the sender of a packet.
+    pub fn peer(&self, of: &Received) -> Peer {
+        self.watch.peer(of.peer)
+    }
+
     /// Returns the events since the last call.
     pub fn events(&self) -> Vec<Event> {
         core::mem::take(&mut *lock(&self.watch.events))
@@ -280,9 +328,9 @@ impl Receiver {
         Ok(Receiver(context))
     }
 
-    /// Waits for a packet, and copies it into `buffer` as far as it fits. Returns its length, or `None` if there was
-    /// none in time.
-    pub fn receive(&self, buffer: &mut [u8], wait: Duration) -> Result<Option<usize>, Error> {
+    /// Waits for a packet, and copies it into `buffer` as far as it fits. Returns its length and its sender, or `None`
+    /// if there was none in time.
+    pub fn receive(&self, buffer: &mut [u8], wait: Duration) -> Result<Option<Received>, Error> {
         let Context {
             library, handle, ..
         } = &self.0;
@@ -302,9 +350,10 @@ impl Receiver {
             // SAFETY: the block has this many bytes, and the buffer too.
             unsafe { core::ptr::copy_nonoverlapping(of.payload.cast(), buffer.as_mut_ptr(), len) };
         }
+        let (flow, peer) = (of.flow, of.peer.addr());
         // SAFETY: it is the library's own, and not used again.
         unsafe { (library.rist_receiver_data_block_free2)(&raw mut block) };
-        Ok(Some(len))
+        Ok(Some(Received { len, flow, peer }))
     }
 
     /// Returns the state of its connections.
@@ -366,18 +415,52 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// `connection_status_callback_t`.
-unsafe extern "C" fn on_status(arg: *mut c_void, _peer: *mut c_void, status: c_int) {
+unsafe extern "C" fn on_status(arg: *mut c_void, peer: *mut c_void, status: c_int) {
     // SAFETY: `arg` is the context's `Watch`, which is there until the library's threads have ended.
     let watch = unsafe { &*arg.cast::<Watch>() };
+    let peer = watch.peer(peer.addr());
     let event = match status {
         // RIST_CONNECTION_ESTABLISHED, RIST_CLIENT_CONNECTED.
-        0 | 2 => Event::Connected,
-        _ => Event::Lost,
+        0 | 2 => Event::Connected(peer),
+        _ => Event::Lost(peer),
     };
     let mut events = lock(&watch.events);
     if events.len() < EVENTS_MAX {
         events.push(event);
     }
+}
+
+/// Notes the address of a caller, and lets it in: the secret decides, if there is one.
+unsafe extern "C" fn on_caller(
+    arg: *mut c_void,
+    ip: *const c_char,
+    _port: u16,
+    _local_ip: *const c_char,
+    _local_port: u16,
+    peer: *mut c_void,
+) -> c_int {
+    // SAFETY: `arg` is the context's `Watch`, which is there until the library's threads have ended.
+    let watch = unsafe { &*arg.cast::<Watch>() };
+    if ip.is_null() {
+        return 0;
+    }
+    // SAFETY: the library gives a string that ends in zero.
+    let ip = unsafe { CStr::from_ptr(ip) }.to_str();
+    if let Some(ip) = ip.ok().and_then(|ip| ip.parse::<IpAddr>().ok()) {
+        let mut callers = lock(&watch.callers);
+        if callers.len() < CALLERS_MAX || callers.contains_key(&peer.addr()) {
+            callers.insert(peer.addr(), ip.to_canonical());
+        }
+    }
+    0
+}
+
+/// Forgets the address of a caller.
+unsafe extern "C" fn on_gone(arg: *mut c_void, peer: *mut c_void) -> c_int {
+    // SAFETY: `arg` is the context's `Watch`, which is there until the library's threads have ended.
+    let watch = unsafe { &*arg.cast::<Watch>() };
+    lock(&watch.callers).remove(&peer.addr());
+    0
 }
 
 /// The type of `rist_stats_callback_set`.
@@ -440,15 +523,21 @@ mod tests {
         let sender = Sender::open(&call, &options("a good secret")).unwrap();
         let mut buffer = [0; PAYLOAD_BYTES_MAX];
         let mut got = 0;
+        let mut from = Vec::new();
         // Repeat until ten have arrived, which takes as long as the ends need to meet.
         for number in 0..2_000u32 {
             stranger.send(&[0xee; 188]);
             sender.send(&[number.to_be_bytes(), [7; 4]].concat());
-            while let Some(len) = receiver
+            while let Some(packet) = receiver
                 .receive(&mut buffer, Duration::from_millis(5))
                 .unwrap()
             {
-                assert_eq!((len, &buffer[4..8]), (8, &[7; 4][..]), "of the stranger");
+                assert_eq!(
+                    (packet.len, &buffer[4..8]),
+                    (8, &[7; 4][..]),
+                    "of the stranger"
+                );
+                from.push((packet.flow, receiver.context().peer(&packet)));
                 got += 1;
             }
             if got >= 10 {
@@ -457,7 +546,13 @@ mod tests {
         }
         assert!(got >= 10, "{got}");
         let events = receiver.context().events();
-        assert!(events.contains(&Event::Connected), "{events:?}");
+        // All are of one flow, and of the caller that has connected, whose address is known.
+        from.dedup();
+        let [(_, peer)] = from[..] else {
+            panic!("{from:?}");
+        };
+        assert!(events.contains(&Event::Connected(peer)), "{events:?}");
+        assert_eq!(peer.address, Some(at.ip()));
         assert!(!sender.send(&[0; PAYLOAD_BYTES_MAX + 1]));
     }
 

@@ -6,12 +6,13 @@ use crate::terminal;
 use crate::transfer::{control, node_at, patience, target};
 use clap::Args;
 use client::{Options, StreamControl};
+use gateway::seldom::{Seldom, Shown};
 use gateway::{Event, Exit, Near};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Options of `sinew forward`.
@@ -123,34 +124,138 @@ fn say(args: &Forward, from: &str, to: &str) -> Outcome {
     Ok(())
 }
 
-/// Returns the function that reports events: failures as text, all events as JSON.
+/// Returns the function that reports events: failures as text, all events as JSON. Failures of a host for the same
+/// reason are reported seldom, so that no client fills the log.
 pub fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
+    let clock = net::Clock::new();
+    let failures = Mutex::new(Failures::default());
     move |event| {
-        if as_json {
-            // If the output is closed, connections continue.
-            let _ = terminal::json(&as_value(event));
-        } else if let Event::Failed { .. } = event {
-            let _ = writeln!(io::stderr(), "{event}");
+        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = failures.on_event(clock.now(), event);
+        drop(failures);
+        // If the output is closed, connections continue.
+        if as_json && let Some(value) = as_value(event) {
+            let _ = terminal::json(&value);
+        }
+        for shown in shown {
+            let _ = match as_json {
+                true => terminal::json(&shown_as_value(&shown)),
+                false => writeln!(io::stderr(), "{}", in_words(&shown)).map_err(Failure::failed),
+            };
         }
     }
 }
 
-fn as_value(event: &Event) -> Value {
+/// The failures of the last seconds, by host and reason.
+#[derive(Default)]
+struct Failures(Seldom<(String, String), Failed>);
+
+/// A connection that was not opened, or has ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Failed {
+    from: String,
+    to: String,
+    why: String,
+}
+
+impl Failures {
+    /// Returns which failures are to be shown now.
+    fn on_event(&mut self, now: base::Time, event: &Event) -> Vec<Shown<Failed>> {
+        if let Event::Failed { from, to, why } = event {
+            let host = from
+                .rsplit_once(':')
+                .map_or(from.as_str(), |(host, _)| host);
+            let failed = Failed {
+                from: from.clone(),
+                to: to.clone(),
+                why: why.clone(),
+            };
+            self.0.note(now, (host.to_owned(), why.clone()), failed);
+        }
+        self.0.take(now)
+    }
+}
+
+/// Returns an event as JSON, unless it is a failure.
+fn as_value(event: &Event) -> Option<Value> {
     match event {
-        Event::Opened { from, to } => json!({"event": "opened", "from": from, "to": to}),
-        Event::Closed { from, to, carried } => json!({
+        Event::Opened { from, to } => Some(json!({"event": "opened", "from": from, "to": to})),
+        Event::Closed { from, to, carried } => Some(json!({
             "event": "closed", "from": from, "to": to,
             "bytes_to_overlay": carried.to_overlay, "bytes_from_overlay": carried.to_tcp,
-        }),
-        Event::Failed { from, to, why } => {
-            json!({"event": "failed", "from": from, "to": to, "why": why})
+        })),
+        Event::Failed { .. } => None,
+    }
+}
+
+fn shown_as_value(shown: &Shown<Failed>) -> Value {
+    let (failed, again) = match shown {
+        Shown::First(failed) => (failed, 0),
+        Shown::Again { last, again, .. } => (last, *again),
+        Shown::Others(_) => return json!({"event": "warning", "text": in_words(shown)}),
+    };
+    let Failed { from, to, why } = failed;
+    json!({"event": "failed", "from": from, "to": to, "why": why, "again": again})
+}
+
+fn in_words(shown: &Shown<Failed>) -> String {
+    match shown {
+        Shown::First(Failed { from, to, why }) => format!("{from} -> {to}: {why}"),
+        Shown::Again {
+            last: Failed { from, to, why },
+            again,
+            within,
+        } => {
+            let within_s = within.as_secs_f64();
+            format!("{from} -> {to}: {why}; for this host, {again} more times in {within_s:.0} s")
         }
+        Shown::Others(count) => format!("{count} more connections of other hosts have failed"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{Duration, Time};
+
+    /// A client that connects 2000 times a second filled the log with 300 kB/s.
+    #[test]
+    fn a_host_that_fails_again_and_again_gets_one_line_in_ten_seconds() {
+        let mut failures = Failures::default();
+        let failed = |port: u64| Event::Failed {
+            from: format!("127.0.0.1:{port}"),
+            to: "10.7.0.1:22".to_owned(),
+            why: "nobody takes connections".to_owned(),
+        };
+        let mut shown = Vec::new();
+        for n in 0..30_000 {
+            let now = Time::ZERO + Duration::from_micros(n * 500);
+            shown.extend(failures.on_event(now, &failed(n)));
+        }
+        let words: Vec<String> = shown.iter().map(in_words).collect();
+        assert_eq!(
+            words[0],
+            "127.0.0.1:0 -> 10.7.0.1:22: nobody takes connections"
+        );
+        assert_eq!(words.len(), 2, "{words:?}");
+        assert!(
+            words[1].ends_with("for this host, 19999 more times in 10 s"),
+            "{words:?}"
+        );
+        let [first, again] = [0, 1].map(|index| shown_as_value(&shown[index]));
+        assert_eq!(
+            (&first["again"], &again["again"]),
+            (&json!(0), &json!(19_999))
+        );
+        // Other hosts have lines of their own.
+        let from = Event::Failed {
+            from: "127.0.0.2:1".to_owned(),
+            to: "?".to_owned(),
+            why: "nobody takes connections".to_owned(),
+        };
+        let now = Time::ZERO + Duration::from_secs(15);
+        assert_eq!(failures.on_event(now, &from).len(), 1);
+    }
 
     #[test]
     fn a_port_alone_is_on_loopback() {

@@ -12,6 +12,7 @@ mod sip;
 mod srt;
 pub mod station;
 mod video;
+mod wait;
 
 use crate::control::{self, Control};
 use crate::failure::{Failure, Outcome};

@@ -12,7 +12,7 @@ use net::rist;
 use net::srt::{self, Options, PAYLOAD_BYTES_TS, Poll, Socket, Wanted};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -510,8 +510,8 @@ fn an_encoder_reaches_decoders_by_rist() {
         assert!(encoder.send(&datagram(first)));
         first += 1;
         for (player, numbers) in players.iter().zip(&mut numbers) {
-            while let Some(len) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
-                assert_eq!(len, PAYLOAD_BYTES_TS);
+            while let Some(packet) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
+                assert_eq!(packet.len, PAYLOAD_BYTES_TS);
                 numbers.push(number(&buffer));
             }
         }
@@ -526,7 +526,7 @@ fn an_encoder_reaches_decoders_by_rist() {
     });
     world.wait("each player has the last", || {
         for (player, numbers) in players.iter().zip(&mut numbers) {
-            while let Some(_len) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
+            while let Some(_packet) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
                 numbers.push(number(&buffer));
             }
         }
@@ -547,6 +547,63 @@ fn an_encoder_reaches_decoders_by_rist() {
     });
     assert_eq!(status["tr101290"]["sync_byte_error"], 0);
     assert_eq!(status["connected"], 1);
+}
+
+#[test]
+fn two_encoders_by_rist_do_not_mix() {
+    if !has_rist("two_encoders_by_rist_do_not_mix") {
+        return;
+    }
+    let mut world = World::new("rist-two");
+    world.add("a", 1, "");
+    world.start("a");
+    let sink = UdpSocket::bind((world.endpoint(0).ip(), 0)).unwrap();
+    sink.set_read_timeout(Some(MOMENT / 10)).unwrap();
+    let enters = world.endpoint(83);
+    let entry = format!("rist --listen {enters} --to {GROUP} --node net/a");
+    let entry = Gateway::start(&world, &entry);
+    let out = sink.local_addr().unwrap();
+    let exit = format!("rtp --from {GROUP} --out {out} --node net/a");
+    let _exit = Gateway::start(&world, &exit);
+    wait_for_member(&world);
+    let options = rist::Options {
+        profile: rist::Profile::Main,
+        latency: Duration::from_millis(60),
+        secret: None,
+    };
+    let open = || rist::Sender::open(&[rist::End::Call(enters.to_string())], &options).unwrap();
+    let mut buffer = [0; 2_000];
+    // Returns by which encoder the next packet is, if one arrives.
+    let mut arrived = || sink.recv(&mut buffer).ok().map(|_| buffer[0]);
+    let first = open();
+    world.wait("the first encoder has the stream", || {
+        first.send(&[1; 188]);
+        arrived() == Some(1)
+    });
+    let second = open();
+    let (mut refused, mut said) = (None, Vec::new());
+    world.wait("the second encoder is refused", || {
+        first.send(&[1; 188]);
+        second.send(&[2; 188]);
+        let is_second = arrived() == Some(2);
+        said.extend(entry.lines.try_iter());
+        // On a machine that stands still for two seconds, the first may be lost.
+        let is_lost = said.iter().any(|line| line["event"] == "disconnected");
+        assert!(!is_second || is_lost, "{said:?}");
+        refused = said.iter().find(|line| line["event"] == "refused").cloned();
+        refused.is_some()
+    });
+    let peer: IpAddr = refused.unwrap()["peer"].as_str().unwrap().parse().unwrap();
+    assert!(peer.is_loopback(), "{peer}");
+    entry.wait(&world, "its packets are counted", |line| {
+        line["drops"]["second_sender"].as_u64() > Some(0)
+    });
+    // When the first has gone, the other one gets the stream.
+    drop(first);
+    world.wait("the second encoder has the stream", || {
+        second.send(&[2; 188]);
+        arrived() == Some(2)
+    });
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Device {
     /// Makes the TAP, if `place` is one. Any other interface need not exist yet.
     ///
     /// # Errors
-    /// The kernel refuses, for example without root.
+    /// The kernel refuses, for example without root, or the interface leads to no network.
     pub fn open(place: Place) -> io::Result<Device> {
         let mut device = Device {
             place,
@@ -103,8 +103,16 @@ impl Device {
         };
         match device.place {
             Place::Tap { .. } => device.make_tap()?,
-            // A missing permission is an error now, and not only when the interface appears.
-            Place::Interface { .. } => packet::permitted()?,
+            Place::Interface { ref name } => {
+                if interface::find(name)?.is_some_and(|found| found.is_loopback) {
+                    return Err(io::Error::other(
+                        "this interface leads only to this host: name the interface of a network, \
+                         or make one for programs of this host with --tap",
+                    ));
+                }
+                // A missing permission is an error now, and not only when the interface appears.
+                packet::permitted()?;
+            }
         }
         Ok(device)
     }
@@ -314,4 +322,16 @@ fn send_to_tap(tap: &Tap, takes_trains: &Cell<bool>, frames: &[Frame<'_>]) -> us
         failed += these.iter().filter(refused).count();
     }
     failed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_not_bridged() {
+        let name = "lo".to_owned();
+        let refused = Device::open(Place::Interface { name }).unwrap_err();
+        assert!(refused.to_string().contains("--tap"), "{refused}");
+    }
 }

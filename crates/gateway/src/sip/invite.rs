@@ -10,18 +10,22 @@
 //! A gateway that is reached through the overlay answers at once with 100. If one is silent for [`SILENCE`], the next
 //! hop is tried: another node that serves the domain, and finally a direct session, as it would have been without the
 //! overlay. [Amir06 §VI]
+//!
+//! If nobody has answered after [`ANSWER_WITHIN`], the call is cancelled. The transactions of both sides end at the
+//! latest when the answer to this need not be repeated any more.
+
+mod prepare;
 
 use super::Event;
-use super::call::{Call, End, is_in_dialog};
+use super::call::{Call, End};
 use super::hop::{Face, Hop};
 use super::message;
-use super::places::InvitePlace;
+use super::places::{InvitePlace, LINGER};
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
 use super::transactions::{respond, responses, responses_to_invite};
-use base::NodeAddr;
 use core::time::Duration;
-use rsipstack::sip::prelude::HeadersExt;
+use prepare::prepare;
 use rsipstack::sip::{Header, Method, Request, Response, SipMessage};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
 use rsipstack::transaction::transaction::{Transaction, TransactionEventSender};
@@ -30,11 +34,16 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use voice::sdp::{OPTION_TAG, Sdp, Side};
+use voice::media::{ANSWER_TIMEOUT, Expired};
+use voice::sdp::{OPTION_TAG, Side};
 
 /// How long a hop may be completely silent if there is another one: three transmissions of the INVITE, at 0, 0.5 and
 /// 1.5 s.
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// The time within which a callee has to answer. Choice: provisional answers do not prolong this, so that a callee that
+/// only rings takes a place for a limited time.
+pub const ANSWER_WITHIN: Duration = Duration::from_nanos(ANSWER_TIMEOUT.as_nanos());
 
 /// Handles an INVITE.
 pub(crate) async fn take(
@@ -56,7 +65,9 @@ pub(crate) async fn take(
     let invite = transaction.original.clone();
     let responder = transaction.tu_sender.clone();
     let [gone, left] = place.ends();
-    let caller = requests(transaction, place, proxy.endpoint.clone());
+    let until = Instant::now() + proxy.answer_within;
+    let over = until + LINGER;
+    let caller = requests(transaction, place, proxy.endpoint.clone(), over);
     let driver = Driver {
         proxy,
         invite,
@@ -71,89 +82,24 @@ pub(crate) async fn take(
         heard: false,
         is_cancelled: false,
         cancel_sent: false,
-        has_given_way: false,
+        gave_up: None,
         is_final: false,
         ack: None,
         is_plain: false,
         gone,
         left,
+        until,
+        over,
     };
     driver.run(caller).await;
 }
 
-struct Prepared {
-    call: Option<Arc<Mutex<Call>>>,
-    side: Side,
-    is_first: bool,
-    /// The request without our Routes, Via and Record-Routes, and with the caller's description.
-    request: Request,
-    hops: VecDeque<Hop>,
-}
-
-async fn prepare(proxy: &Proxy, invite: &Request, from: &Hop) -> Result<Prepared, Rejection> {
-    let mut request = invite.clone();
-    proxy.admit(&request, from)?;
-    let number = proxy.unwrap(&mut request).await?;
-    if is_in_dialog(&request) {
-        let call = proxy.call_of(&request, number, from)?;
-        let Some((call, side)) = call else {
-            return Err(Rejection::new(481, "no such call here"));
-        };
-        let hop = proxy.hop_within(&request, &call, side).await?;
-        return Ok(Prepared {
-            call: Some(call),
-            side,
-            is_first: false,
-            request,
-            hops: VecDeque::from([hop]),
-        });
-    }
-    let routes = request
-        .typed_route_headers()
-        .map_err(|error| Rejection::new(400, error))?;
-    let target = routes.first().map_or(&request.uri, |route| &route.uri);
-    if routes.is_empty() && proxy.names().is_own(target) {
-        return Err(Rejection::new(404, "nobody is at the gateway itself"));
-    }
-    let hops = proxy.routes.initial(from.face, target).await?;
-    let first = hops.first().cloned();
-    let first = first.ok_or_else(|| Rejection::new(404, "no way there"))?;
-    let from = Hop {
-        is_abroad: from.face == Face::Access
-            && first.face == Face::Access
-            && !first.is_abroad
-            && is_announced_elsewhere(&request, proxy.own.node),
-        ..from.clone()
-    };
-    let call = proxy.insert(&request, from, first)?;
-    Ok(Prepared {
-        call: Some(call),
-        side: Side::Caller,
-        is_first: true,
-        request,
-        hops: hops.into(),
-    })
-}
-
-/// Returns whether the caller receives media at another node than this one.
-fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
-    let Some(text) = message::description(invite, &invite.body) else {
-        return false;
-    };
-    let Ok(sdp) = Sdp::parse(&text) else {
-        return false;
-    };
-    sdp.media().iter().any(|section| match &section.announce {
-        Ok(Some(announce)) => announce.node() != own,
-        _ => false,
-    })
-}
-
-/// Receives the requests of the caller after the INVITE, in a task of its own.
+/// Receives the requests of the caller after the INVITE, in a task of its own, at the latest until `over`.
 fn requests(
     mut transaction: Transaction,
     place: InvitePlace,
     endpoint: EndpointInnerRef,
+    over: Instant,
 ) -> UnboundedReceiver<Request> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
@@ -164,6 +110,7 @@ fn requests(
                 let message = tokio::select! {
                     message = transaction.receive() => message,
                     () = &mut left => None,
+                    () = tokio::time::sleep_until(over) => None,
                 };
                 match message {
                     Some(SipMessage::Request(request)) => drop(sender.send(request)),
@@ -199,7 +146,8 @@ struct Driver {
     heard: bool,
     is_cancelled: bool,
     cancel_sent: bool,
-    has_given_way: bool,
+    /// Why the gateway has ended the call before the callee has answered.
+    gave_up: Option<Rejection>,
     is_final: bool,
     /// The caller's ACK of the 2xx, for retransmissions of the 2xx.
     ack: Option<(Request, Hop)>,
@@ -209,6 +157,9 @@ struct Driver {
     /// time for this is over.
     gone: CancellationToken,
     left: CancellationToken,
+    /// When the callee must have answered, and when the transactions end.
+    until: Instant,
+    over: Instant,
 }
 
 impl Driver {
@@ -245,6 +196,10 @@ impl Driver {
                     None => callee_is_there = false,
                 },
                 () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
+                () = tokio::time::sleep_until(self.until), if !self.is_final => {
+                    let why = Rejection::new(408, "nobody has answered");
+                    self.give_up(why, End::Expired(Expired::NoAnswer)).await;
+                }
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
                     if let Some(Ok(next)) = self.try_next_while_wanted().await {
                         callee = next;
@@ -258,23 +213,29 @@ impl Driver {
     /// Ends the ringing call, because other calls have more right to its place.
     async fn give_way(&mut self) {
         self.proxy.counters.overload.add();
+        let why = Rejection::new(503, "too many unanswered calls of this host");
+        let end = End::Refused(why.status);
+        self.give_up(why, end).await;
+    }
+
+    /// Ends the ringing call at both ends.
+    async fn give_up(&mut self, why: Rejection, end: End) {
         self.is_cancelled = true;
-        self.has_given_way = true;
         self.hops.clear();
         self.cancel().await;
         self.is_final = true;
-        let why = Rejection::new(503, "too many unanswered calls of this host");
         if self.is_first
             && let Some(call) = &self.call
         {
-            self.proxy.end(call, End::Refused(why.status), None);
+            self.proxy.end(call, end, None);
         }
         let answer = self.proxy.refusal(&self.invite, &why);
         respond(&self.responder, answer);
+        self.gave_up = Some(why);
     }
 
-    /// Acknowledges the answer of a callee to a call that had given way, and sends a BYE with the reason.
-    async fn take_back(&mut self, response: &Response) {
+    /// Acknowledges the answer of a callee to a call that the gateway has ended, and sends a BYE with the reason.
+    async fn take_back(&mut self, response: &Response, why: &str) {
         let (Some(call), Some(hop)) = (self.call.clone(), self.hop.clone()) else {
             return;
         };
@@ -282,10 +243,7 @@ impl Driver {
         let bye = {
             let mut call = locked(&call);
             call.on_response(response, |uri| names.is_own(uri));
-            call.bye(
-                Side::Callee,
-                "SIP;cause=503;text=\"too many unanswered calls\"",
-            )
+            call.bye(Side::Callee, why)
         };
         let (Some(bye), Some(sent)) = (bye, &self.sent) else {
             return;
@@ -351,7 +309,8 @@ impl Driver {
         self.sent = Some(request);
         self.hop = Some(hop);
         self.heard = false;
-        Ok(responses_to_invite(transaction?, self.left.clone()))
+        let left = self.left.clone();
+        Ok(responses_to_invite(transaction?, left, self.over))
     }
 
     /// Opens the call's media for this hop, and opens it again if another hop was tried before.
@@ -490,8 +449,11 @@ impl Driver {
             // The answer is a retransmission, because the ACK was lost.
             if let Some((ack, hop)) = &self.ack {
                 let _ = self.proxy.send_ack(ack.clone(), hop).await;
-            } else if self.has_given_way && (200..300).contains(&status) {
-                self.take_back(&response).await;
+            } else if let Some(why) = &self.gave_up
+                && (200..300).contains(&status)
+            {
+                let why = format!("SIP;cause={};text=\"{}\"", why.status, why.why);
+                self.take_back(&response, &why).await;
             }
             return None;
         }
@@ -502,11 +464,25 @@ impl Driver {
         }
         message::pop_via(&mut response);
         self.is_final = status >= 200;
+        if self.is_final {
+            self.tag(&mut response);
+        }
         if let Some(call) = self.call.clone() {
             self.note(&call, &mut response);
         }
         respond(&self.responder, response);
         None
+    }
+
+    /// Gives a final answer the tag that it lacks. A 2xx without one begins no dialog in which the call could go on, so
+    /// the caller gets a refusal instead. The callee gets no ACK, and ends the call.
+    fn tag(&self, response: &mut Response) {
+        let is_answer = (200..300).contains(&response.status_code.code());
+        if is_answer && message::tags(response).1.is_none() {
+            let why = Rejection::new(502, "the callee has answered without a tag");
+            *response = self.proxy.refusal(&self.invite, &why);
+        }
+        self.proxy.tag(&self.invite, response);
     }
 
     /// Makes another attempt after a refusal that comes from the hop and not from the callee.

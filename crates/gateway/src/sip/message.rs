@@ -237,6 +237,11 @@ pub(crate) fn tags<M: HeadersExt>(message: &M) -> (Option<String>, Option<String
     (text(from.flatten()), text(to.flatten()))
 }
 
+/// Returns whether the header To can be read, so that a tag can be added to it.
+pub(crate) fn has_to<M: HeadersExt>(message: &M) -> bool {
+    message.to_header().is_ok_and(|to| to.tag().is_ok())
+}
+
 /// Returns the Call-ID, or an empty string.
 pub(crate) fn call_id<M: HeadersExt>(message: &M) -> String {
     let header = message.call_id_header();

@@ -17,6 +17,7 @@ use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
@@ -74,6 +75,8 @@ pub(crate) struct Proxy {
     /// Makes the tags of this gateway's own answers.
     pub(crate) tags: RandomState,
     pub(crate) trace: Option<Tracer>,
+    /// How long a callee may take to answer.
+    pub(crate) answer_within: Duration,
 }
 
 /// Locks a call for a short time.
@@ -259,6 +262,9 @@ impl Proxy {
                         self.steer_response(call, *side, &mut response);
                     }
                     is_final = response.status_code.code() >= 200;
+                    if is_final {
+                        self.tag(&transaction.original, &mut response);
+                    }
                     self.answer(&transaction, response.clone()).await;
                     last = Some(response);
                     if is_final && !is_repeated {

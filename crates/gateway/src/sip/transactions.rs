@@ -13,6 +13,7 @@ use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::transaction::{Transaction, TransactionEvent, TransactionEventSender};
 use rsipstack::transport::{SipAddr, SipConnection};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The time within which a TCP connection to a neighbor must be established.
@@ -113,16 +114,7 @@ impl Proxy {
     pub(crate) fn refusal(&self, request: &Request, rejection: &Rejection) -> Response {
         let status = StatusCode::from(rejection.status);
         let mut response = self.endpoint.make_response(request, status, None);
-        if let Ok(to) = response.to_header()
-            && let Ok(None) = to.tag()
-        {
-            let (from, _) = message::tags(request);
-            let via = request.via_header().map_or("", |via| via.value());
-            let known = (from, message::call_id(request), message::cseq(request), via);
-            let tag = format!("{:016x}", self.tags.hash_one(known));
-            let tagged = to.clone().with_tag(Tag::new(tag));
-            response.headers.unique_push(tagged.into());
-        }
+        self.tag(request, &mut response);
         match rejection.status {
             420 => {
                 let unknown = rejection.why.as_str().into();
@@ -140,6 +132,28 @@ impl Proxy {
             response.headers.push(Header::Other("Reason".into(), value));
         }
         response
+    }
+
+    /// Gives a final answer the tag of To that it lacks: one that is always the same for the same request. Answers that
+    /// the stack makes for a silent callee have none, and neither have those of some callees. The stack does not end an
+    /// INVITE with such an answer: it would repeat the answer for each ACK, and each repetition would cause an ACK.
+    pub(crate) fn tag(&self, request: &Request, response: &mut Response) {
+        if message::tags(response).1.is_some() {
+            return;
+        }
+        let Ok(to) = request.to_header() else { return };
+        let tagged = match to.tag() {
+            Ok(Some(_)) => to.clone(),
+            _ => to.clone().with_tag(Tag::new(self.own_tag(request))),
+        };
+        response.headers.unique_push(tagged.into());
+    }
+
+    fn own_tag(&self, request: &Request) -> String {
+        let (from, _) = message::tags(request);
+        let via = request.via_header().map_or("", |via| via.value());
+        let known = (from, message::call_id(request), message::cseq(request), via);
+        format!("{:016x}", self.tags.hash_one(known))
     }
 
     /// Sends a message that belongs to no transaction of the stack.
@@ -174,13 +188,19 @@ pub(crate) fn responses(transaction: Transaction) -> UnboundedReceiver<Response>
 }
 
 /// Receives the responses to an INVITE. The transaction must end in order even if the receiver is dropped, unless its
-/// place is wanted.
+/// place is wanted, or it has not ended at `over`: the stack does not end one whose callee has sent only 100.
 pub(crate) fn responses_to_invite(
     transaction: Transaction,
     left: CancellationToken,
+    over: Instant,
 ) -> UnboundedReceiver<Response> {
     let (sender, receiver) = unbounded_channel();
-    receive(transaction, sender, async move { left.cancelled().await });
+    receive(transaction, sender, async move {
+        tokio::select! {
+            () = left.cancelled() => {}
+            () = tokio::time::sleep_until(over) => {}
+        }
+    });
     receiver
 }
 

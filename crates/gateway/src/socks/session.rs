@@ -4,9 +4,11 @@ use super::message::{self, Command, Method, SAID_BYTES_MAX};
 use super::{EXIT_TIMEOUT, NEGOTIATION_TIMEOUT, Refusal, SUFFIX, Shared, Turned, count, udp};
 use crate::forward::Event;
 use crate::pump::carry;
+use crate::slots::Slot;
 use base::NodeAddr;
 use client::{Stream, Target};
 use core::time::Duration;
+use net::places::Origin;
 use net::tcp;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -76,8 +78,8 @@ impl<'a> Session<'a> {
         self.asked.clone().unwrap_or_else(|| "?".to_owned())
     }
 
-    /// Serves the client to its end.
-    pub(super) fn run(&mut self) -> Result<(), Turned> {
+    /// Serves the client to its end. Until it has sent its request, another connection may get its place.
+    pub(super) fn run(&mut self, place: &Slot<Origin>) -> Result<(), Turned> {
         self.greet()?;
         let (command, text, bytes) = self.hear(|said| {
             Ok(message::request(said)?.map(|((command, to), used)| {
@@ -88,6 +90,9 @@ impl<'a> Session<'a> {
             }))
         })?;
         self.asked = Some(text);
+        if !place.stays() {
+            return Err(Turned::Late);
+        }
         let Ok((to, _)) = Address::parse_ask(&bytes) else {
             return Err(Turned::Refused(Refusal::Code(Code::AddressType)));
         };

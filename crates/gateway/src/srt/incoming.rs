@@ -5,10 +5,10 @@ use super::caller::{Caller, Step};
 use super::connection::Connection;
 use super::report::{Drops, Event, Report};
 use super::routes::Route;
-use super::{Direction, Shared};
+use super::{Direction, OUTLET, Shared};
 use crate::video::Outlet;
 use base::{Duration, Time};
-use net::srt::{Error, Listener, PAYLOAD_BYTES_MAX, Poll, Ready, Refusal, Socket, Wanted};
+use net::srt::{Error, Listener, PAYLOAD_BYTES_MAX, Poll, Ready, Socket, Wanted};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -96,11 +96,12 @@ impl Incoming {
         self.outlet.flush();
         match self.outlet.look(now) {
             Ok(false) => {}
-            Ok(true) => self.tell(Event::NodeBack),
-            Err(error) => self.tell(Event::NodeAway(error)),
+            Ok(true) => self.shared.tell_back(OUTLET),
+            Err(error) => self.shared.tell_away(OUTLET, error),
         }
         self.call(now);
-        for event in self.shared.refused() {
+        let refused = self.shared.refusals_told().take(now);
+        for event in refused {
             self.tell(event);
         }
         if now >= self.next_stats {
@@ -114,22 +115,14 @@ impl Incoming {
     fn accept(&mut self, now: Time, listener: usize) {
         while let Ok((socket, peer)) = self.listeners[listener].accept() {
             self.shared.shaken.fetch_add(1, Ordering::Relaxed);
+            self.shared.refusals_told().on_shaken(peer);
             let id = socket.stream_id();
             // Another caller may have been faster since the handshake.
             match self.shared.admit(&id) {
                 Ok(route) => self.connect(now, socket, peer, id, route, None),
-                Err(why) => self.refuse(peer, id, why),
+                Err(why) => self.shared.refuse(now, peer, &id, why),
             }
         }
-    }
-
-    fn refuse(&self, peer: SocketAddr, stream_id: String, why: Refusal) {
-        self.shared.refusals.fetch_add(1, Ordering::Relaxed);
-        self.tell(Event::Refused {
-            peer,
-            stream_id,
-            why,
-        });
     }
 
     fn connect(
@@ -250,7 +243,7 @@ impl Incoming {
 
     fn end(&mut self, now: Time, place: usize) {
         let connection = self.connections.remove(place).connection;
-        self.shared.on_end();
+        self.shared.on_end(connection.route);
         self.tell(Event::Disconnected(Box::new(connection.report(now))));
     }
 

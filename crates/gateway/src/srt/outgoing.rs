@@ -1,8 +1,8 @@
 //! The thread that receives streams from the overlay and sends them to the connections of receivers.
 
-use super::Shared;
 use super::report::Event;
 use super::routes::ROUTES_MAX;
+use super::{OUTLET, Shared};
 use crate::video::Inlet;
 use base::{Duration, Time};
 use client::Error;
@@ -66,7 +66,7 @@ impl Outgoing {
         let now = self.shared.clock.now();
         for index in 0..self.inlets.len() {
             if self.inlets[index].look(now) {
-                (self.shared.tell)(Event::NodeBack);
+                self.shared.tell_back(OUTLET + 1 + index);
                 // If this stream cannot be watched now, the next check tries again.
                 let _ = self.wait_for(index);
             }
@@ -82,7 +82,7 @@ impl Outgoing {
                 Ok(false) => return,
                 Err(error) => {
                     let is_refusal = matches!(error, Error::Refused { .. });
-                    (self.shared.tell)(Event::NodeAway(error));
+                    self.shared.tell_away(OUTLET + 1 + index, error);
                     if !is_refusal {
                         return;
                     }

@@ -1,11 +1,20 @@
 //! The reports of a gateway: plain values for logs, the status page and people.
 
-use super::Direction;
+use super::{Direction, routes};
 use crate::video::Seen;
 use base::Duration;
 use core::fmt;
 use core::net::SocketAddr;
 use net::srt::{Refusal, Stats};
+
+/// The reason why a caller has no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The gateway refused the caller.
+    Refusal(Refusal),
+    /// The caller was admitted but did not complete the handshake.
+    Handshake,
+}
 
 /// An event of the gateway.
 #[derive(Debug)]
@@ -30,7 +39,9 @@ pub enum Event {
         /// The stream id that it requested.
         stream_id: String,
         /// The reason.
-        why: Refusal,
+        why: Why,
+        /// If this is not the first report: the number of further refusals of callers of this host in 10 s.
+        again: u64,
     },
     /// An attempt to connect has failed, and will be repeated.
     CallFailed {
@@ -55,6 +66,16 @@ pub enum Event {
 }
 
 impl Event {
+    /// Returns the event for a refused caller.
+    pub(super) fn refused(peer: SocketAddr, stream_id: String, why: Why, again: u64) -> Event {
+        Event::Refused {
+            peer,
+            stream_id,
+            why,
+            again,
+        }
+    }
+
     /// Returns a word for programs.
     pub fn label(&self) -> &'static str {
         match self {
@@ -70,14 +91,22 @@ impl Event {
     }
 }
 
-/// Returns why a caller is refused, in words.
-pub fn why(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::BadRequest => "its stream id is malformed",
-        Refusal::Overload => "there are as many connections as may be (--connections)",
-        Refusal::NotFound => "there is no stream that is called so",
-        Refusal::BadMode => "the stream goes the other way",
-        Refusal::Conflict => "another one sends this stream already",
+/// Returns in words why a caller with this stream id has no connection.
+fn in_words(why: Why, stream_id: &str) -> &'static str {
+    match why {
+        Why::Refusal(Refusal::BadRequest) => "its stream id is malformed",
+        Why::Refusal(Refusal::Overload) => {
+            "there are as many connections as may be (--connections)"
+        }
+        Why::Refusal(Refusal::NotFound) => "there is no stream that is called so",
+        Why::Refusal(Refusal::BadMode) if !routes::has_mode(stream_id) => {
+            "its mode is neither m=publish, to send, nor m=request, to receive"
+        }
+        Why::Refusal(Refusal::BadMode) => "the stream goes the other way",
+        Why::Refusal(Refusal::Conflict) => "another one sends this stream already",
+        Why::Handshake => {
+            "the handshake failed: its passphrase is not that of --passphrase-file, or it has left"
+        }
     }
 }
 
@@ -107,12 +136,16 @@ impl fmt::Display for Event {
             Event::Refused {
                 peer,
                 stream_id,
-                why: refusal,
-            } => write!(
-                f,
-                "{peer} asked for {stream_id:?} and was refused: {}",
-                why(*refusal)
-            ),
+                why,
+                again,
+            } => {
+                let why = in_words(*why, stream_id);
+                write!(f, "{peer} asked for {stream_id:?} and was refused: {why}")?;
+                match again {
+                    0 => Ok(()),
+                    again => write!(f, "; this host was refused so {again} more times in 10 s"),
+                }
+            }
             Event::CallFailed { to, why, again_in } => {
                 write!(f, "{to}: {why}; called again in {again_in}")
             }
@@ -186,4 +219,18 @@ pub struct Report {
     pub connected: u64,
     /// Drops and refusals.
     pub drops: Drops,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let said = |id: &str, refusal| in_words(Why::Refusal(refusal), id);
+        let bidirectional = said("#!::r=x,m=bidirectional", Refusal::BadMode);
+        assert!(bidirectional.contains("m=publish"), "{bidirectional}");
+        let other = said("#!::r=x,m=request", Refusal::BadMode);
+        assert_eq!(other, "the stream goes the other way");
+    }
 }

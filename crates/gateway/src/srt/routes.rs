@@ -61,10 +61,14 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     fn parse(id: &'a str) -> Result<Asked<'a>, Refusal> {
         let Some(keys) = id.strip_prefix("#!::") else {
-            return Ok(Asked {
-                name: id,
-                direction: None,
-            });
+            // The rest of `#!` is the standard's; its form with braces is for lists, which no stream here has.
+            return match id.starts_with("#!") {
+                true => Err(Refusal::BadRequest),
+                false => Ok(Asked {
+                    name: id,
+                    direction: None,
+                }),
+            };
         };
         let mut asked = Asked::default();
         for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
@@ -80,6 +84,11 @@ impl<'a> Asked<'a> {
         }
         Ok(asked)
     }
+}
+
+/// Returns whether this stream id has no mode, or one that a gateway knows.
+pub(super) fn has_mode(id: &str) -> bool {
+    !matches!(Asked::parse(id), Err(Refusal::BadMode))
 }
 
 impl Routes {
@@ -185,7 +194,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let routes = routes(&[None], &[None]);
-        assert_eq!(found(&routes, "#!::studio"), Err(Refusal::BadRequest));
+        for id in ["#!::studio", "#!{x", "#!{r=x}", "#!", "#!:r=x"] {
+            assert_eq!(found(&routes, id), Err(Refusal::BadRequest), "{id}");
+        }
         assert_eq!(
             found(&routes, "#!::r=x,m=bidirectional"),
             Err(Refusal::BadMode)

@@ -55,8 +55,8 @@ pub(super) struct RawBlock {
     time_ntp: u64,
     virtual_source_port: u16,
     virtual_destination_port: u16,
-    peer: *mut c_void,
-    flow: u32,
+    pub(super) peer: *mut c_void,
+    pub(super) flow: u32,
     seq: u64,
     flags: u32,
     reference: *mut c_void,
@@ -207,6 +207,17 @@ impl RawStats {
 }
 
 pub(super) type OnStatus = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int);
+/// `rist_auth_handler_connect_cb`.
+pub(super) type OnCaller = unsafe extern "C" fn(
+    arg: *mut c_void,
+    ip: *const c_char,
+    port: u16,
+    local_ip: *const c_char,
+    local_port: u16,
+    peer: *mut c_void,
+) -> c_int;
+/// `rist_auth_handler_disconnect_cb`.
+pub(super) type OnGone = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 pub(super) type OnStats = unsafe extern "C" fn(*mut c_void, *const RawStats) -> c_int;
 
 functions! {
@@ -223,6 +234,7 @@ functions! {
     rist_peer_config_free2: fn(*mut *mut PeerConfig) -> c_int;
     rist_peer_create: fn(*mut c_void, *mut *mut c_void, *const PeerConfig) -> c_int;
     rist_connection_status_callback_set: fn(*mut c_void, OnStatus, *mut c_void) -> c_int;
+    rist_auth_handler_set: fn(*mut c_void, OnCaller, OnGone, *mut c_void) -> c_int;
     rist_stats_callback_set: fn(*mut c_void, c_int, OnStats, *mut c_void) -> c_int;
     rist_stats_free: fn(*const RawStats) -> c_int;
     rist_start: fn(*mut c_void) -> c_int;

@@ -1,5 +1,6 @@
 //! `sinew gateway amt`: sends groups of the overlay by UDP to receivers without a node.
 
+use super::wait::Wait;
 use crate::failure::{Failure, Outcome};
 use crate::quantity;
 use crate::service;
@@ -7,8 +8,6 @@ use crate::terminal;
 use clap::Args;
 use gateway::amt::{Refused, Report, Service, Settings, message::PORT};
 use gateway::multicast::{self, ByNode, Rules};
-use net::epoll::{Interest, Poller};
-use net::signals::Termination;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -73,11 +72,7 @@ pub(super) fn run(args: &AmtArgs) -> Outcome {
         rules: args.groups.clone(),
         secret: net::sched::entropy().map_err(Failure::failed)?,
     };
-    let mut poller = Poller::new().map_err(Failure::failed)?;
-    let termination = Termination::install().map_err(Failure::failed)?;
-    poller
-        .add(&termination, 0, Interest::READ)
-        .map_err(Failure::failed)?;
+    let wait = Wait::new()?;
     let service = Service::start(overlay, socket, settings)?;
     match args.json {
         true => terminal::json(&json!({
@@ -87,18 +82,11 @@ pub(super) fn run(args: &AmtArgs) -> Outcome {
             let _ = writeln!(io::stderr(), "relaying {} by AMT at {local}", args.groups);
         }
     }
-    let mut ready = Vec::new();
-    loop {
-        poller
-            .wait(args.status, &mut ready)
-            .map_err(Failure::failed)?;
-        if termination.take() > 0 {
-            return show("stopped", &service.report(), args.json);
-        }
-        if args.status.is_some() && ready.is_empty() {
-            show("status", &service.report(), args.json)?;
-        }
-    }
+    let ended = wait.run(args.status, service.over(), || {
+        show("status", &service.report(), args.json)
+    });
+    show("stopped", &service.report(), args.json)?;
+    ended
 }
 
 fn show(event: &str, report: &Report, as_json: bool) -> Outcome {

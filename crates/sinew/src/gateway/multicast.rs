@@ -1,5 +1,6 @@
 //! `sinew gateway multicast`: carries unchanged programs that use IP multicast over the overlay.
 
+use super::wait::Wait;
 use crate::failure::{Failure, Outcome};
 use crate::quantity;
 use crate::service;
@@ -13,8 +14,6 @@ use gateway::multicast::report::Carried;
 use gateway::multicast::{
     self, ByNode, Event, Overlay as _, Place, Report, Rules, Service, Settings, Start, hello,
 };
-use net::epoll::{Interest, Poller};
-use net::signals::Termination;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -114,11 +113,7 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
     let overlay = ByNode { node, options };
     let place = place(args, &overlay)?;
     let name = place.name().to_owned();
-    let mut poller = Poller::new().map_err(Failure::failed)?;
-    let termination = Termination::install().map_err(Failure::failed)?;
-    poller
-        .add(&termination, 0, Interest::READ)
-        .map_err(Failure::failed)?;
+    let wait = Wait::new()?;
     let as_json = args.json;
     let start = Start {
         overlay,
@@ -145,18 +140,11 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
             args.groups
         );
     }
-    let every = args.status;
-    let mut ready = Vec::new();
-    loop {
-        poller.wait(every, &mut ready).map_err(Failure::failed)?;
-        if termination.take() > 0 {
-            break;
-        }
-        if every.is_some() && ready.is_empty() {
-            show("status", &service.report(), args.json)?;
-        }
-    }
-    show("stopped", &service.stop(), args.json)
+    let ended = wait.run(args.status, service.over(), || {
+        show("status", &service.report(), args.json)
+    });
+    show("stopped", &service.stop(), args.json)?;
+    ended
 }
 
 /// Returns true if the interface exists and is switched on, as far as the kernel reports.

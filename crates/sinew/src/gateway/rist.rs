@@ -1,7 +1,8 @@
 //! `sinew gateway rist`: connects encoders and decoders that use RIST.
 
 use super::srt::passphrase;
-use super::video::{self, VideoArgs, Wait};
+use super::video::{self, VideoArgs};
+use super::wait::Wait;
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, ValueEnum};
@@ -118,10 +119,11 @@ pub(super) fn run(args: &RistArgs) -> Outcome {
             "whoever reaches this port may send or receive: see --secret-file"
         );
     }
-    wait.run(args.video.status, || {
+    let ended = wait.run(args.video.status, service.over(), || {
         show("status", &service.report(), as_json)
-    })?;
-    show("stopped", &service.stop(), as_json)
+    });
+    show("stopped", &service.stop(), as_json)?;
+    ended
 }
 
 fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
@@ -130,6 +132,8 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
         let mut value = video::seen(&report.seen);
         value["event"] = json!(event);
         value["dropped"] = json!(report.dropped);
+        value["drops"] =
+            json!({"node": report.dropped, "second_sender": report.more.second_sender});
         value["connected"] = json!(report.more.connected);
         value["rist"] = json!({
             "rtt_ms": stats.rtt_ms,
@@ -146,8 +150,10 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     let words = video::seen_in_words(&report.seen);
     let _ = writeln!(
         io::stderr(),
-        "{words}, dropped {}; connected {}, round trip {} ms, {:.1} Mbit/s, sent again {}, missing {}, not repaired {}",
+        "{words}, dropped {}, of a second encoder {}; connected {}, round trip {} ms, {:.1} Mbit/s, \
+         sent again {}, missing {}, not repaired {}",
         report.dropped,
+        report.more.second_sender,
         report.more.connected,
         stats.rtt_ms,
         stats.rate_bps as f64 / 1e6,

@@ -1,10 +1,12 @@
 //! `sinew gateway rtp`: carries RTP and transport streams over UDP, by one path or two.
 
-use super::video::{self, VideoArgs, Wait};
+use super::video::{self, VideoArgs};
+use super::wait::Wait;
 use crate::failure::{Failure, Outcome};
 use crate::{quantity, terminal};
 use clap::Args;
 use client::{Delivery, Options};
+use gateway::multicast::rules::is_source_specific;
 use gateway::rtp::{self, Leg, Report, Work};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -18,6 +20,7 @@ pub struct RtpArgs {
     #[arg(
         long = "in",
         value_name = "[SOURCE@]ADDRESS:PORT[@INTERFACE]",
+        value_parser = inward,
         requires = "to",
         conflicts_with = "from"
     )]
@@ -49,6 +52,19 @@ pub struct RtpArgs {
     /// How the stream crosses, and what is told
     #[command(flatten)]
     pub video: VideoArgs,
+}
+
+/// Reads a leg that is received. A source-specific group needs its source: without one, routers and the kernel of the
+/// receiver do not deliver the group.
+fn inward(text: &str) -> Result<Leg, String> {
+    let leg: Leg = text.parse()?;
+    match leg.source.is_none() && is_source_specific(leg.address.ip()) {
+        true => Err(format!(
+            "{} is source-specific: write the host that sends it, like 10.0.0.5@{text}",
+            leg.address.ip()
+        )),
+        false => Ok(leg),
+    }
 }
 
 fn window(text: &str) -> Result<base::Duration, String> {
@@ -86,10 +102,11 @@ pub(super) fn run(args: &RtpArgs) -> Outcome {
     if as_json {
         terminal::json(&json!({"event": "running"}))?;
     }
-    wait.run(args.video.status, || {
+    let ended = wait.run(args.video.status, service.over(), || {
         show("status", &service.report(), as_json)
-    })?;
-    show("stopped", &service.stop(), as_json)
+    });
+    show("stopped", &service.stop(), as_json)?;
+    ended
 }
 
 fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
@@ -137,4 +154,18 @@ fn leg(leg: &pair::Leg) -> Value {
         "behind_ms": leg.behind.as_secs_f64() * 1e3,
         "behind_max_ms": leg.behind_max.as_secs_f64() * 1e3,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_specific_group_is_received_from_its_source_alone() {
+        let said = inward("232.1.1.1:5004@eth1").unwrap_err();
+        assert!(said.contains("10.0.0.5@232.1.1.1:5004@eth1"), "{said}");
+        for good in ["10.0.0.5@232.1.1.1:5004", "239.1.1.1:5004", "10.1.0.9:5004"] {
+            assert!(inward(good).is_ok(), "{good}");
+        }
+    }
 }

@@ -133,6 +133,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         allowed: (!args.allow.is_empty()).then(|| Allowed::new(args.allow.clone())),
         domains: watch,
         lookup: lookup(args.dns)?,
+        answer_within: gateway::sip::ANSWER_WITHIN,
         realtime: true,
         report: Arc::new(reporter(args.json, records, far.clone())),
         trace: args.trace.as_deref().map(trace).transpose()?,

@@ -1,12 +1,13 @@
 //! `sinew gateway srt`: connects encoders and decoders that use SRT.
 
 use super::Known;
-use super::video::{self, VideoArgs, Wait};
+use super::video::{self, VideoArgs};
+use super::wait::Wait;
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::Args;
 use client::Delivery;
-use gateway::srt::report::{Connection, Event, Report};
+use gateway::srt::report::{Connection, Drops, Event, Report};
 use gateway::srt::routes::{Input, Output, ROUTES_MAX, Routes};
 use gateway::srt::{CONNECTIONS, Direction, Service, Settings};
 use net::srt::{Options, PASSPHRASE_BYTES, STREAM_ID_BYTES_MAX};
@@ -121,10 +122,11 @@ pub(super) fn run(args: &SrtArgs) -> Outcome {
             "whoever reaches this listener may send and receive: see --passphrase-file"
         );
     }
-    wait.run(args.video.status, || {
+    let ended = wait.run(args.video.status, service.over(), || {
         show("status", &service.report(), as_json)
-    })?;
-    show("stopped", &service.stop(), as_json)
+    });
+    show("stopped", &service.stop(), as_json)?;
+    ended
 }
 
 /// Reads the passphrase from a file, without the end of its line.
@@ -164,6 +166,13 @@ fn routes(args: &SrtArgs, known: &Known) -> Result<Routes, Failure> {
             "a gateway has {ROUTES_MAX} streams each way at most: run another one"
         )));
     }
+    let kept = routes.inputs.len();
+    if !routes.outputs.is_empty() && usize::from(args.connections) <= kept {
+        return Err(Failure::misused(format_args!(
+            "one connection is kept for each --to, so none is left to receive: give --connections {} or more",
+            kept + 1
+        )));
+    }
     if !args.call.is_empty() && routes.only().is_none() {
         return Err(Failure::misused(
             "with --call there is one stream, one --to or one --from: run a gateway for each",
@@ -183,8 +192,9 @@ fn tell(event: &Event, as_json: bool) {
         true => {
             let mut line = match event {
                 Event::Disconnected(connection) => value(connection),
-                Event::Connected { peer, .. } | Event::Refused { peer, .. } => {
-                    json!({"peer": peer.to_string()})
+                Event::Connected { peer, .. } => json!({"peer": peer.to_string()}),
+                Event::Refused { peer, again, .. } => {
+                    json!({"peer": peer.to_string(), "again": again})
                 }
                 _ => json!({}),
             };
@@ -231,7 +241,20 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     for connection in &report.connections {
         let _ = writeln!(err, "{}", in_words(connection));
     }
+    if let Some(words) = drops_in_words(&report.drops) {
+        let _ = writeln!(err, "{words}");
+    }
     Ok(())
+}
+
+/// Returns the drops and refusals in words, if there are any.
+fn drops_in_words(drops: &Drops) -> Option<String> {
+    (*drops != Drops::default()).then(|| {
+        format!(
+            "dropped: {} packets by the node, {} of receivers; {} callers refused, {} failed the handshake",
+            drops.node, drops.unwanted, drops.refused, drops.handshake,
+        )
+    })
 }
 
 fn in_words(connection: &Connection) -> String {
@@ -300,4 +323,43 @@ fn value(connection: &Connection) -> Value {
         "receive_latency_ms": stats.receive_latency_ms,
     });
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SrtArgs,
+    }
+
+    fn read(words: &str) -> Result<Routes, Failure> {
+        let words = format!("x --listen 127.0.0.1:5 {words}");
+        let line = Line::try_parse_from(words.split_whitespace()).unwrap();
+        routes(&line.args, &Known::default())
+    }
+
+    #[test]
+    fn a_place_is_left_for_those_who_receive() {
+        let both = "--to s=239.1.1.1:5 --from s=239.1.1.1:5";
+        let refused = read(&format!("{both} --connections 1")).unwrap_err();
+        assert!(refused.text().contains("--connections 2"), "{refused:?}");
+        assert!(read(&format!("{both} --connections 2")).is_ok());
+        assert!(read("--to s=239.1.1.1:5 --connections 1").is_ok());
+        assert!(read("--from 239.1.1.1:5 --connections 1").is_ok());
+    }
+
+    #[test]
+    fn refused_callers_are_in_the_status() {
+        assert_eq!(drops_in_words(&Drops::default()), None);
+        let drops = Drops {
+            handshake: 3,
+            ..Drops::default()
+        };
+        let words = drops_in_words(&drops).unwrap();
+        assert!(words.contains("3 failed the handshake"), "{words}");
+    }
 }

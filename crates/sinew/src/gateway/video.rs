@@ -2,7 +2,7 @@
 //! reports.
 
 use super::Known;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Failure;
 use crate::{quantity, service};
 use base::NodeAddr;
 use clap::Args;
@@ -10,12 +10,13 @@ use clap::builder::PossibleValuesParser;
 use client::{Delivery, Options, Target};
 use gateway::video::line::Tell;
 use gateway::video::{Place, Seen};
-use net::epoll::{Interest, Poller};
-use net::signals::Termination;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The first of the 256 groups of one link. [RFC 5771 §4]
+const LINK_LOCAL: NodeAddr = NodeAddr(0xe000_0000);
 
 /// How streams cross the overlay, and what is told.
 #[derive(Debug, Args)]
@@ -117,7 +118,7 @@ pub(super) fn target(word: &str, known: &Known) -> Result<Target, Failure> {
     let (host, port) = word.rsplit_once(':').ok_or_else(bad)?;
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?;
     let node = match host.parse::<NodeAddr>() {
-        Ok(group) if group.is_multicast() => group,
+        Ok(group) if group.is_multicast() => may_cross(group)?,
         _ => known.names().address(host)?,
     };
     Ok(Target::new(node, port))
@@ -137,7 +138,17 @@ pub(super) fn place(word: &str) -> Result<Place, Failure> {
     }
     let group = host.parse::<NodeAddr>().ok();
     let group = group.filter(|group| group.is_multicast()).ok_or_else(bad)?;
-    Ok(Place::Group(group, port))
+    Ok(Place::Group(may_cross(group)?, port))
+}
+
+/// Refuses groups that are for one link, as bridges do: a stream there would look like a routing protocol.
+fn may_cross(group: NodeAddr) -> Result<NodeAddr, Failure> {
+    match group.0 >> 8 == LINK_LOCAL.0 >> 8 {
+        true => Err(Failure::misused(format_args!(
+            "{group} never leaves a network, as all groups of {LINK_LOCAL}/24: choose another, like 239.1.1.1"
+        ))),
+        false => Ok(group),
+    }
 }
 
 /// Returns a function that reports the events of a gateway with one stream.
@@ -146,52 +157,15 @@ pub(super) fn teller(as_json: bool) -> Tell {
         // If the output pipe is closed, the command ends at its next wait.
         let _ = match as_json {
             true => {
-                let line = json!({"event": event.label(), "text": event.to_string()});
+                let mut line = json!({"event": event.label(), "text": event.to_string()});
+                if let Some(peer) = event.peer() {
+                    line["peer"] = json!(peer.to_string());
+                }
                 writeln!(io::stdout(), "{line}")
             }
             false => writeln!(io::stderr(), "{event}"),
         };
     })
-}
-
-/// Waits for Ctrl-C, and calls `status` at the requested interval.
-pub(super) struct Wait {
-    poller: Poller,
-    termination: Termination,
-}
-
-impl Wait {
-    /// Takes over Ctrl-C and SIGTERM: from now on they do not end the process.
-    pub(super) fn new() -> Result<Wait, Failure> {
-        let poller = Poller::new().map_err(Failure::failed)?;
-        let termination = Termination::install().map_err(Failure::failed)?;
-        poller
-            .add(&termination, 0, Interest::READ)
-            .map_err(Failure::failed)?;
-        Ok(Wait {
-            poller,
-            termination,
-        })
-    }
-
-    pub(super) fn run(
-        mut self,
-        every: Option<base::Duration>,
-        mut status: impl FnMut() -> Outcome,
-    ) -> Outcome {
-        let mut ready = Vec::new();
-        loop {
-            self.poller
-                .wait(every, &mut ready)
-                .map_err(Failure::failed)?;
-            if self.termination.take() > 0 {
-                return Ok(());
-            }
-            if every.is_some() && ready.is_empty() {
-                status()?;
-            }
-        }
-    }
 }
 
 /// Returns the statistics of a stream as JSON.
@@ -311,6 +285,13 @@ mod tests {
         for word in ["239.1.1.1", "fra", "239.1.1.1:0"] {
             assert!(target(word, &known).unwrap_err().text().contains(word));
         }
+        for of_link in ["224.0.0.0:5", "224.0.0.251:5"] {
+            for said in [target(of_link, &known).map(drop), place(of_link).map(drop)] {
+                let said = said.unwrap_err();
+                assert!(said.text().contains("never leaves"), "{}", said.text());
+            }
+        }
+        assert!(target("224.0.1.1:5", &known).is_ok());
         assert_eq!(named("studio=:5"), (Some("studio".to_owned()), ":5"));
         assert_eq!(named(":5"), (None, ":5"));
     }
