@@ -1,6 +1,6 @@
 //! The history step by step.
 
-use super::super::{Answer, History, Settings, Strike};
+use super::super::{Answer, History, LastRound, Losses, Settings, Strike};
 use super::{at_us, ms, packet};
 use base::{Duration, NodeAddr, Time};
 use wire::data::{Header, LaneSeq, Remaining};
@@ -55,6 +55,34 @@ fn each_strike_is_answered_once_and_the_last_one_doubled() {
     assert_eq!(got, [Ok(1), Err(()), Ok(1), Err(()), Err(())]);
     assert_eq!(history.stats().retransmissions, 3);
     assert_eq!(history.stats().repeated, 3);
+}
+
+#[test]
+fn on_a_way_with_heavy_losses_the_last_answer_has_more_copies() {
+    let heavy = Losses {
+        share: 0.2,
+        burst: 0.5,
+    };
+    let mut history = History::new(Settings::modern());
+    history.set_last_round(LastRound::of(heavy, 1.0));
+    // The first has no deadline. The second has time for three copies.
+    record(&mut history, at_us(0), Remaining::NONE);
+    record(&mut history, at_us(0), Remaining::from_duration(ms(34)));
+    let now = at_us(19_500);
+    for (seq, expected) in [(0, 7), (1, 3)] {
+        let before = history.stats().retransmissions;
+        answer(&mut history, now, LaneSeq::new(seq), Strike::new(1, true));
+        assert_eq!(history.stats().retransmissions - before, expected);
+    }
+    // When half of the budget is used up, there are no more copies than elsewhere.
+    let mut copies = Vec::new();
+    for _ in 0..40 {
+        let seq = record(&mut history, now, Remaining::NONE);
+        let before = history.stats().retransmissions;
+        answer(&mut history, now, seq, Strike::new(1, true));
+        copies.push(history.stats().retransmissions - before);
+    }
+    assert_eq!((copies[0], copies[39]), (7, 3));
 }
 
 #[test]

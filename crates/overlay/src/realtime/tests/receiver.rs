@@ -1,6 +1,6 @@
 //! The receiver step by step.
 
-use super::super::{Arrival, NACK_SEQS, Receiver, Settings, Strike};
+use super::super::{Arrival, LastRound, Losses, NACK_SEQS, Receiver, Settings, Strike};
 use super::{at_us, ms};
 use base::{Duration, Time};
 use wire::data::{LaneSeq, Remaining};
@@ -73,6 +73,36 @@ fn strikes_follow_while_the_deadline_permits_and_the_last_is_repeated() {
         ]
     );
     assert_eq!(receiver.stats().given_up, 1);
+}
+
+#[test]
+fn on_a_way_with_heavy_losses_the_last_request_is_earlier_and_has_more_copies() {
+    let heavy = Losses {
+        share: 0.2,
+        burst: 0.5,
+    };
+    // The budget is full, or an outage has taken more than half of it.
+    for (outage, at, copies) in [(1, 21_000, 6), (400, 26_500, 3)] {
+        let mut receiver = Receiver::new(Settings::modern());
+        let hurry = Remaining::from_duration(ms(22));
+        for (at, seq) in [(0, 0), (4_000, outage + 1)] {
+            receiver.on_packet(at_us(at), LaneSeq::of(seq), hurry, || Duration::ZERO);
+        }
+        while let Some(now) = receiver.next_timeout() {
+            polled(&mut receiver, now);
+        }
+        receiver.set_last_round(LastRound::of(heavy, 1.0));
+        let begin = 100_000;
+        arrive_in_a_hurry(&mut receiver, at_us(begin), outage + 2);
+        arrive_in_a_hurry(&mut receiver, at_us(begin + 4_000), outage + 4);
+        let mut last = Vec::new();
+        while let Some(now) = receiver.next_timeout() {
+            let asked = polled(&mut receiver, now).into_iter();
+            last.extend(asked.filter(|(s, _)| s.is_last()).map(|_| now.as_micros()));
+        }
+        let expected: Vec<u64> = (0..copies).map(|n| begin + at + n * 2_000).collect();
+        assert_eq!(last, expected);
+    }
 }
 
 #[test]
