@@ -50,6 +50,10 @@ pub struct Call {
     #[arg(long, value_name = "TIME", value_parser = quantity::whole_seconds,
           conflicts_with = "answer")]
     pub every: Option<u32>,
+    /// Deadline of a packet, in both directions: packets that arrive later count as late
+    #[arg(long, value_name = "TIME", default_value = "150ms",
+          value_parser = quantity::call_deadline, conflicts_with = "answer")]
+    pub deadline: base::Duration,
     #[command(flatten)]
     pub(crate) paths: Paths,
     #[command(flatten)]
@@ -102,7 +106,7 @@ fn warning(args: &Call, to: base::NodeAddr) -> Option<String> {
             Some(by) => by.label().parse().ok()?,
             None => usual.class,
         },
-        deadline: tools::pace::DEADLINE,
+        deadline: args.deadline.min(explain::DEADLINE_MAX),
         runners_up: 0,
         aim: args.protection.aim(),
     };
@@ -132,6 +136,7 @@ fn call(args: &Call, node: Node, to: base::NodeAddr) -> Outcome {
         direct: args.direct.clone(),
         calls: args.calls,
         seconds: args.seconds,
+        deadline: args.deadline,
         routing: args.paths.chosen(),
         aim: args.protection.aim(),
         codec: args.codec,

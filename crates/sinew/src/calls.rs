@@ -10,6 +10,7 @@ use crate::table::{Cell, Column, Look, Page, Table, Tone, natural};
 use crate::terminal;
 use crate::watch;
 use base::Duration;
+use client::Aim;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -176,7 +177,7 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
         Some(peer) => ways(
             &crate::why::ask(&mut control)?,
             (own, peer),
-            deadline(&answer),
+            &asked(&answer),
         ),
         None => Vec::new(),
     };
@@ -189,11 +190,19 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// Returns the deadline of the gateway's calls, or the default if the gateway's version does not report it.
-fn deadline(answer: &Value) -> Duration {
+/// Returns what the gateway asks of its calls' packets: the deadline, the paths, and the loss target and repair limit.
+/// Values that the gateway's version does not report are the defaults.
+fn asked(answer: &Value) -> Asked {
+    let usual = Asked::default();
     let told = answer["deadline_ms"].as_u64().map(Duration::from_millis);
-    told.unwrap_or(Asked::default().deadline)
-        .min(explain::DEADLINE_MAX)
+    let class = answer["routing"].as_str().and_then(|by| by.parse().ok());
+    let aim = Aim::new(answer["target"].as_f64(), answer["repair"].as_f64());
+    Asked {
+        class: class.unwrap_or(usual.class),
+        deadline: told.unwrap_or(usual.deadline).min(explain::DEADLINE_MAX),
+        aim: aim.unwrap_or(usual.aim),
+        ..usual
+    }
 }
 
 /// The path of one direction through the overlay, and the protection of a call on it.
@@ -232,15 +241,11 @@ impl Way {
     }
 }
 
-/// Returns the paths from here to the peer and back, for packets with this deadline. A direction without a path at the
-/// moment is left out.
-fn ways(view: &View, (own, peer): (&str, &str), deadline: Duration) -> Vec<Way> {
-    let asked = Asked {
-        deadline,
-        ..Asked::default()
-    };
+/// Returns the paths from here to the peer and back, the first one if packets take several. A direction without a path
+/// at the moment is left out.
+fn ways(view: &View, (own, peer): (&str, &str), asked: &Asked) -> Vec<Way> {
     let way = |(from, to)| {
-        let why = explain::why(view, from, to, &asked).ok()?;
+        let why = explain::why(view, from, to, asked).ok()?;
         let path = why.choice.chosen.into_iter().next()?;
         let ends = path.addresses.windows(2);
         let ends = ends.map(|pair| [pair[0].clone(), pair[1].clone()]);
@@ -429,11 +434,8 @@ mod tests {
     #[test]
     fn the_path_of_a_call_tells_what_repair_leaves_of_its_deadline() {
         let view = network(80_000);
-        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), Duration::from_millis(150));
-        let asked = Asked {
-            deadline: Duration::from_millis(150),
-            ..Asked::default()
-        };
+        let asked = asked(&json!({"deadline_ms": 150}));
+        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), &asked);
         let why = explain::why(&view, "ams", "nyc", &asked).unwrap();
         let left = why.choice.chosen[0].links[0].plan.left_pct;
         assert!(left < 0.3, "{left}");
@@ -452,7 +454,8 @@ mod tests {
             "suspects": [{"node": "10.7.0.1", "link_to": "10.7.0.2", "lost": 0.5, "retry_in_s": 9.0}],
         }]);
         let view = network_around(20_000, diverted);
-        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), Duration::from_millis(150));
+        let asked = asked(&json!({"deadline_ms": 150}));
+        let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), &asked);
         let told = told(&call(Value::Null), &ways);
         let now: Vec<&str> = told
             .lines()
@@ -474,12 +477,30 @@ mod tests {
         let ways = ways(
             &view,
             ("10.7.0.1", "10.7.0.2"),
-            deadline(&json!({"deadline_ms": 85})),
+            &asked(&json!({"deadline_ms": 85})),
         );
         let told = told(&call(Value::Null), &ways);
         assert!(told.contains("will miss the deadline of 85 ms"), "{told}");
         assert!(told.contains("a deadline of "), "{told}");
-        assert_eq!(deadline(&json!({})), Asked::default().deadline);
+        let (usual, best) = (asked(&json!({})), asked(&json!({"routing": "best"})));
+        assert_eq!(usual.deadline, Asked::default().deadline);
+        assert_eq!(usual.class, Asked::default().class);
+        assert_eq!(best.class, explain::Class::Best);
+    }
+
+    #[test]
+    fn the_loss_target_and_the_repair_limit_of_the_gateway_count() {
+        let view = network(80_000);
+        let with = |answer: Value| {
+            let ways = ways(&view, ("10.7.0.1", "10.7.0.2"), &asked(&answer));
+            ways.into_iter().next().unwrap().protection.remove(0)
+        };
+        let usual = with(json!({"deadline_ms": 150, "target": null, "repair": null}));
+        let modest = with(json!({"deadline_ms": 150, "target": 0.02}));
+        assert_eq!((usual.target_pct, modest.target_pct), (0.05, 2.0));
+        assert!(modest.plan.repair_pct < usual.plan.repair_pct, "{modest}");
+        let none = with(json!({"deadline_ms": 150, "repair": 0.0}));
+        assert_eq!(none.plan.repair_pct, 0.0, "{none}");
     }
 
     #[test]

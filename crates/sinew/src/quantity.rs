@@ -4,6 +4,7 @@
 //! unit also accept a bare number in that unit: seconds for `ping -i`.
 
 use base::{Duration, impair};
+use tools::call;
 
 /// Reads a time with its unit.
 pub fn span(text: &str) -> Result<Duration, String> {
@@ -18,6 +19,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// Reads a time. A bare number is in milliseconds, as in earlier versions of these options.
 pub fn millis(text: &str) -> Result<Duration, String> {
     span_or(text, "ms").map_err(|_| format!("`{text}`: write a time like 150ms or 0.5s"))
+}
+
+/// Reads the deadline of a call's packets. A bare number is in milliseconds.
+pub fn call_deadline(text: &str) -> Result<Duration, String> {
+    within(millis(text)?, call::DEADLINE_LEAST, call::DEADLINE_MOST)
 }
 
 /// Reads whole seconds, for longer times: `36`, `10m`, `24h`.

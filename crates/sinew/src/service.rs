@@ -249,7 +249,13 @@ mod tests {
             }
         }
         for paths in ["best", "disjoint", "disjoint-3"] {
-            for command in ["ping fra", "trace fra", "test-call fra", "why a b"] {
+            for command in [
+                "ping fra",
+                "trace fra",
+                "test-call fra",
+                "why a b",
+                "gateway sip",
+            ] {
                 let words = format!("sinew {command} --paths {paths}");
                 assert!(parses(&words), "{words}");
             }

@@ -423,9 +423,10 @@ mod tests {
         };
         let page = told("changes", 1.into());
         for part in [
-            "fra: real-time packets are protected by requests, and 25 repair packets per 100 packets over the last 12 \
-             (+27.3 % bytes): 0.041 % will stay lost, 0.052 % did of the last 19000",
-            "; repair leaves no more than the target; requests alone leave 4.90 % and need 91 ms more",
+            "fra: real-time packets are protected by requests, and 25 repair packets per 100 packets, each over the \
+             last 12 packets (+27.3 % bytes): 0.041 % will stay lost, 0.052 % did of the last 19000",
+            "; repair leaves no more than the target; requests alone leave 4.90 % lost: they reach the target if the \
+             deadline is 91 ms longer (a node half way halves the time that a request takes)",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
@@ -433,6 +434,16 @@ mod tests {
         assert!(
             fra.contains("4/4"),
             "what repair told was recovered, too: {page}"
+        );
+        let page = told("window", 1.into());
+        assert!(
+            page.contains("100 packets, each over the last packet (+27.3"),
+            "{page}"
+        );
+        let page = told("target_pct", 0.05.into());
+        assert!(
+            page.contains("lost (target: 0.05 %), 0.052 % did"),
+            "{page}"
         );
         let page = told("measured_pct", Value::Null);
         assert!(page.contains("0.041 % will stay lost; repair"), "{page}");
@@ -445,6 +456,9 @@ mod tests {
             page.contains("copies that come 3 packets later (+27.3 % bytes)"),
             "{page}"
         );
+        status["snapshot"]["links"][0]["realtime"]["protection"]["lag"] = 1.into();
+        let page = page_of(What::Links, &status).replace("\n  ", " ");
+        assert!(page.contains("that come 1 packet later (+"), "{page}");
         // If no packet is lost, or no packet passes, there is no sentence.
         status["snapshot"]["links"][0]["loss_out_pct"] = 0.0.into();
         assert!(!page_of(What::Links, &status).contains("are protected by"));

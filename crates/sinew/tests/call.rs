@@ -80,7 +80,8 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
         "{complaint}"
     );
 
-    world.sinew("lab impair ams fra delay=30ms --node net/ams");
+    // Without a direct path, half of the delay counts for each direction: 30 ms.
+    world.sinew("lab impair ams fra delay=60ms --node net/ams");
     let direct = world.endpoint(9).to_string();
     let answerer = Answerer::start(&world, &direct);
     let json = world.json(&format!(
@@ -90,6 +91,7 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
         (json["scenario"]["to"].as_str(), &json["scenario"]["direct"]),
         (Some("10.7.0.2"), &direct.clone().into())
     );
+    assert_eq!(json["scenario"]["deadline_ms"], 150.0);
     for path in ["overlay", "direct"] {
         assert_eq!(json[path]["there"]["sent"], 50, "{json}");
         assert!(json[path]["back"]["delay_ms"]["p50"].is_number(), "{json}");
@@ -143,6 +145,22 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     };
     assert_eq!(flows.iter().filter(wanted).count(), 1, "{flows:?}");
 
+    // The answers have the deadline of the latest caller.
+    for deadline in [700.0, 300.0] {
+        let call = format!("test-call fra --seconds 1 --deadline {deadline}ms --node net/ams");
+        assert_eq!(world.json(&call)["scenario"]["deadline_ms"], deadline);
+        let flows = world.json("flows --node net/fra");
+        let flows = flows.as_array().unwrap().iter();
+        let answers = flows.filter(|flow| {
+            (&flow["role"], &flow["from"]) == (&"originates".into(), &"10.7.0.2:17".into())
+        });
+        let found: Vec<&Value> = answers.map(|flow| &flow["deadline_ms"]).collect();
+        assert!(
+            !found.is_empty() && found.iter().all(|ms| **ms == deadline),
+            "{found:?}"
+        );
+    }
+
     // If no direct answer comes, there is no score and no gain, and the result has the reason.
     let silent = world.endpoint(10);
     let output = world.try_sinew(&format!(
@@ -164,7 +182,7 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     let answered = answerer.end();
     assert_eq!(
         (&answered["overlay_calls"], &answered["direct_calls"]),
-        (&4.into(), &2.into())
+        (&6.into(), &2.into())
     );
     assert_eq!(answered["ignored"], 0);
 }
@@ -178,6 +196,8 @@ fn what_cannot_be_is_misuse() {
         "call --listen 127.0.0.1:1 fra",
         "test-call fra --calls x",
         "test-call fra --codec g729",
+        "test-call fra --deadline 5ms",
+        "test-call --answer --deadline 150ms",
     ] {
         assert_eq!(world.try_sinew(words).status.code(), Some(2), "{words}");
     }

@@ -354,6 +354,33 @@ fn scenarios_are_explained_in_words() {
     }
 }
 
+/// All other links of the file are clean, so this link alone decides which path a network with the setting has.
+#[test]
+fn an_edited_protection_gives_the_path_of_the_file_with_this_setting() {
+    let cities = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cities.toml");
+    let cities = std::fs::read_to_string(cities).unwrap();
+    // With requests alone, the clean cable is just good enough.
+    let cities = cities.replace("delay=41ms", "delay=50ms");
+    let world = World::new("explain-protect");
+    let of = |name: &str, settings: &str, words: &[&str]| -> Value {
+        let file = world.dir.join(name);
+        std::fs::write(&file, format!("{cities}\n{settings}")).unwrap();
+        let more = ["lon", "nyc", "--json", "--scenario", file.to_str().unwrap()];
+        serde_json::from_str(&told(&[words, &more].concat())).unwrap()
+    };
+    let mut found = Vec::new();
+    for protect in ["off", "requests", "auto", "hop"] {
+        let settings = format!("[settings]\nprotect = \"{protect}\"\n");
+        let set = paths(&of("set.toml", &settings, &["why"]));
+        let edit = format!("lon-nyc protect={protect}");
+        let edited = of("edited.toml", "", &["whatif", &edit]);
+        assert_eq!(paths(&edited["pair"]["after"]), set, "{protect}: {edited}");
+        found.extend(set);
+    }
+    let [direct, detour] = [r#"["lon","nyc"]"#, r#"["lon","par","was","nyc"]"#];
+    assert_eq!(found, [detour, detour, direct, direct]);
+}
+
 #[test]
 fn what_cannot_be_asked_is_told_with_what_to_do() {
     let diamond = |words: &[&'static str]| {

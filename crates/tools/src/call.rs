@@ -9,7 +9,7 @@
 //! The caller sends voice packets on a call's schedule. The answerer returns each packet at once, with the same size
 //! and with the times at which it received this packet and the 23 before it. So the caller knows which packets arrived
 //! there even if the answer was lost. Both directions are evaluated, each like the calls of the demonstration, but
-//! without speech.
+//! without speech. The caller chooses the deadline, and sends it with each packet: the answer has the same.
 //!
 //! The packets are as large as those of a codec ([`Codec`]). Packets over the overlay carry the mark whether they were
 //! lost on some hop and recovered there, so the loss before recovery is known too. Packets that are ten seconds old are
@@ -38,7 +38,7 @@ pub use result::{Better, BothWays, CallResult, CallScenario, Gain, Interval};
 pub use tally::Direction;
 
 use crate::progress::Progress;
-use base::NodeAddr;
+use base::{Duration, NodeAddr};
 use client::{Aim, Node, RouteBy};
 use std::io;
 
@@ -46,6 +46,12 @@ use std::io;
 pub const ANSWER_PORT: u16 = 17;
 /// UDP port at which direct calls are answered, by default.
 pub const DIRECT_PORT: u16 = 7717;
+/// The deadline of calls, by default: that of the SIP gateway.
+pub const DEADLINE: Duration = Duration::from_millis(150);
+/// The shortest and the longest deadline that calls can have: those of the SIP gateway.
+pub const DEADLINE_LEAST: Duration = Duration::from_millis(10);
+/// See [`DEADLINE_LEAST`].
+pub const DEADLINE_MOST: Duration = Duration::from_secs(5);
 /// Most calls at once: 100 send 5 000 packets/s on each path, and receive as many.
 const CALLS_MAX: u32 = 100;
 /// Longest call: a day. Timestamps of Opus count 48 000 per second in 32 bits, which is 24.8 hours.
@@ -67,6 +73,8 @@ pub struct CallOptions {
     pub calls: u32,
     /// Length of the calls in seconds.
     pub seconds: u32,
+    /// How long after its sending a packet is played, in both directions.
+    pub deadline: Duration,
     /// The metric that routes the calls over the overlay; by default, expected latency.
     pub routing: Option<RouteBy>,
     /// The packet loss that may remain in the calls; by default, the settings of each node decide.
@@ -115,6 +123,12 @@ impl CallOptions {
         }
         if !(1..=SECONDS_MAX).contains(&self.seconds) {
             return bad(format!("{} s: choose 1 to {SECONDS_MAX}", self.seconds));
+        }
+        if !(DEADLINE_LEAST..=DEADLINE_MOST).contains(&self.deadline) {
+            let deadline = self.deadline;
+            return bad(format!(
+                "a deadline of {deadline}: choose {DEADLINE_LEAST} to {DEADLINE_MOST}"
+            ));
         }
         if !self.to.is_node() {
             return bad(format!("{} is not the address of a node", self.to));

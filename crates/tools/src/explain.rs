@@ -12,6 +12,8 @@
 //! at the moment; for all other nodes, only the rule of their profile is known.
 
 mod advice;
+mod announced;
+mod case;
 mod diverted;
 mod edits;
 mod held;
@@ -41,12 +43,13 @@ pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};
 
 use base::{Duration, NodeAddr};
+use case::Left;
 use graph::Metric;
 use graph::explain::{self, Answer, Leg, PATH_METRIC, Question, Route};
 use graph::paths::NoPath;
 use missed::Calls;
-use protection::Left;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use wire::Aim;
 
 /// The longest deadline that a user may ask for.
@@ -146,6 +149,9 @@ pub struct Choice {
     /// How much worse the first runner-up is in the number that decides. `None` without a runner-up, and for disjoint
     /// paths.
     pub lead: Option<f64>,
+    /// Predicted percentage of a call's packets that miss the deadline on all chosen paths together. If several chosen
+    /// paths have common links, it is that of the best one, and the percentage is smaller.
+    pub missed_pct: f64,
     /// Upper bound of the percentage that any path delivers by the deadline; known for best routes.
     pub most_in_time_pct: Option<f64>,
     /// The reason for the choice in words.
@@ -313,25 +319,43 @@ impl Choice {
                 .map(|route| PathNumbers::of(view, calls, route))
                 .collect()
         };
+        let class = answer.question.class;
         let [first, next] = [answer.chosen.first(), answer.runners_up.first()];
-        let decides = |route: &Route| deciding(answer.question.class, route);
-        let lead = first
-            .zip(next)
-            .and_then(|(first, next)| match answer.question.class {
-                Class::Metric(_) => Some(decides(next) - decides(first)),
-                // For these classes, a higher number is better.
-                Class::Width | Class::Best => Some(decides(first) - decides(next)),
-                // These paths are chosen together, so one more path is not an alternative.
-                Class::Disjoint(_) | Class::Targeted => None,
-            });
+        let decides = |route: &Route| deciding(class, route);
+        let lead = first.zip(next).and_then(|(first, next)| match class {
+            Class::Metric(_) => Some(decides(next) - decides(first)),
+            // For these classes, a higher number is better.
+            Class::Width | Class::Best => Some(decides(first) - decides(next)),
+            // These paths are chosen together, so one more path is not an alternative.
+            Class::Disjoint(_) | Class::Targeted => None,
+        });
         Choice {
             chosen: numbers(&answer.chosen),
             runners_up: numbers(&answer.runners_up),
             lead: lead.map(rounded),
+            missed_pct: percent(missed_on_all(calls, answer)),
             most_in_time_pct: answer.upper.map(|upper| percent(upper.min(1.0))),
             reason: text::reason(view, answer),
         }
     }
+}
+
+/// Computes the share of a call's packets that miss the deadline on all chosen paths.
+fn missed_on_all(calls: &Calls<'_>, answer: &Answer) -> f64 {
+    let routes = &answer.chosen;
+    let missed = routes.iter().map(|route| calls.over(route).share);
+    let legs = routes.iter().flat_map(|route| &route.legs);
+    match repeats(legs.map(|leg| (leg.from, leg.to))) {
+        // Losses on common links are not independent, so several paths save an amount that is not known.
+        true => missed.fold(1.0, f64::min),
+        false => missed.product(),
+    }
+}
+
+/// Returns true if an item occurs twice.
+fn repeats<T: Ord>(mut items: impl Iterator<Item = T>) -> bool {
+    let mut seen = BTreeSet::new();
+    !items.all(|item| seen.insert(item))
 }
 
 impl PathNumbers {

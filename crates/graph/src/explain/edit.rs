@@ -1,6 +1,7 @@
 //! Changes of a topology whose effect a user wants to know.
 
 use crate::metric::{LinkCost, Repair};
+use crate::protection::Lane;
 use crate::topology::Topology;
 use base::NodeAddr;
 use core::fmt;
@@ -21,8 +22,6 @@ pub enum Edit {
         latency_us: Option<u32>,
         /// The new loss, in shares of 65 536.
         loss: Option<u16>,
-        /// How often the receiver requests a lost packet.
-        strikes: Option<u8>,
     },
     /// A link is down, in both directions: nodes do not use a link that is up in only one direction.
     LinkDown {
@@ -71,7 +70,6 @@ impl Edit {
                 direction,
                 latency_us,
                 loss,
-                strikes,
             } => {
                 known(topology, a, b)?;
                 for (from, to) in direction.of(a, b) {
@@ -87,10 +85,11 @@ impl Edit {
                     };
                     topology.set_link(from, to, Some(link));
                 }
-                // A request takes the other direction, so the losses of both directions must already be set.
-                if let Some(strikes) = strikes {
-                    for (from, to) in direction.of(a, b) {
-                        set_strikes(topology, from, to, strikes);
+                // A request takes the other direction, so a loss counts for the requests of both.
+                for (from, to) in Direction::Both.of(a, b) {
+                    let repair = present(topology, from, to).and_then(|link| link.repair);
+                    if let Some(Repair { strikes, lane, .. }) = repair {
+                        protect(topology, (from, to), strikes, lane);
                     }
                 }
             }
@@ -130,16 +129,19 @@ impl Direction {
     }
 }
 
-fn set_strikes(topology: &mut Topology, from: NodeAddr, to: NodeAddr, strikes: u8) {
+/// Sets the protection of a link, if the link exists: how often the end where it leads requests a lost packet, and what
+/// the end where it begins announces of its lane.
+pub fn protect(
+    topology: &mut Topology,
+    (from, to): (NodeAddr, NodeAddr),
+    strikes: u8,
+    lane: Option<Lane>,
+) {
     let Some(link) = present(topology, from, to) else {
         return;
     };
     let back = present(topology, to, from).unwrap_or(link);
-    let unknown = Repair::new(strikes, link.loss, back.loss);
-    let repair = Some(Repair {
-        strikes,
-        ..link.repair.unwrap_or(unknown)
-    });
+    let repair = Some(Repair::new(strikes, link.loss, back.loss).with_lane(lane));
     topology.set_link(from, to, Some(LinkCost { repair, ..link }));
 }
 

@@ -1,4 +1,4 @@
-use super::edit::{BadEdit, Direction, Edit, apply};
+use super::edit::{BadEdit, Direction, Edit, apply, protect};
 use super::pairs::{STAMPED_PAIRS_MAX, TooManyPairs, changed};
 use super::*;
 use crate::metric::{Parameters, Repair};
@@ -203,7 +203,6 @@ fn link(a: NodeAddr, b: NodeAddr, latency_us: Option<u32>, loss: Option<u16>) ->
         direction: Direction::Both,
         latency_us,
         loss,
-        strikes: None,
     }
 }
 
@@ -226,7 +225,6 @@ fn edits_change_what_they_name_and_nothing_else() {
         direction: Direction::There,
         latency_us: Some(7),
         loss: None,
-        strikes: None,
     };
     let slow = apply(&t, &[one_way]).unwrap();
     assert_eq!(at(&slow, A, B).unwrap().latency_us, 7);
@@ -234,34 +232,31 @@ fn edits_change_what_they_name_and_nothing_else() {
     let added = apply(&t, &[link(B, C, Some(500), None)]).unwrap();
     assert_eq!(at(&added, C, B), Some(LinkCost::new(500, 0.0)));
     let asked = |strikes| {
-        let edit = Edit::Link {
-            a: A,
-            b: B,
-            direction: Direction::Both,
-            latency_us: None,
-            loss: Some(6_554),
-            strikes: Some(strikes),
-        };
-        at(&apply(&t, &[edit]).unwrap(), A, B).unwrap()
+        let mut lossy = lossy.clone();
+        protect(&mut lossy, (A, B), strikes, None);
+        lossy
     };
-    assert_eq!(asked(5).repair.map(|repair| repair.strikes), Some(5));
-    let residual =
-        |strikes| crate::protection::left(asked(strikes), 100_000, t.parameters()).share();
+    let repair = |t: &Topology, from, to| at(t, from, to).unwrap().repair;
+    assert_eq!(repair(&asked(5), A, B), Some(Repair::new(5, 6_554, 6_554)));
+    assert_eq!(repair(&asked(5), B, A), None);
+    let residual = |strikes| {
+        let link = at(&asked(strikes), A, B).unwrap();
+        crate::protection::left(link, 100_000, t.parameters()).share()
+    };
     assert!((residual(0) - 0.1).abs() < 1e-4 && residual(5) < 0.01);
-    // The new loss also affects the request, in either direction.
-    let edit = Edit::Link {
-        a: A,
-        b: B,
-        direction: Direction::Both,
+    // A new loss also affects the requests of the other direction.
+    let one_way = Edit::Link {
+        a: B,
+        b: A,
+        direction: Direction::There,
         latency_us: None,
-        loss: Some(6_554),
-        strikes: Some(5),
+        loss: Some(3_277),
     };
-    let both = apply(&t, &[edit]).unwrap();
-    let expected = Some(Repair::new(5, 6_554, 6_554));
-    for (from, to) in [(A, B), (B, A)] {
-        assert_eq!(at(&both, from, to).unwrap().repair, expected);
-    }
+    let back = apply(&asked(5), &[one_way]).unwrap();
+    assert_eq!(repair(&back, A, B), Some(Repair::new(5, 6_554, 3_277)));
+    let mut gone = t.clone();
+    protect(&mut gone, (B, C), 5, None);
+    assert_eq!(at(&gone, B, C), None, "there is no link to protect");
     let down = apply(&t, &[Edit::LinkDown { a: A, b: B }]).unwrap();
     assert_eq!((at(&down, A, B), at(&down, B, A)), (None, None));
     assert_eq!(down.link_count(), t.link_count() - 2);

@@ -99,15 +99,10 @@ fn told_lane(settings: &Settings, loss: &LossModel) -> Option<Lane> {
     let aims = &settings.realtime.aims;
     // A lane without losses has no known runs.
     let run = run_of(loss).filter(|_| *loss != LossModel::None);
-    let repairs = aims.protect.repairs();
     (settings.metric == MetricOf::Measured).then(|| Lane {
-        // The casts saturate.
+        // The cast saturates.
         run_256ths: run.map_or(RUN_USUAL_256THS, |run| (run * 256.0) as u16),
-        repair_16ths: if repairs {
-            (aims.most_single * 16.0) as u8
-        } else {
-            0
-        },
+        repair_16ths: aims.announced_16ths(),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::realtime::{
 };
 use base::{Duration, NodeAddr, Time};
 use congestion::brake::Brake;
-use graph::protection::{ALL, Lane, TARGET};
+use graph::protection::Lane;
 use wire::control::{LaneReport, MESSAGE_HEADER_BYTES, REPAIR_FRONT_BYTES};
 use wire::data::Header;
 use wire::link_state::Protection;
@@ -156,18 +156,15 @@ impl Link {
     /// Returns what others are to know of the lane to the neighbour: the length of its runs of losses, 0 while that is
     /// not known, and how much repair may be sent for a single call.
     ///
-    /// Choice: a lane whose target leaves more losses than others expect is announced as one without repair. The same
-    /// holds for a lane that has met a queue and adds nothing.
+    /// Choice: a lane that has met a queue and adds nothing is announced as one without repair.
     pub(crate) fn lane(&self, aims: &Aims) -> Lane {
-        let repairs = aims.protect.repairs()
-            && self.peer_takes_repair
-            && aims.target <= 2.0 * TARGET as f64 / ALL as f64
-            && self.pilot.plan().reason != Reason::Queue;
-        let most = if repairs { aims.most_single } else { 0.0 };
+        let repairs = self.peer_takes_repair && self.pilot.plan().reason != Reason::Queue;
         Lane {
             run_256ths: self.runs_told.mean_256ths(),
-            // The cast saturates.
-            repair_16ths: (most * 16.0) as u8,
+            repair_16ths: match repairs {
+                true => aims.announced_16ths(),
+                false => 0,
+            },
         }
     }
 

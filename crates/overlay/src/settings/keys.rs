@@ -10,6 +10,7 @@ use base::Duration;
 use congestion::Family;
 use core::fmt;
 use secure::PostQuantum;
+use wire::Aim;
 
 /// A value of the settings, to read or to set.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub enum Field<'a> {
     Few(&'a mut u8),
     /// A share.
     Share(&'a mut f64),
+    /// The share of packets that may stay lost.
+    Target(&'a mut f64),
+    /// Repair packets per packet.
+    Repair(&'a mut f64),
     /// Any amount, including fractions.
     Amount(&'a mut f64),
     /// Any whole amount: packets, bytes, shares of 65 536.
@@ -72,7 +77,7 @@ pub enum SetError {
         /// The key.
         key: &'static str,
         /// The values that the key accepts.
-        expected: &'static str,
+        expected: String,
     },
 }
 
@@ -235,9 +240,9 @@ impl Settings {
                 Field::Whole(Whole::U64(&mut realtime.history_packets)),
             ),
             ("protect", Field::Protect(&mut aims.protect)),
-            ("protect_target", Field::Share(&mut aims.target)),
-            ("protect_most", Field::Share(&mut aims.most)),
-            ("protect_most_single", Field::Share(&mut aims.most_single)),
+            ("protect_target", Field::Target(&mut aims.target)),
+            ("protect_most", Field::Repair(&mut aims.most)),
+            ("protect_most_single", Field::Repair(&mut aims.most_single)),
             ("reliable_congestion", Field::Family(&mut reliable.family)),
             (
                 "reliable_flows",
@@ -314,7 +319,7 @@ impl Settings {
                 "on" => Some(self.brake.unwrap_or_default()),
                 "off" => None,
                 _ => {
-                    let (key, expected) = (BRAKE, "`on` or `off`");
+                    let (key, expected) = (BRAKE, "`on` or `off`".to_owned());
                     return Err(SetError::Value { key, expected });
                 }
             };
@@ -363,8 +368,30 @@ impl Settings {
             Field::Whole(Whole::U64(whole)) => put(*whole, value.parse().ok(), |_| true),
             Field::Whole(Whole::Usize(whole)) => put(*whole, value.parse().ok(), |_| true),
             Field::Share(share) => put(*share, value.parse().ok(), |n| (0.0..=10.0).contains(n)),
+            // Both have the range that the sender of a flow has, so that a node can be set as a flow can.
+            Field::Target(target) => put(*target, value.parse().ok(), |share| {
+                Aim::new(Some(*share), None).is_ok()
+            }),
+            Field::Repair(most) => put(*most, value.parse().ok(), |most| {
+                Aim::new(None, Some(*most)).is_ok()
+            }),
         };
-        let expected = match field {
+        match is_set {
+            true => Ok(()),
+            false => Err(SetError::Value {
+                key,
+                expected: field.expected(),
+            }),
+        }
+    }
+}
+
+impl Field<'_> {
+    /// Returns the values that can be set, for an error.
+    fn expected(&self) -> String {
+        let kinds = Protect::ALL.map(|kind| format!("`{}`", kind.label()));
+        let kinds = format!("one of {}", kinds.join(", "));
+        let expected = match self {
             Field::Span(_) => {
                 "a time like \"250ms\", a day at the most, for intervals at least 1ms"
             }
@@ -372,7 +399,9 @@ impl Settings {
             Field::Most(_) => "a number from 0 to 1024",
             Field::Few(_) => "a number from 0 to 5",
             Field::Share(_) => "a number from 0 to 10",
-            Field::Protect(_) => "`auto`, `off`, `requests` or `hop`",
+            Field::Target(_) => "a share of packets from 0.000001 to 0.065 (6.5 %)",
+            Field::Repair(_) => "a number of repair packets per packet from 0 to 2.54",
+            Field::Protect(_) => &kinds,
             Field::Family(_) => "a congestion control such as `cubic` or `bbr`",
             Field::Sealing(_) => "`off`, `on` or `always`",
             Field::PostQuantum(_) => "`off`, `prefer` or `require`",
@@ -383,10 +412,7 @@ impl Settings {
             Field::Whole(Whole::U8(_)) => "a whole number from 0 to 255",
             Field::Whole(_) => "a whole number from 0 up",
         };
-        match is_set {
-            true => Ok(()),
-            false => Err(SetError::Value { key, expected }),
-        }
+        expected.to_owned()
     }
 }
 

@@ -12,15 +12,14 @@
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::show::{list, text};
-use base::Duration;
-use client::Aim;
+use client::Options;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use tools::explain::{self, Asked, View};
+use tools::explain::{self, Asked, Class, View};
 
 /// Interval of the checks. Choice: losses are announced some seconds after they began, and a check takes about a
 /// millisecond for each destination.
@@ -50,18 +49,19 @@ impl Reach {
     /// Starts the checks. The first one comes at once. `warn` is called once for each destination.
     pub(super) fn start(
         control: PathBuf,
-        (deadline, aim): (Duration, Aim),
+        options: &Options,
         warn: impl Fn(&str) + Send + 'static,
     ) -> std::io::Result<Reach> {
         let reached = Reached::default();
         let kept = Arc::clone(&reached);
+        let about = about(options);
         let (stop, stopped) = channel();
         let run = move || {
             let mut warned = BTreeSet::new();
             loop {
                 // If the node does not answer, the old results stay until the next check.
                 if let Ok((view, status)) = asked(&control) {
-                    let (now, warnings) = look(&view, &status, (deadline, aim));
+                    let (now, warnings) = look(&view, &status, &about);
                     for (name, warning) in warnings {
                         if warned.insert(name) {
                             warn(&warning);
@@ -99,27 +99,34 @@ fn asked(control: &std::path::Path) -> Result<(View, Value), Failure> {
     Ok((crate::why::ask(&mut control)?, status))
 }
 
+/// Returns what to ask about packets with these options.
+fn about(options: &Options) -> Asked {
+    let deadline = options.deadline.unwrap_or_default();
+    let deadline = base::Duration::from_nanos(deadline.as_nanos() as u64);
+    Asked {
+        // Packets on every link miss no more than those on the best path.
+        class: options.routing.label().parse().unwrap_or(Class::Best),
+        deadline: deadline.min(explain::DEADLINE_MAX),
+        runners_up: 0,
+        aim: options.aim,
+    }
+}
+
 /// Returns what calls to each destination would miss, and by name the warnings for destinations that cannot be
 /// protected.
 fn look(
     view: &View,
     status: &Value,
-    (deadline, aim): (Duration, Aim),
+    asked: &Asked,
 ) -> (BTreeMap<String, Expected>, Vec<(String, String)>) {
     let own = text(&status["snapshot"]["address"]);
-    let asked = Asked {
-        deadline: deadline.min(explain::DEADLINE_MAX),
-        runners_up: 0,
-        aim,
-        ..Asked::default()
-    };
     let (mut now, mut warnings) = (BTreeMap::new(), Vec::new());
     let is_destination =
         |node: &&Value| text(&node["address"]) != own && !list(&node["domains"]).is_empty();
     let nodes = list(&status["nodes"]).iter().filter(is_destination);
     for node in nodes.take(DESTINATIONS_MAX) {
         let address = text(&node["address"]);
-        let Ok(why) = explain::why(view, own, address, &asked) else {
+        let Ok(why) = explain::why(view, own, address, asked) else {
             // Without a path a call misses everything, and exactly then the metrics must show it.
             let name = node["name"].as_str().unwrap_or(address);
             let nothing = Expected {
@@ -129,8 +136,7 @@ fn look(
             now.insert(name.to_owned(), nothing);
             continue;
         };
-        let on_links = why.choice.chosen.first();
-        let on_links = on_links.map_or(1.0, |path| path.missed_pct / 1e2);
+        let on_links = why.choice.missed_pct / 1e2;
         // Once calls have passed, the two ends may repair losses that the links leave.
         let ends = list(&status["snapshot"]["ends"]).iter();
         let mut repair = ends.filter(|end| text(&end["node"]) == address);
@@ -153,7 +159,14 @@ fn look(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use client::RouteBy;
     use serde_json::json;
+    use std::time::Duration;
+
+    /// What to ask about calls with this deadline.
+    fn within(ms: u64) -> Asked {
+        about(&Options::voice(Duration::from_millis(ms)))
+    }
 
     fn network(latency_us: u32) -> View {
         protected(latency_us, "auto")
@@ -186,17 +199,32 @@ mod tests {
 
     #[test]
     fn what_two_ends_repair_is_not_warned_of() {
-        let deadline = (Duration::from_millis(130), Aim::default());
+        let asked = within(130);
         let view = protected(60_000, "requests");
         let mut status = status();
-        let (before, warned) = look(&view, &status, deadline);
+        let (before, warned) = look(&view, &status, &asked);
         assert!(before["nyc"].is_short && warned.len() == 1);
         status["snapshot"]["ends"] = json!([
             {"node": "10.7.0.2", "repair": {"repair_pct": 30.0, "predicted_pct": 0.02}}
         ]);
-        let (now, warned) = look(&view, &status, deadline);
+        let (now, warned) = look(&view, &status, &asked);
         assert!(!now["nyc"].is_short && warned.is_empty());
         assert!((now["nyc"].missed - 0.0002).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_paths_that_the_gateway_asks_for_are_checked() {
+        let by = |label| Options {
+            routing: RouteBy::from_label(label).unwrap(),
+            ..Options::voice(Duration::from_millis(150))
+        };
+        for (label, class) in [
+            ("best", Class::Best),
+            ("disjoint", Class::Disjoint(2)),
+            ("flooding", Class::Best),
+        ] {
+            assert_eq!(about(&by(label)).class, class);
+        }
     }
 
     #[test]
@@ -209,11 +237,7 @@ mod tests {
                 |(address, name)| json!({"address": address, "name": name, "domains": [name]}),
             ),
         );
-        let (now, warnings) = look(
-            &network(60_000),
-            &status,
-            (Duration::from_millis(150), Aim::default()),
-        );
+        let (now, warnings) = look(&network(60_000), &status, &within(150));
         let nothing = Expected {
             missed: 1.0,
             is_short: true,
@@ -224,8 +248,7 @@ mod tests {
 
     #[test]
     fn destinations_whose_deadline_cannot_be_protected_are_warned_of() {
-        let ms = Duration::from_millis;
-        let (now, warnings) = look(&network(60_000), &status(), (ms(150), Aim::default()));
+        let (now, warnings) = look(&network(60_000), &status(), &within(150));
         assert_eq!(
             now.len(),
             1,
@@ -233,7 +256,7 @@ mod tests {
         );
         assert!(!now["nyc"].is_short && now["nyc"].missed < 0.001, "{now:?}");
         assert_eq!(warnings, []);
-        let (now, warnings) = look(&network(60_000), &status(), (ms(65), Aim::default()));
+        let (now, warnings) = look(&network(60_000), &status(), &within(65));
         assert!(now["nyc"].is_short && now["nyc"].missed > 0.01, "{now:?}");
         let [(to, warning)] = &warnings[..] else {
             panic!("{warnings:?}")

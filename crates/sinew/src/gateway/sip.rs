@@ -71,11 +71,15 @@ pub struct SipArgs {
     #[arg(long)]
     pub media_from_lan: bool,
     /// Deadline of a packet from phone to phone across the overlay
-    #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
+    #[arg(long, value_name = "TIME", default_value = "150ms",
+          value_parser = quantity::call_deadline)]
     pub deadline: base::Duration,
     /// Loss target and repair limit
     #[command(flatten)]
     pub protection: service::Protection,
+    /// The paths of the calls' packets across the overlay
+    #[command(flatten)]
+    pub(crate) paths: service::Paths,
     /// Also send this share of the calls' speech over the plain path, to compare; the other gateway
     /// needs the option too, at least with 0%
     #[arg(long, value_name = "PERCENT", value_parser = share)]
@@ -117,10 +121,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         public: args.public,
         media: args.media_ports.clone(),
         virtual_media: OVERLAY_PORTS,
-        options: Options {
-            aim: args.protection.aim(),
-            ..Options::voice(Duration::from_nanos(args.deadline.as_nanos()))
-        },
+        options: options(args),
         media_from_lan: args.media_from_lan,
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
@@ -143,17 +144,13 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let station = Station::open(
         &control.with_extension(super::station::SUFFIX),
         (gateway.clone(), far.clone()),
-        args.deadline,
+        options(args),
     )?;
     let _exchange = Exchange::start(node, gateway.clone(), far.clone()).map_err(Failure::failed)?;
     let as_json = args.json;
-    let reach = Reach::start(
-        control.clone(),
-        (args.deadline, args.protection.aim()),
-        move |text| {
-            let _ = warn(as_json, text);
-        },
-    );
+    let reach = Reach::start(control.clone(), &options(args), move |text| {
+        let _ = warn(as_json, text);
+    });
     let reach = reach.map_err(Failure::failed)?;
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
     let source = |addr| {
@@ -191,6 +188,16 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         terminal::json(&counters)?;
     }
     Ok(())
+}
+
+/// Returns the options of the sockets for media.
+fn options(args: &SipArgs) -> Options {
+    let voice = Options::voice(Duration::from_nanos(args.deadline.as_nanos()));
+    Options {
+        routing: args.paths.chosen().unwrap_or(voice.routing),
+        aim: args.protection.aim(),
+        ..voice
+    }
 }
 
 fn warn(as_json: bool, text: &str) -> Outcome {
@@ -235,11 +242,6 @@ fn own_domain(status: &Value) -> String {
     named
         .filter(|domain| domain != "*")
         .unwrap_or_else(|| format!("{name}.{OWN_DOMAIN}"))
-}
-
-fn deadline(text: &str) -> Result<base::Duration, String> {
-    let ms = base::Duration::from_millis;
-    quantity::within(quantity::millis(text)?, ms(10), ms(5_000))
 }
 
 fn network(text: &str) -> Result<Rule, String> {
@@ -339,6 +341,20 @@ fn trace(path: &Path) -> Result<Trace, Failure> {
 mod tests {
     use super::*;
     use gateway::media::UDP_PORTS;
+
+    /// A test call is made with the deadline that the gateway's calls have.
+    #[test]
+    fn test_calls_and_the_sip_gateway_have_the_same_deadline() {
+        use clap::Command;
+        let calls = crate::call::Call::augment_args(Command::new("test-call"));
+        let calls = calls.get_matches_from(["test-call", "fra"]);
+        let gateway = SipArgs::augment_args(Command::new("sip"));
+        let gateway = gateway.get_matches_from(["sip"]);
+        for words in [calls, gateway] {
+            let deadline = words.get_one::<base::Duration>("deadline");
+            assert_eq!(deadline, Some(&tools::call::DEADLINE));
+        }
+    }
 
     #[test]
     fn no_client_that_asks_for_any_port_gets_one_of_the_gateway_s() {

@@ -4,6 +4,7 @@
 use super::exchange::Far;
 use super::record;
 use crate::failure::Failure;
+use client::Options;
 use gateway::sip::Gateway;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -27,7 +28,7 @@ pub struct Station {
     path: PathBuf,
     gateway: Arc<Gateway>,
     far: Far,
-    deadline: base::Duration,
+    options: Options,
 }
 
 impl Station {
@@ -35,7 +36,7 @@ impl Station {
     pub fn open(
         path: &Path,
         (gateway, far): (Arc<Gateway>, Far),
-        deadline: base::Duration,
+        options: Options,
     ) -> Result<Station, Failure> {
         let fail = |error: io::Error| Failure::failed(format_args!("{}: {error}", path.display()));
         if UnixStream::connect(path).is_ok() {
@@ -57,7 +58,7 @@ impl Station {
             path: path.to_owned(),
             gateway,
             far,
-            deadline,
+            options,
         })
     }
 
@@ -66,10 +67,10 @@ impl Station {
         let Ok((stream, _)) = self.listener.accept() else {
             return;
         };
-        let (gateway, far, deadline) = (self.gateway.clone(), self.far.clone(), self.deadline);
+        let (gateway, far, options) = (self.gateway.clone(), self.far.clone(), self.options);
         let serve = move || {
             // If the client has gone, it needs no answer.
-            let _ = serve(&stream, (&gateway, &far), deadline);
+            let _ = serve(&stream, (&gateway, &far), options);
         };
         let thread = std::thread::Builder::new().name("station".into());
         // If there is no thread, the client gets no answer. Calls continue.
@@ -93,26 +94,29 @@ impl Drop for Station {
 fn serve(
     stream: &UnixStream,
     (gateway, far): (&Gateway, &Far),
-    deadline: base::Duration,
+    options: Options,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut question = String::new();
     BufReader::new(stream.take(MAX_QUESTION_BYTES)).read_line(&mut question)?;
-    let answer = answer(&question, (gateway, far), deadline);
+    let answer = answer(&question, (gateway, far), options);
     let mut stream = stream;
     writeln!(stream, "{answer}")
 }
 
-fn answer(question: &str, (gateway, far): (&Gateway, &Far), deadline: base::Duration) -> Value {
+fn answer(question: &str, (gateway, far): (&Gateway, &Far), options: Options) -> Value {
     let question: Value = serde_json::from_str(question).unwrap_or_default();
     match question["cmd"].as_str() {
         Some("calls") => json!({
             "ok": true,
             "node": gateway.node().to_string(),
             "at": gateway.local().to_string(),
-            "deadline_ms": deadline.as_millis(),
+            "deadline_ms": options.deadline.map(|deadline| deadline.as_millis() as u64),
+            "routing": options.routing.label(),
+            "target": options.aim.target(),
+            "repair": options.aim.most(),
             "calls": gateway.calls().iter().map(|call| record::json(call, far)).collect::<Vec<_>>(),
             "counters": record::counters(gateway),
         }),

@@ -137,7 +137,7 @@ mod tests {
         );
         assert!(worst["left_pct"].as_f64().unwrap() < 0.2, "{worst}");
         assert!(
-            text(&worst["words"]).starts_with("ams-nyc: 5.00 % to 0."),
+            text(&worst["words"]).starts_with("ams-nyc: 5.00 % lost, 0."),
             "{worst}"
         );
         // A group with too many members gets no protection, but the next group does.

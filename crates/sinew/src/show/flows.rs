@@ -52,7 +52,7 @@ pub(crate) fn worst_in_words(link: &LinkProtection) -> Value {
     let mut told = json!(link);
     let LinkProtection { from, to, plan, .. } = link;
     told["words"] = format!(
-        "{from}-{to}: {:.2} % to {:.3} % (at most {} %), {plan}",
+        "{from}-{to}: {:.2} % lost, {:.3} % left (target {} %), {plan}",
         link.loss_pct, plan.left_pct, link.target_pct
     )
     .into();
@@ -271,7 +271,9 @@ mod tests {
         assert!(protection["cheaper"]["left_pct"].as_f64() > protection["left_pct"].as_f64());
         flow["protection"] = protection;
         let page = page(&json!({"snapshot": {"address": "10.7.0.1", "flows": [flow]}}));
-        assert!(page.contains("ams-nyc: 5.00 % to 0."), "{page}");
+        for part in ["ams-nyc: 5.00 % lost, 0.", " % left (target 0.05 %), "] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Drawing, count, list, number, text, total};
 use crate::date::span;
 use crate::failure::Failure;
+use crate::quantity::counted;
 use crate::table::{Cell, Column, Page, Table, Tone};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -240,14 +241,17 @@ fn protection(link: &Value) -> Option<String> {
     }
     let what = match kind {
         "repair" => format!(
-            "requests, and {:.0} repair packets per 100 packets over the last {} (+{:.1} % bytes)",
+            "requests, and {:.0} repair packets per 100 packets, each over the last {} (+{:.1} % bytes)",
             plan["repair_pct"].as_f64()?,
-            total(&plan["window"]),
+            match total(&plan["window"]) {
+                1 => "packet".to_owned(),
+                window => format!("{window} packets"),
+            },
             plan["cost_pct"].as_f64()?,
         ),
         "copies" => format!(
-            "requests, and copies that come {} packets later (+{:.1} % bytes)",
-            total(&plan["lag"]),
+            "requests, and copies that come {} later (+{:.1} % bytes)",
+            counted(total(&plan["lag"]), "packet"),
             plan["cost_pct"].as_f64()?,
         ),
         kind => kind.to_owned(),
@@ -261,7 +265,10 @@ fn protection(link: &Value) -> Option<String> {
         .filter(|_| kind != "requests" || is_short(plan));
     let lack = lack.map_or(String::new(), |ms| {
         let left = plan["requests_pct"].as_f64().unwrap_or_default();
-        format!("; requests alone leave {left:.2} % and need {ms} ms more before the deadline (a node half way halves what they take)")
+        format!(
+            "; requests alone leave {left:.2} % lost: they reach the target if the deadline is {ms} ms longer \
+             (a node half way halves the time that a request takes)"
+        )
     });
     Some(format!(
         "{}: real-time packets are protected by {what}: {:.3} % will stay lost{}{measured}; {}{lack}",
@@ -276,10 +283,10 @@ fn protection(link: &Value) -> Option<String> {
 /// it.
 fn target(plan: &Value) -> String {
     let of = plan["target_of"].as_str();
-    let of = of.map_or_else(String::new, |flow| format!(" for {flow}"));
+    let of = of.map_or_else(String::new, |flow| format!(", of the flow {flow}"));
     plan["target_pct"]
         .as_f64()
-        .map_or_else(String::new, |pct| format!(" (at most {pct} %{of})"))
+        .map_or_else(String::new, |pct| format!(" (target: {pct} %{of})"))
 }
 
 /// Returns true if more packets remain lost than the target allows.

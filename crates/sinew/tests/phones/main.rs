@@ -27,6 +27,7 @@ mod hostile;
 mod kamailio;
 mod land;
 mod load;
+mod paths;
 mod phone;
 mod plain;
 mod programs;

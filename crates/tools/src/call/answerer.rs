@@ -6,9 +6,9 @@
 //! few hundred bytes each.
 
 use super::probe::{self, HEARINGS, Hearing, PACKET_BYTES, Probe};
-use super::{ANSWER_PORT, CallError};
+use super::{ANSWER_PORT, CallError, DEADLINE};
 use crate::interrupt::Interrupt;
-use crate::pace::{self, DEADLINE};
+use crate::pace;
 use crate::progress::Progress;
 use base::{Burst, Duration, Pool, Time, UnderlayAddr};
 use client::{DatagramSocket, Node, Options, Target};
@@ -61,8 +61,7 @@ pub struct Answered {
 /// # Errors
 /// When the node or the UDP port cannot be used, or the node goes away.
 pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
-    let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
-    let overlay = options.node.bind(ANSWER_PORT, Options::voice(deadline))?;
+    let overlay = options.node.bind(ANSWER_PORT, voice(DEADLINE))?;
     overlay.set_nonblocking(true)?;
     let mut direct = options.direct.map(Direct::open).transpose()?;
     let interrupt = Interrupt::install()?;
@@ -90,6 +89,11 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
         answerer.ears.forget(answerer.clock.now());
     }
     Ok(answerer.answered)
+}
+
+/// Returns the options of a socket whose packets have this deadline.
+fn voice(deadline: Duration) -> Options {
+    Options::voice(std::time::Duration::from_nanos(deadline.as_nanos()))
 }
 
 /// The socket for direct calls. An answer leaves from the address that was called, also on a host
@@ -132,6 +136,8 @@ enum Caller {
 struct Answerer {
     clock: Clock,
     ears: Ears,
+    /// The deadline that the socket on the overlay has now.
+    deadline: Duration,
     answered: Answered,
     progress: Progress,
 }
@@ -141,6 +147,7 @@ impl Answerer {
         Answerer {
             clock: Clock::new(),
             ears: Ears::default(),
+            deadline: DEADLINE,
             answered: Answered::default(),
             progress,
         }
@@ -152,7 +159,10 @@ impl Answerer {
             match socket.recv_from(&mut buffer) {
                 Ok((len, from, info)) => {
                     let (caller, recovered) = (Caller::Overlay(from), info.recovered);
-                    if let Some(answer) = self.on_packet(caller, recovered, &buffer[..len]) {
+                    if let Some((answer, deadline)) =
+                        self.on_packet(caller, recovered, &buffer[..len])
+                    {
+                        self.set_deadline(socket, deadline)?;
                         match socket.send_to(&answer, from) {
                             // A packet that the node does not take now is lost.
                             Ok(()) | Err(client::Error::WouldBlock) => {}
@@ -169,6 +179,25 @@ impl Answerer {
         Ok(())
     }
 
+    /// Gives the next packets of the socket this deadline. The node is asked only if the deadline changes: when a call
+    /// begins, or while calls with several deadlines are in progress.
+    fn set_deadline(
+        &mut self,
+        socket: &DatagramSocket,
+        deadline: Duration,
+    ) -> Result<(), CallError> {
+        if deadline == self.deadline {
+            return Ok(());
+        }
+        match socket.set_options(voice(deadline)) {
+            // The node's complaint about an earlier answer comes first. The options are set all the same.
+            Ok(()) | Err(client::Error::Refused { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.deadline = deadline;
+        Ok(())
+    }
+
     fn on_direct(&mut self, direct: &mut Direct) {
         let (pool, came) = (&direct.pool, &mut direct.came);
         // The kernel reports here that callers have gone away.
@@ -177,7 +206,8 @@ impl Answerer {
             let caller = Caller::Direct(net::addr::socket_addr(from));
             for packet in (0..burst.segments()).map(|i| burst.segment(i)) {
                 let answer = self.on_packet(caller, false, packet);
-                if let Some(answer) = answer.and_then(|answer| pool.copy_of(0, &answer)) {
+                let answer = answer.and_then(|(answer, _)| pool.copy_of(0, &answer));
+                if let Some(answer) = answer {
                     direct.answers.push(from, answer);
                 }
             }
@@ -187,9 +217,15 @@ impl Answerer {
         direct.answers.clear();
     }
 
-    fn on_packet(&mut self, caller: Caller, recovered: bool, packet: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the answer to a packet, and the answer's deadline.
+    fn on_packet(
+        &mut self,
+        caller: Caller,
+        recovered: bool,
+        packet: &[u8],
+    ) -> Option<(Vec<u8>, Duration)> {
         let now = self.clock.now();
-        let Some(Probe::Call(codec, place)) = probe::parse(packet) else {
+        let Some(Probe::Call(codec, place, deadline)) = probe::parse(packet) else {
             self.answered.ignored += 1;
             return None;
         };
@@ -210,7 +246,7 @@ impl Answerer {
                 }
             }
         }
-        Some(probe::emit_answer(codec, place, heard.latest))
+        Some((probe::emit_answer(codec, place, heard.latest), deadline))
     }
 }
 
@@ -328,7 +364,8 @@ mod tests {
             source: 3,
             index: 9,
         };
-        phone.send(&probe::emit_call(Codec::Opus, place)).unwrap();
+        let packet = probe::emit_call(Codec::Opus, place, DEADLINE);
+        phone.send(&packet).unwrap();
         Answerer::new(Progress::Silent).on_direct(&mut direct);
         let mut answer = [0; 2 * PACKET_BYTES];
         phone.set_nonblocking(true).unwrap();
@@ -364,9 +401,10 @@ mod tests {
             source: 3,
             index: 9,
         };
-        let answer = answerer
-            .on_packet(caller(1), true, &probe::emit_call(Codec::Opus, place))
-            .unwrap();
+        let told = Duration::from_millis(80);
+        let packet = probe::emit_call(Codec::Opus, place, told);
+        let (answer, deadline) = answerer.on_packet(caller(1), true, &packet).unwrap();
+        assert_eq!(deadline, told);
         let Some(Probe::Answer(Codec::Opus, answered, heard)) = probe::parse(&answer) else {
             panic!()
         };

@@ -4,10 +4,11 @@ use super::clocks::Offset;
 use super::path::Path;
 use super::probe::{self, PACKET_BYTES, Probe};
 use super::{
-    ANSWER_PORT, CallError, CallOptions, CallResult, CallScenario, Gain, Interval, WINDOW_PACKETS,
+    ANSWER_PORT, CallError, CallOptions, CallResult, CallScenario, DEADLINE_MOST, Gain, Interval,
+    WINDOW_PACKETS,
 };
 use crate::interrupt::Interrupt;
-use crate::pace::{self, DEADLINE, FRAME, Schedule};
+use crate::pace::{self, FRAME, Schedule};
 use base::{Duration, Time};
 use client::{DatagramSocket, Options, Target};
 use net::Clock;
@@ -16,9 +17,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use voice::rtp::place::Place;
 
-/// How long the caller waits after the last packet: five times the deadline. So late packets count as late and not as
-/// lost, and the answers that repeat earlier hearings arrive too.
+/// How long the caller waits for answers, besides the deadline. So late packets count as late and not as lost, and the
+/// answers that repeat earlier hearings arrive too.
 const TAIL: Duration = Duration::from_millis(500);
+// Not more than two windows are kept.
+const _: () =
+    assert!(DEADLINE_MOST.as_nanos() + TAIL.as_nanos() < WINDOW_PACKETS as u64 * FRAME.as_nanos());
 /// If no answer has come by then, nobody answers. Handshakes and routes are older than the call.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the bar is drawn.
@@ -90,7 +94,7 @@ struct Caller {
 impl Caller {
     fn open(options: &CallOptions) -> Result<Caller, CallError> {
         let node = &options.node;
-        let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
+        let deadline = std::time::Duration::from_nanos(options.deadline.as_nanos());
         let mut sockets = Vec::new();
         for _ in 0..options.calls {
             let voice = Options::voice(deadline);
@@ -106,13 +110,12 @@ impl Caller {
         }
         let direct = options.direct.as_deref().map(connect).transpose()?;
         let packets = options.seconds * PACKETS_PER_SECOND;
+        let path = || Path::new(options.calls, options.codec, options.deadline);
         let entropy = net::sched::entropy()?;
         Ok(Caller {
             clock: Clock::new(),
-            direct_path: direct
-                .is_some()
-                .then(|| Path::new(options.calls, options.codec)),
-            overlay_path: Path::new(options.calls, options.codec),
+            direct_path: direct.is_some().then(path),
+            overlay_path: path(),
             offset: Offset::default(),
             window: 0,
             reported_s: 0,
@@ -146,14 +149,15 @@ impl Caller {
         pace::prepare_thread();
         self.schedule.start = self.clock.now() + FRAME;
         let (mut next, mut total) = (0, self.schedule.total());
-        let mut end = self.schedule.due(0, self.schedule.packets) + TAIL;
+        let tail = options.deadline + TAIL;
+        let mut end = self.schedule.due(0, self.schedule.packets) + tail;
         let patient_until = self.schedule.start + ANSWER_PATIENCE;
         let (mut ready, mut draw_at) = (Vec::new(), Time::ZERO);
         loop {
             let now = self.clock.now();
             if interrupt.came() && next < total {
                 total = next;
-                end = now + TAIL;
+                end = now + tail;
             }
             while next < total && self.schedule.due_nth(next) <= self.clock.now() {
                 self.send(options, next)?;
@@ -166,7 +170,7 @@ impl Caller {
             if now >= end {
                 return Ok(interrupt.came());
             }
-            if now >= self.window_ends() + TAIL {
+            if now >= self.window_ends() + tail {
                 self.close_window(options, report);
             }
             if now >= draw_at {
@@ -196,7 +200,7 @@ impl Caller {
             source: self.source.wrapping_add(call),
             index,
         };
-        let packet = probe::emit_call(options.codec, place);
+        let packet = probe::emit_call(options.codec, place, options.deadline);
         for turn in [0, 1] {
             let now = self.clock.now();
             if (call + index) % 2 == turn {
@@ -317,7 +321,7 @@ impl Caller {
                 codec: options.codec.name(),
                 calls: options.calls,
                 seconds: options.seconds,
-                deadline_ms: DEADLINE.as_secs_f64() * 1e3,
+                deadline_ms: options.deadline.as_secs_f64() * 1e3,
                 interrupted,
             },
             gain: Gain::of(&overlay, direct.as_ref()),
@@ -384,6 +388,7 @@ mod tests {
             direct: None,
             calls,
             seconds,
+            deadline: crate::call::DEADLINE,
             routing: None,
             aim: client::Aim::default(),
             codec: Codec::Pcmu,
@@ -394,6 +399,13 @@ mod tests {
         let why = |o: CallOptions| run(&o, &mut |_| {}).unwrap_err().to_string();
         assert!(why(options(0, 1, node)).contains("choose 1 to 100"));
         assert!(why(options(1, 86_401, node)).contains("choose 1 to 86400"));
+        for deadline in [Duration::from_millis(9), Duration::from_millis(5_001)] {
+            let strange = CallOptions {
+                deadline,
+                ..options(1, 1, node)
+            };
+            assert!(why(strange).contains("choose 10.0ms to 5.00s"));
+        }
         assert!(why(options(1, 1, NodeAddr(0xef00_0001))).contains("not the address"));
         assert!(why(options(1, 1, node)).contains("no node at nowhere"));
         assert!(

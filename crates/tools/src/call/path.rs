@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packets:  ... counted: Tally ... | window n, closing | window n+1, being sent
-//!                                     └ 10 s, and TAIL for its last answers
+//!                                     └ 10 s, and the deadline and TAIL for its last answers
 //! ```
 //!
 //! A packet is kept until its window is evaluated. At most two windows of 500 packets, 48 bytes
@@ -14,7 +14,7 @@ use super::codec::Codec;
 use super::probe::Hearing;
 use super::tally::Tally;
 use super::{BothWays, WINDOW_PACKETS};
-use base::Time;
+use base::{Duration, Time};
 use std::collections::VecDeque;
 
 /// One path.
@@ -33,8 +33,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    pub(crate) fn new(calls: u32, codec: Codec) -> Path {
-        let tally = Tally::new(calls, codec);
+    pub(crate) fn new(calls: u32, codec: Codec, deadline: Duration) -> Path {
+        let tally = Tally::new(calls, codec, deadline);
         Path {
             calls: calls as usize,
             first: 0,
@@ -140,6 +140,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::DEADLINE;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_lost_answer_is_made_up_for_by_the_next() {
-        let mut path = Path::new(1, Codec::Pcmu);
+        let mut path = Path::new(1, Codec::Pcmu, DEADLINE);
         for index in 0..3 {
             path.on_sent(0, index, at(20 * u64::from(index)));
         }
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_long_call_is_judged_window_by_window_in_memory_that_does_not_grow() {
-        let mut path = Path::new(2, Codec::Opus);
+        let mut path = Path::new(2, Codec::Opus, DEADLINE);
         let mut offset = Offset::default();
         for index in 0..20 * WINDOW_PACKETS {
             let sent = at(20 * u64::from(index));

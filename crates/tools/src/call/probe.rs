@@ -10,15 +10,21 @@
 //! +---------------+---------------+-------------+-+---------------+
 //! | kind          | hearings, n   |    zero     |M|     zero      |
 //! +---------------+---------------+-------------+-+---------------+
-//! | n × (packet's number, low 16 bits; when it was heard, in µs   |
-//! | of the answerer's clock, low 32 bits), the latest first ...   |
+//! | kind 1: deadline in µs; 0 if the caller's version sends none  |
+//! | kind 2: n × (packet's number, low 16 bits; when it was heard, |
+//! | in µs of the answerer's clock, low 32 bits), latest first ... |
 //! ```
 //!
-//! Kind 1 is the caller's packet and has no hearings. Kind 2 is the answer, with the caller's RTP header, so its
-//! sequence number identifies the packet that it answers. With M, the lowest bit of a time is set if the packet was
-//! lost on its way and recovered; times are even otherwise. Without M, no information about recovery exists.
+//! Kind 1 is the caller's packet and has no hearings. It says which deadline the answers have. Callers of earlier
+//! versions send zeros there, and answerers of earlier versions ignore it; their deadline is [`DEADLINE_BEFORE`].
+//!
+//! Kind 2 is the answer, with the caller's RTP header, so its sequence number identifies the packet that it answers.
+//! With M, the lowest bit of a time is set if the packet was lost on its way and recovered; times are even otherwise.
+//! Without M, no information about recovery exists.
 
 use super::codec::{CODECS, Codec};
+use super::{DEADLINE_LEAST, DEADLINE_MOST};
+use base::Duration;
 use voice::rtp::HEADER_BYTES;
 use voice::rtp::place::{self, Place};
 
@@ -29,7 +35,10 @@ pub(crate) const HEARINGS: usize = 24;
 pub(crate) const PACKET_BYTES: usize = place::PACKET_BYTES;
 const HEARING_BYTES: usize = 6;
 const HEAD_BYTES: usize = 8;
+const DEADLINE_BYTES: usize = 4;
 const MAGIC: [u8; 4] = *b"SNWC";
+/// The deadline of the versions that send none.
+pub(crate) const DEADLINE_BEFORE: Duration = Duration::from_millis(100);
 const _: () = assert!(HEAD_BYTES + HEARINGS * HEARING_BYTES <= Codec::Pcmu.payload_bytes());
 
 /// When the answerer received a packet.
@@ -46,8 +55,8 @@ pub(crate) struct Hearing {
 /// A packet of either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// A packet of the caller.
-    Call(Codec, Place),
+    /// A packet of the caller, and the deadline of its answer.
+    Call(Codec, Place, Duration),
     /// An answer: the packet that it answers, and the packets that the answerer received, the latest first.
     Answer(Codec, Place, Vec<Hearing>),
 }
@@ -56,9 +65,13 @@ const CALL: u8 = 1;
 const ANSWER: u8 = 2;
 const MARKED: u8 = 1;
 
-/// Writes the caller's packet.
-pub(crate) fn emit_call(codec: Codec, place: Place) -> Vec<u8> {
-    emit(codec, place, CALL, &[])
+/// Writes the caller's packet. `deadline` is that of its answer.
+pub(crate) fn emit_call(codec: Codec, place: Place, deadline: Duration) -> Vec<u8> {
+    let mut packet = emit(codec, place, CALL, &[]);
+    let us = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
+    let at = HEADER_BYTES + HEAD_BYTES;
+    packet[at..at + DEADLINE_BYTES].copy_from_slice(&us.to_be_bytes());
+    packet
 }
 
 /// Writes the answer to packet `place`, with as many hearings as fit.
@@ -105,7 +118,14 @@ pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
         return None;
     }
     match kind {
-        CALL if count == 0 => Some(Probe::Call(codec, place)),
+        CALL if count == 0 => {
+            let us = body.get(HEAD_BYTES..HEAD_BYTES + DEADLINE_BYTES)?;
+            Some(Probe::Call(
+                codec,
+                place,
+                deadline(u32::from_be_bytes(us.try_into().ok()?)),
+            ))
+        }
         ANSWER if count <= room(codec) => {
             let cells = body.get(HEAD_BYTES..)?.chunks_exact(HEARING_BYTES);
             let heard = cells
@@ -114,6 +134,14 @@ pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
             Some(Probe::Answer(codec, place, heard.collect()))
         }
         _ => None,
+    }
+}
+
+/// Reads the deadline of a caller. It comes from another host, so it is kept within what callers can choose.
+fn deadline(us: u32) -> Duration {
+    match us {
+        0 => DEADLINE_BEFORE,
+        us => Duration::from_micros(us.into()).clamp(DEADLINE_LEAST, DEADLINE_MOST),
     }
 }
 
@@ -151,9 +179,10 @@ mod tests {
     #[test]
     fn packets_survive_in_both_directions() {
         for codec in CODECS {
-            let call = emit_call(codec, PLACE);
+            let deadline = Duration::from_micros(62_500);
+            let call = emit_call(codec, PLACE, deadline);
             assert_eq!(call.len(), HEADER_BYTES + codec.payload_bytes());
-            assert_eq!(parse(&call), Some(Probe::Call(codec, PLACE)));
+            assert_eq!(parse(&call), Some(Probe::Call(codec, PLACE, deadline)));
             for count in [0, 1, room(codec)] {
                 let heard = hearings(count);
                 let packet = emit_answer(codec, PLACE, &heard);
@@ -197,6 +226,28 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_says_its_deadline_where_earlier_versions_send_and_read_nothing() {
+        let told = |call: &[u8]| match parse(call) {
+            Some(Probe::Call(_, _, deadline)) => deadline,
+            other => panic!("{other:?}"),
+        };
+        for codec in CODECS {
+            let call = emit_call(codec, PLACE, Duration::from_millis(150));
+            // An earlier version sends this, and reads only this much of a caller's packet.
+            let mut before = call.clone();
+            before[20..24].fill(0);
+            assert_eq!(before[12..20], *b"SNWC\x01\0\0\0");
+            assert!(before[20..].iter().all(|byte| *byte == 0));
+            assert_eq!(call[20..24], 150_000_u32.to_be_bytes());
+            assert_eq!(told(&before), DEADLINE_BEFORE);
+            for (us, expected) in [(1, DEADLINE_LEAST), (u32::MAX, DEADLINE_MOST)] {
+                before[20..24].copy_from_slice(&us.to_be_bytes());
+                assert_eq!(told(&before), expected);
+            }
+        }
+    }
+
+    #[test]
     fn strange_packets_are_neither() {
         for codec in CODECS {
             let good = emit_answer(codec, PLACE, &[]);
@@ -214,7 +265,7 @@ mod tests {
                 bad[at] = value;
                 assert_eq!(parse(&bad), None, "byte {at}");
             }
-            let mut call = emit_call(codec, PLACE);
+            let mut call = emit_call(codec, PLACE, DEADLINE_BEFORE);
             call[17] = 1;
             assert_eq!(parse(&call), None, "a caller has heard nothing");
         }

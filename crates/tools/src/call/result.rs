@@ -310,11 +310,11 @@ fn heard(direction: &Direction) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Codec;
     use crate::call::clocks::Sample;
+    use crate::call::{Codec, DEADLINE};
 
     fn both(delays: &[Option<u64>]) -> BothWays {
-        let mut tally = Tally::new(1, Codec::Pcmu);
+        let mut tally = Tally::new(1, Codec::Pcmu, DEADLINE);
         let samples: Vec<Sample> = (0_u64..)
             .zip(delays)
             .map(|(i, delay)| Sample {
@@ -337,7 +337,7 @@ mod tests {
                 codec: Codec::Pcmu.name(),
                 calls: 1,
                 seconds: 1,
-                deadline_ms: 100.0,
+                deadline_ms: 150.0,
                 interrupted: false,
             },
             gain: Gain::of(&overlay, direct.as_ref()),
@@ -374,8 +374,8 @@ mod tests {
     #[test]
     fn a_path_that_never_answered_has_no_score_and_no_gain() {
         let mut silent = example(true);
-        let nothing = Tally::new(1, Codec::Pcmu);
-        let mut unheard = Tally::new(1, Codec::Pcmu);
+        let nothing = Tally::new(1, Codec::Pcmu, DEADLINE);
+        let mut unheard = Tally::new(1, Codec::Pcmu, DEADLINE);
         let lost = Sample {
             sent_us: 0,
             delay_us: None,

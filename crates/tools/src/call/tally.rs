@@ -3,8 +3,8 @@
 
 use super::clocks::Sample;
 use super::codec::Codec;
-use crate::pace::DEADLINE;
 use crate::quality::{DelayMs, round};
+use base::Duration;
 use base::histogram::Histogram;
 use serde::Serialize;
 use voice::emodel::{Parameters, Rating, Runs};
@@ -39,6 +39,8 @@ pub struct Direction {
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     codec: Codec,
+    /// How long after its sending a packet is played.
+    deadline: Duration,
     calls: Vec<Call>,
     delays_us: Histogram,
 }
@@ -61,9 +63,10 @@ struct Jitter {
 }
 
 impl Tally {
-    pub(crate) fn new(calls: u32, codec: Codec) -> Tally {
+    pub(crate) fn new(calls: u32, codec: Codec, deadline: Duration) -> Tally {
         Tally {
             codec,
+            deadline,
             calls: vec![Call::default(); calls as usize],
             delays_us: Histogram::new(),
         }
@@ -71,11 +74,12 @@ impl Tally {
 
     /// Counts the next packets of a call, in the order of sending.
     pub(crate) fn push(&mut self, call: usize, samples: &[Sample]) {
+        let deadline_us = self.deadline.as_micros();
         let Some(call) = self.calls.get_mut(call) else {
             return;
         };
         for sample in samples {
-            let in_time = sample.delay_us.is_some_and(|us| us <= DEADLINE.as_micros());
+            let in_time = sample.delay_us.is_some_and(|us| us <= deadline_us);
             call.runs.push(!in_time);
             call.lost += u64::from(sample.delay_us.is_none());
             call.recovered += u64::from(sample.recovered);
@@ -93,7 +97,7 @@ impl Tally {
 
     /// Resets all counts. Later packets continue no run and no jitter from before.
     pub(crate) fn clear(&mut self) {
-        *self = Tally::new(self.calls.len() as u32, self.codec);
+        *self = Tally::new(self.calls.len() as u32, self.codec, self.deadline);
     }
 
     pub(crate) fn direction(&self) -> Direction {
@@ -132,7 +136,7 @@ impl Tally {
     fn rate(&self, call: &Call) -> Rating {
         let codec = self.codec.rated_as();
         // [Papadimitriou06 §4.1.1] adds the delays of packet, codec, network and playout buffer.
-        let mouth_to_ear_us = FRAME_US + codec.lookahead_us() + DEADLINE.as_micros();
+        let mouth_to_ear_us = FRAME_US + codec.lookahead_us() + self.deadline.as_micros();
         let missed = call.runs.missed as f64 / (call.runs.total as f64).max(1.0);
         Parameters::for_codec(codec, mouth_to_ear_us, missed, call.runs.burst_ratio()).rate()
     }
@@ -155,6 +159,7 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::DEADLINE;
     use crate::quality::Quality;
     use proptest::prelude::*;
 
@@ -171,7 +176,7 @@ mod tests {
 
     #[test]
     fn recovered_packets_were_lost_before() {
-        let mut tally = Tally::new(2, Codec::Pcmu);
+        let mut tally = Tally::new(2, Codec::Pcmu, DEADLINE);
         let mut call = samples(&[Some(40_000), Some(70_000), None, Some(120_000)]);
         call[1].recovered = true;
         tally.push(0, &call);
@@ -180,6 +185,10 @@ mod tests {
         assert_eq!(direction.sent, 4);
         assert_eq!(direction.lost_before_recovery_pct, 50.0);
         assert_eq!((direction.lost_pct, direction.late_pct), (25.0, 25.0));
+        let mut patient = Tally::new(1, Codec::Pcmu, Duration::from_millis(120));
+        patient.push(0, &call);
+        let patient = patient.direction();
+        assert_eq!((patient.lost_pct, patient.late_pct), (25.0, 0.0));
         tally.clear();
         assert_eq!(tally.direction().sent, 0);
         assert_eq!(tally.direction().delay_ms, DelayMs::default());
@@ -187,7 +196,7 @@ mod tests {
 
     #[test]
     fn nobody_who_heard_nothing_gives_a_score() {
-        let mut tally = Tally::new(1, Codec::Pcmu);
+        let mut tally = Tally::new(1, Codec::Pcmu, DEADLINE);
         for missed in [0, 10] {
             tally.push(0, &samples(&vec![None; missed]));
             let direction = tally.direction();
@@ -201,7 +210,7 @@ mod tests {
     #[test]
     fn opus_is_rated_by_its_own_delay() {
         let rated = |codec| {
-            let mut tally = Tally::new(1, codec);
+            let mut tally = Tally::new(1, codec, DEADLINE);
             tally.push(0, &samples(&[Some(40_000); 100]));
             tally.direction().r_factor.unwrap()
         };
@@ -226,7 +235,7 @@ mod tests {
             let slow = |delay: &Option<u64>| delay.map(|us| us / 10 + 95_000);
             let calls: Vec<Vec<Option<u64>>> =
                 calls.iter().map(|call| call.iter().map(slow).collect()).collect();
-            let mut tally = Tally::new(calls.len() as u32, Codec::Pcmu);
+            let mut tally = Tally::new(calls.len() as u32, Codec::Pcmu, DEADLINE);
             for (i, call) in calls.iter().enumerate() {
                 for piece in samples(call).chunks(piece) {
                     tally.push(i, piece);

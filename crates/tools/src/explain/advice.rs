@@ -9,23 +9,26 @@
 //! ```
 //!
 //! A candidate's links do not exist, so their numbers are estimates. Their delay comes from the map or from the
-//! existing links, and they lose as much per millisecond as the present path. Routing decides as it does in the nodes:
+//! existing links, they lose as much per millisecond as the present path, and their protection is announced as that of
+//! every new link (`announced`). Routing decides as it does in the nodes:
 //! a node that no call would use is not a candidate, unless calls would use it with `--paths best`. By default, routing
 //! considers the losses of a path as well as the losses that remain after recovery. Each link is protected up to its
-//! target, so where repair reaches the target, a further node often gains nothing.
+//! target, so where repair reaches the target, a further node often gains nothing. Then only a candidate counts that
+//! keeps the target, is not slower, and needs less repair or lets calls miss less. The least repair comes first.
 
 mod prospects;
 mod text;
 
+use super::announced::Announced;
 use super::missed::{Calls, Missed};
 use super::protected::HELPS;
 use super::{Asked, ExplainError, Named, PathNumbers, View, millis, percent, rounded};
 use base::{Duration, NodeAddr};
 use graph::explain::{Answer, Class, Route};
-use graph::metric::Repair;
 use graph::{LinkCost, Topology};
 use prospects::{Planned, Prospect, stretch};
 use serde::Serialize;
+use std::cmp::Ordering;
 
 /// Most candidates that are reported.
 pub const CANDIDATES_MAX: usize = 5;
@@ -41,7 +44,10 @@ pub struct Advice {
     pub deadline_ms: f64,
     /// The path that calls take today.
     pub today: PathNumbers,
-    /// Further nodes, the one that helps most first.
+    /// Today's path reaches the target. Candidates then only reduce repair, or are not slower and miss less.
+    pub is_reached: bool,
+    /// Further nodes, the one that helps most first: calls miss the least with it, or, if the target is reached today,
+    /// it needs the least repair.
     pub candidates: Vec<Candidate>,
     /// How the numbers of links that do not exist were estimated.
     pub estimated: String,
@@ -65,7 +71,7 @@ pub struct Candidate {
     pub path: Vec<String>,
     /// How this path is chosen: by default as for every call, or `best`.
     pub class: String,
-    /// The links that do not exist yet.
+    /// The links of the path that do not exist yet.
     pub links: Vec<NewLink>,
 }
 
@@ -110,6 +116,7 @@ pub fn advise(
         ends,
         today,
         missed: calls.over(today),
+        is_reached: calls.reaches_target(today),
         stretch: stretch(view, ends),
     };
     let mut candidates: Vec<Candidate> = adviser
@@ -117,16 +124,14 @@ pub fn advise(
         .into_iter()
         .filter_map(|prospect| adviser.judge(&prospect))
         .collect();
-    candidates.sort_by(|a, b| {
-        let worse = a.missed_pct.total_cmp(&b.missed_pct);
-        worse.then(a.latency_ms.total_cmp(&b.latency_ms))
-    });
+    candidates.sort_by(|a, b| adviser.compare(a, b));
     candidates.truncate(CANDIDATES_MAX);
     Ok(Advice {
         from: view.named(ends.0),
         to: view.named(ends.1),
         deadline_ms: millis(deadline),
         today: PathNumbers::of(view, &calls, today),
+        is_reached: adviser.is_reached,
         candidates,
         estimated: adviser.estimated(),
     })
@@ -143,19 +148,26 @@ struct Adviser<'a> {
     ends: (NodeAddr, NodeAddr),
     today: &'a Route,
     missed: Missed,
+    is_reached: bool,
     stretch: f64,
 }
 
 impl Adviser<'_> {
-    /// Returns the candidate, if calls would use it and miss less: with their default choice of paths, or with `--paths
-    /// best`.
+    /// Returns the candidate, if calls would use it and it helps them: with their default choice of paths, or with
+    /// `--paths best`.
     fn judge(&self, prospect: &Prospect) -> Option<Candidate> {
         let mut topology = self.view.topology().clone();
         topology.add_node(prospect.node);
+        let announced = Announced::of_new(self.view);
         for planned in &prospect.links {
-            let cost = self.cost(planned);
-            topology.set_link(planned.node, prospect.node, Some(cost));
-            topology.set_link(prospect.node, planned.node, Some(cost));
+            let (a, b) = (planned.node, prospect.node);
+            let cost = Some(self.cost(planned));
+            topology.set_link(a, b, cost);
+            topology.set_link(b, a, cost);
+            if let Some(announced) = announced {
+                announced.set(&mut topology, (a, b));
+                announced.set(&mut topology, (b, a));
+            }
         }
         let routes = [self.asked.class, Class::Best].map(|class| {
             let asked = Asked {
@@ -164,13 +176,37 @@ impl Adviser<'_> {
             };
             let answer = asked.answer(self.view, &topology, self.ends).ok()?;
             let route = answer.chosen.into_iter().next()?;
-            let missed = self.calls(&topology).over(&route);
-            let helps = missed.share < self.missed.share * HELPS && prospect.is_on(&route);
+            let calls = self.calls(&topology);
+            let missed = calls.over(&route);
+            let helps = self.helps(&calls, &route, &missed) && prospect.is_on(&route);
             helps.then(|| self.candidate(prospect, class, &route, &missed))
         });
-        // If both miss as much, the default choice wins, because it needs no option.
+        // If both help as much, the default choice wins, because it needs no option.
         let found = routes.into_iter().flatten();
-        found.min_by(|a, b| a.missed_pct.total_cmp(&b.missed_pct))
+        found.min_by(|a, b| self.compare(a, b))
+    }
+
+    /// Returns true if a path is better for calls than today's.
+    fn helps(&self, calls: &Calls<'_>, route: &Route, missed: &Missed) -> bool {
+        let misses_less = missed.share < self.missed.share * HELPS;
+        if !self.is_reached {
+            return misses_less;
+        }
+        let (repair, today) = (missed.most_repair(), self.missed.most_repair());
+        let is_better = repair < today * HELPS || (misses_less && repair <= today);
+        is_better && route.latency_us <= self.today.latency_us && calls.reaches_target(route)
+    }
+
+    /// Compares two candidates: the better one is less. The repair counts first if today's path reaches the target,
+    /// because the target is then all that calls want of their packets.
+    fn compare(&self, a: &Candidate, b: &Candidate) -> Ordering {
+        let missed = a.missed_pct.total_cmp(&b.missed_pct);
+        let repair = a.repair_pct.total_cmp(&b.repair_pct);
+        let first = match self.is_reached {
+            true => repair.then(missed),
+            false => missed.then(repair),
+        };
+        first.then(a.latency_ms.total_cmp(&b.latency_ms))
     }
 
     fn calls<'t>(&'t self, topology: &'t Topology) -> Calls<'t> {
@@ -194,42 +230,33 @@ impl Adviser<'_> {
             true if prospect.kind == "city" => prospect.name.clone(),
             _ => self.view.name(node),
         };
-        let links = prospect.links.iter().map(|planned| NewLink {
+        let used = prospect.links.iter();
+        let used = used.filter(|planned| prospect.uses(planned, route));
+        let links = used.map(|planned| NewLink {
             from: name(planned.node),
             to: name(prospect.node),
             latency_ms: rounded(planned.latency_us.round() / 1e3),
             loss_pct: percent(self.cost(planned).loss_share()),
             estimated_by: planned.by,
         });
-        let repairs = missed.legs.iter().map(|left| left.repair);
         Candidate {
             kind: prospect.kind,
             name: prospect.name.clone(),
             missed_pct: percent(missed.share),
             latency_ms: rounded(route.latency_us as f64 / 1e3),
-            repair_pct: percent(repairs.fold(0.0, f64::max)),
+            repair_pct: percent(missed.most_repair()),
             path: route.nodes().map(name).collect(),
             class: class.to_string(),
             links: links.collect(),
         }
     }
 
-    /// Estimates the cost of a new link: it loses as much per millisecond as the present path, and has the same
-    /// protection as the other links.
+    /// Estimates the delay and the loss of a new link: it loses as much per millisecond as the present path.
     fn cost(&self, planned: &Planned) -> LinkCost {
         let legs = &self.today.legs;
         let arrives: f64 = legs.iter().map(|leg| 1.0 - leg.link.loss_share()).product();
         let part = planned.latency_us / (self.today.latency_us as f64).max(1.0);
-        let loss = 1.0 - arrives.powf(part);
-        let link = LinkCost::new(planned.latency_us.round() as u32, loss);
-        let strikes = legs
-            .iter()
-            .filter_map(|leg| leg.link.repair)
-            .map(|r| r.strikes);
-        LinkCost {
-            repair: strikes.max().map(|s| Repair::new(s, link.loss, link.loss)),
-            ..link
-        }
+        LinkCost::new(planned.latency_us.round() as u32, 1.0 - arrives.powf(part))
     }
 
     /// Describes how the numbers of new links were estimated.
@@ -248,3 +275,6 @@ impl Adviser<'_> {
                 to come in runs: after a lost packet 25 % of the next ones are lost"
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,15 @@
 //! Edits as users write them: `C-D loss=8%`, `C-D delay=40ms`, `C-D protect=off`, `C-D down`, `fra
 //! down`. Commas separate several edits.
 
+use super::announced::Announced;
 use super::protection::Protections;
 use super::view::link;
 use super::{ExplainError, View};
 use crate::share;
 use base::{NodeAddr, impair};
 use graph::explain::edit::{BadEdit, Direction, Edit, apply};
-use graph::metric::Repair;
 use graph::{LinkCost, Topology};
-use overlay::realtime::{MAX_STRIKES, Protect};
+use overlay::realtime::Protect;
 use wire::Latency;
 
 /// Most edits in one text: more edits call for a scenario of their own.
@@ -55,7 +55,7 @@ pub(super) fn edited(view: &View, text: &str) -> Result<Edited, ExplainError> {
     let mut said = Vec::new();
     for text in texts {
         let written = parse(view, text)?;
-        topology = apply(&topology, &[written.edit]).map_err(|why| {
+        let after = apply(&topology, &[written.edit]).map_err(|why| {
             let why = match why {
                 BadEdit::NoLink(a, b) => format!(
                     "there is no link between {} and {}: give it a delay to see what it would \
@@ -67,7 +67,8 @@ pub(super) fn edited(view: &View, text: &str) -> Result<Edited, ExplainError> {
             };
             misused(format!("`{text}`: {why}"))
         })?;
-        written.protect(view, &mut topology, &mut protections);
+        let before = std::mem::replace(&mut topology, after);
+        written.protect(view, &before, &mut topology, &mut protections);
         said.push(say(view, &written));
     }
     Ok(Edited {
@@ -85,58 +86,34 @@ impl Written {
         }
     }
 
-    fn protect(&self, view: &View, topology: &mut Topology, protections: &mut Protections) {
+    /// Gives the edited link the protection of the edit, and a new link that of the other links.
+    fn protect(
+        &self,
+        view: &View,
+        before: &Topology,
+        topology: &mut Topology,
+        protections: &mut Protections,
+    ) {
         let Edit::Link {
             a, b, direction, ..
         } = self.edit
         else {
             return;
         };
-        let Some(protect) = self.protect else {
-            return;
-        };
-        for (from, to) in direction.of(a, b) {
-            protections.set(from, to, protect);
-            if protect != Protect::Off {
-                ask(view, topology, from, to);
+        for ends in direction.of(a, b) {
+            let announced = Announced::of(view, ends);
+            let announced = match self.protect {
+                Some(protect) => {
+                    protections.set(ends.0, ends.1, protect);
+                    announced.map(|announced| announced.with(view, protect))
+                }
+                None => announced.filter(|_| link(before, ends.0, ends.1).is_none()),
+            };
+            if let Some(announced) = announced {
+                announced.set(topology, ends);
             }
         }
     }
-}
-
-/// Sets how often a link requests lost packets: as often as its own end does, also if the link was
-/// `off` before.
-fn ask(view: &View, topology: &mut Topology, from: NodeAddr, to: NodeAddr) {
-    let Some(now) = link(topology, from, to) else {
-        return;
-    };
-    let repair = own_strikes(view, from, to).map(|strikes| {
-        let back = link(topology, to, from).unwrap_or(now);
-        let unknown = Repair::new(strikes, now.loss, back.loss);
-        Repair {
-            strikes,
-            ..now.repair.unwrap_or(unknown)
-        }
-    });
-    topology.set_link(from, to, Some(LinkCost { repair, ..now }));
-}
-
-/// Returns how often a link requests a lost packet when it is not `off`. `None` if nothing in the
-/// snapshot says so: then the paper's single request counts. A new link requests as often as the
-/// other links.
-fn own_strikes(view: &View, from: NodeAddr, to: NodeAddr) -> Option<u8> {
-    let before = view.topology();
-    let told = match link(before, from, to) {
-        Some(link) => link.repair.map(|repair| repair.strikes),
-        None => {
-            let links = before.nodes().flat_map(|node| before.links_from(node));
-            let repairs = links.filter_map(|edge| edge.link.repair);
-            repairs.map(|repair| repair.strikes).max()
-        }
-    };
-    // The snapshot of a network that is `off` has no requests. Then the default of the nodes
-    // counts.
-    told.or_else(|| view.protections().is_off().then_some(MAX_STRIKES))
 }
 
 fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
@@ -167,8 +144,6 @@ fn parse(view: &View, text: &str) -> Result<Written, ExplainError> {
                     direction,
                     latency_us: said.latency_us,
                     loss: said.loss,
-                    // A link that is not `off` requests as often as its own end does: see `ask`.
-                    strikes: (said.protect == Some(Protect::Off)).then_some(0),
                 },
                 protect: said.protect,
             })
@@ -284,7 +259,6 @@ fn say(view: &View, written: &Written) -> String {
             direction,
             latency_us,
             loss,
-            ..
         } => {
             let sign = if direction == Direction::Both {
                 "-"
@@ -311,95 +285,4 @@ fn misused(text: String) -> ExplainError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use overlay::settings::Settings;
-    use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
-
-    const A: NodeAddr = NodeAddr(1);
-    const B: NodeAddr = NodeAddr(2);
-    const C: NodeAddr = NodeAddr(3);
-
-    /// Makes a view with `a`, `b` and a link of 5 % loss between them, which requests `strikes`
-    /// times; `c` has no link.
-    fn view(protect: &str, strikes: u8) -> View {
-        let settings = Settings::modern();
-        let node = |(name, addr): (&str, NodeAddr)| NamedNode {
-            address: addr.to_string(),
-            name: Some(name.to_owned()),
-            bulk: None,
-            refused: None,
-        };
-        let link = |(from, to): (NodeAddr, NodeAddr)| KnownLink {
-            from: from.to_string(),
-            to: to.to_string(),
-            latency_us: 10_000,
-            loss: LinkCost::new(0, 0.05).loss,
-            price_us: 0,
-            strikes,
-            run_256ths: None,
-            repair_16ths: 0,
-            capacity_kbps: None,
-            measured_kbps: None,
-            together_kbps: None,
-            together_is_all: false,
-            spread_pct: 0,
-            hops: None,
-            over_tcp: false,
-        };
-        let snapshot = NetworkSnapshot {
-            teller: None,
-            profile: settings.name.to_owned(),
-            detect_us: 2_000,
-            late_us: 100_000,
-            loss_us: 0,
-            protect: Some(protect.to_owned()),
-            aims: None,
-            lanes: Vec::new(),
-            nodes: [("a", A), ("b", B), ("c", C)].map(node).into(),
-            links: [(A, B), (B, A)].map(link).into(),
-            diverted: Vec::new(),
-            rule: DampingRule::of(&settings.announce),
-            holds: Vec::new(),
-        };
-        View::new(snapshot).unwrap()
-    }
-
-    fn after(view: &View, edits: &str, (from, to): (NodeAddr, NodeAddr)) -> LinkCost {
-        link(&edited(view, edits).unwrap().topology, from, to).unwrap()
-    }
-
-    #[test]
-    fn a_protected_link_asks_as_often_as_its_own_end_does() {
-        for strikes in [0, 1, 3] {
-            let view = view("requests", strikes);
-            for way in [(A, B), (B, A)] {
-                let before = link(view.topology(), way.0, way.1).unwrap();
-                for edits in [
-                    "a-b protect=requests",
-                    "a-b protect=auto",
-                    "a-b protect=off, a-b protect=hop",
-                ] {
-                    assert_eq!(after(&view, edits, way), before, "{strikes}: {edits}");
-                }
-                let off = after(&view, "a-b protect=off", way);
-                assert_eq!(off.repair.map(|repair| repair.strikes), Some(0));
-            }
-            let added = after(&view, "a-c delay=5ms protect=auto", (C, A));
-            let asks = added.repair.map(|repair| repair.strikes);
-            assert_eq!(asks, (strikes > 0).then_some(strikes));
-        }
-    }
-
-    #[test]
-    fn both_directions_of_a_network_that_is_off_are_asked_over_the_new_loss() {
-        let view = view("off", 0);
-        let loss = LinkCost::new(0, 0.08).loss;
-        for way in [(A, B), (B, A)] {
-            let link = after(&view, "a-b loss=8% protect=auto", way);
-            assert_eq!(link.loss, loss);
-            let expected = Repair::new(MAX_STRIKES, loss, loss);
-            assert_eq!(link.repair, Some(expected));
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,8 @@
 //!
 //! Each link gets the whole slack, because a packet that is lost on two links of a path is rare.
 
-use super::protection::{Case, Left, Protections};
+use super::case::{Case, Left};
+use super::protection::Protections;
 use base::Duration;
 use graph::Topology;
 use graph::explain::Route;
@@ -20,6 +21,14 @@ pub(super) struct Missed {
     pub(super) share: f64,
     /// For each link, the share that remains lost, and the link's protection.
     pub(super) legs: Vec<Left>,
+}
+
+impl Missed {
+    /// Returns the repair packets and copies per packet, on the link that has most.
+    pub(super) fn most_repair(&self) -> f64 {
+        let repairs = self.legs.iter().map(|left| left.repair);
+        repairs.fold(0.0, f64::max)
+    }
 }
 
 /// Calls with a deadline, and the protection of the links.
@@ -53,6 +62,12 @@ impl Calls<'_> {
         let slack = self.slack(route).unwrap_or(Duration::ZERO);
         let case = |leg| self.protections.case(self.topology, leg, slack, self.aim);
         route.legs.iter().map(case).collect()
+    }
+
+    /// Returns true if a path is not longer than the deadline, and each of its links reaches its target.
+    pub(super) fn reaches_target(&self, route: &Route) -> bool {
+        let cases = self.cases(route);
+        self.slack(route).is_some() && !cases.iter().any(|case| case.is_short(&case.left()))
     }
 
     /// Returns the time that is left after the latency of the path; `None` if the latency is longer than the deadline.

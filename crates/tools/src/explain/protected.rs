@@ -4,8 +4,9 @@
 //!
 //! Other deadlines, a node half way and other settings are tried with the same prediction as the present state.
 
+use super::case::{Case, Left};
 use super::missed::{Calls, missed_of};
-use super::protection::{Case, Known, Left};
+use super::protection::Known;
 use super::{PathNumbers, View, Why, millis, percent, rounded};
 use base::Duration;
 use graph::explain::Route;
@@ -129,11 +130,10 @@ pub(super) fn protection(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<L
 pub(super) fn help(view: &View, calls: &Calls<'_>, route: &Route) -> Vec<Help> {
     let cases = calls.cases(route);
     let left: Vec<Left> = cases.iter().map(Case::left).collect();
-    let is_late = route.latency_us > u64::from(calls.deadline_us);
-    let mut all = cases.iter().zip(&left);
-    if !is_late && !all.any(|(case, left)| case.is_short(left)) {
+    if calls.reaches_target(route) {
         return Vec::new();
     }
+    let is_late = route.latency_us > u64::from(calls.deadline_us);
     let today = calls.over(route).share;
     let deadline_ms = f64::from(calls.deadline_us) / 1e3;
     let mut found: Vec<Help> = longer(calls, route).into_iter().collect();
@@ -193,11 +193,7 @@ fn longer(calls: &Calls<'_>, route: &Route) -> Option<Help> {
         deadline_us: u32::try_from((first + steps) * step).unwrap_or(u32::MAX),
         ..*calls
     };
-    let does = |steps: u64| {
-        let cases = at(steps).cases(route);
-        let in_time = route.latency_us <= u64::from(at(steps).deadline_us);
-        in_time && !cases.iter().any(|case| case.is_short(&case.left()))
-    };
+    let does = |steps: u64| at(steps).reaches_target(route);
     // More time never leaves more loss, so a binary search finds the deadline.
     let (mut short, mut enough) = (0, DEADLINE_STEPS);
     if !does(enough) {
@@ -232,13 +228,12 @@ pub(super) fn assumed(protection: &[LinkProtection]) -> String {
         return String::new();
     }
     let mut text = "one call of 50 packets/s".to_owned();
-    let [measured, told, announced] = [Known::Measured, Known::Told, Known::Announced].map(of);
+    let told = [Known::Measured, Known::Told].map(of);
+    let told: Vec<String> = told.into_iter().filter(|names| !names.is_empty()).collect();
     if !told.is_empty() {
-        text += &format!("; of {told} the target of the asked node");
+        text += &format!("; of {} the target of the asked node", told.join(", "));
     }
-    if !measured.is_empty() {
-        text += &format!("; of {measured} the settings of the asked node");
-    }
+    let announced = of(Known::Announced);
     if !announced.is_empty() {
         text += &format!(
             "; of {announced} the settings of the asked node, and that after a lost packet {:.0} % of the next ones are lost",
@@ -337,10 +332,12 @@ const HELP_TOLD: usize = 2;
 
 impl Why {
     /// Returns a warning for a user who is about to call, if the deadline cannot be protected over the chosen path. It
-    /// has the numbers and the advice.
+    /// has the numbers and the advice. Several paths are warned of only if each of them takes too long, because the
+    /// copies on the others make good what one path loses.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let path = self.choice.chosen.first()?;
+        let paths = self.choice.chosen.iter();
+        let path = paths.min_by(|a, b| a.latency_ms.total_cmp(&b.latency_ms))?;
         let (from, to, deadline_ms) = (&self.from.name, &self.to.name, self.deadline_ms);
         let is_late = path.latency_ms > deadline_ms;
         let short = self.protection.iter().filter(|link| !link.is_reached);
@@ -367,7 +364,7 @@ impl Why {
         Some(format!(
             "calls to {to} are expected to miss {:.3} % of their packets by {deadline_ms} ms: {why}; {help}see \
              `sinew why {from} {to} --deadline {deadline_ms}ms`",
-            path.missed_pct
+            self.choice.missed_pct
         ))
     }
 }

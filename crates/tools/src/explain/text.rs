@@ -2,9 +2,8 @@
 
 use super::held::Price;
 use super::protected::missed;
-use super::whatif::{Pair, PairChange, Pairs, WhatIf};
-use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
-use crate::table::{COLUMNS, align_with, fold};
+use super::{Choice, Class, Held, PathNumbers, View, Why, deciding, repeats};
+use crate::table::align_with;
 use graph::Metric;
 use graph::explain::{Answer, Question, Route};
 use graph::width::Width;
@@ -75,6 +74,25 @@ fn disjoint(answer: &Answer, k: usize) -> String {
         _ => format!("{found} paths without a common node"),
     };
     format!("{paths}; of the least expected latency together: {together:.2} ms")
+}
+
+/// Describes what a call would miss on the chosen paths.
+pub(super) fn call(choice: &Choice, deadline_ms: f64) -> String {
+    let share = choice.missed_pct;
+    let paths = match choice.chosen.as_slice() {
+        [path] => return missed(path, deadline_ms),
+        paths => paths,
+    };
+    match repeats(paths.iter().flat_map(|path| path.addresses.windows(2))) {
+        true => format!(
+            "at most {share:.3} % of a call's packets are expected to be lost or late by {deadline_ms} ms: that is the \
+             share of the best path, and the other paths use some of its links"
+        ),
+        false => format!(
+            "{share:.3} % of a call's packets are expected to be lost or late by {deadline_ms} ms on all {} paths",
+            paths.len()
+        ),
+    }
 }
 
 /// Describes the paths that targeted copies take now, and how many links they take in each case of
@@ -232,9 +250,7 @@ impl fmt::Display for Why {
         if let Some(refused) = &self.refused {
             writeln!(f, "none  {refused}; until then, packets are dropped")?;
         }
-        if let [path] = self.choice.chosen.as_slice() {
-            writeln!(f, "call  {}", missed(path, self.deadline_ms))?;
-        }
+        writeln!(f, "call  {}", call(&self.choice, self.deadline_ms))?;
         for link in &self.protection {
             writeln!(f, "link  {link}")?;
         }
@@ -315,7 +331,7 @@ fn headings(first: &str) -> [Vec<String>; 2] {
 }
 
 /// Lists the chosen paths and the runners-up in a table.
-fn table(choice: &Choice) -> String {
+pub(super) fn table(choice: &Choice) -> String {
     let mut rows = headings("  path").to_vec();
     let chosen = choice.chosen.iter().map(|path| ("*", path));
     let next = choice.runners_up.iter().map(|path| (" ", path));
@@ -350,116 +366,5 @@ fn links(choice: &Choice) -> String {
     align_with(&rows, GAP)
 }
 
-impl fmt::Display for WhatIf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = format!("by {}, deadline {} ms", self.class, self.deadline_ms);
-        writeln!(f, "if {}", self.edits.join(", "))?;
-        if let Some(pair) = &self.pair {
-            pair.tell(f, (&about, self.deadline_ms))?;
-        }
-        if let Some(pairs) = &self.pairs {
-            pairs.tell(f, &about, self.decided_by)?;
-        }
-        Ok(())
-    }
-}
-
-impl Pair {
-    fn tell(&self, f: &mut fmt::Formatter<'_>, (about, deadline_ms): (&str, f64)) -> fmt::Result {
-        let (from, to) = (&self.from.name, &self.to.name);
-        let verdict = match (self.changes, &self.before, &self.after) {
-            (_, None, None) => "there is no path, before and after",
-            (_, Some(_), None) => "the path is lost",
-            (_, None, Some(_)) => "there is a path only then",
-            (true, ..) => "the path changes",
-            (false, ..) => "the path stays",
-        };
-        writeln!(f, "{from} to {to} {about}: {verdict}")?;
-        for (when, choice) in [("before", &self.before), ("after", &self.after)] {
-            match choice {
-                None => write!(f, "\n{when}\n  no path\n")?,
-                Some(choice) => {
-                    writeln!(f, "\n{when}  {}", choice.reason)?;
-                    f.write_str(&table(choice))?;
-                    if let [path] = choice.chosen.as_slice() {
-                        writeln!(f, "call  {}", missed(path, deadline_ms))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Pairs {
-    fn tell(&self, f: &mut fmt::Formatter<'_>, about: &str, decided_by: &str) -> fmt::Result {
-        writeln!(
-            f,
-            "{} of {} paths {about} change: {} lost, {} gained",
-            self.changed, self.compared, self.lost, self.gained
-        )?;
-        if self.listed.is_empty() {
-            return Ok(());
-        }
-        let number = title(decided_by);
-        let mut rows = vec![
-            ["from-to", "before", number, "after", number]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        rows.extend(self.listed.iter().map(|pair| pair.row(decided_by)));
-        write!(f, "\n{}", fold(&rows, COLUMNS))?;
-        if self.listed.len() < self.changed {
-            writeln!(f, "and {} more", self.changed - self.listed.len())?;
-        }
-        Ok(())
-    }
-}
-
-impl PairChange {
-    fn row(&self, decided_by: &str) -> Vec<String> {
-        let path = |paths: &[PathNumbers]| {
-            let paths: Vec<String> = paths.iter().map(|path| path.path.join("-")).collect();
-            if paths.is_empty() {
-                "no path".to_owned()
-            } else {
-                paths.join(" + ")
-            }
-        };
-        let number = |paths: &[PathNumbers]| match paths.first() {
-            None => "-".to_owned(),
-            Some(first) => number_of(decided_by, first),
-        };
-        vec![
-            format!("{}-{}", self.from.name, self.to.name),
-            path(&self.before),
-            number(&self.before),
-            path(&self.after),
-            number(&self.after),
-        ]
-    }
-}
-
-/// Returns the number of a key of the JSON, with its unit.
-fn number_of(key: &str, path: &PathNumbers) -> String {
-    match key {
-        "expected_latency_ms" => format!("{:.2} ms", path.expected_latency_ms),
-        "loss_pct" => format!("{:.2} %", path.loss_pct),
-        "hops" => path.hops.to_string(),
-        "width_bps" => Width(path.width_bps).to_string(),
-        "in_time_reckoned_pct" => format!("{:.3} %", path.in_time_reckoned_pct),
-        _ => format!("{:.2} ms", path.latency_ms),
-    }
-}
-
-/// Returns the heading of the column that shows a key of the JSON.
-fn title(key: &str) -> &'static str {
-    match key {
-        "expected_latency_ms" => "expected",
-        "loss_pct" => "loss",
-        "hops" => "hops",
-        "width_bps" => "width",
-        "in_time_reckoned_pct" => "in time",
-        _ => "latency",
-    }
-}
+#[cfg(test)]
+mod tests;

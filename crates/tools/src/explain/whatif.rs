@@ -1,5 +1,7 @@
 //! The answer to a question before and after some edits.
 
+mod text;
+
 use super::edits::{Edited, edited};
 use super::missed::Calls;
 use super::{Asked, Choice, ExplainError, Named, PathNumbers, View};
@@ -181,3 +183,6 @@ fn compare_all(view: &View, after: &Edited, asked: &Asked) -> Result<Pairs, Expl
         listed: listed.collect(),
     })
 }
+
+#[cfg(test)]
+mod tests;

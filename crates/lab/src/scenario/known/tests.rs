@@ -242,7 +242,7 @@ fn the_json_has_stable_keys() {
     assert_eq!(
         keys(&told),
         "assumed chosen class deadline_ms decided_by forwarding from held_by help lead \
-         most_in_time_pct protection reason runners_up to"
+         missed_pct most_in_time_pct protection reason runners_up to"
     );
     let path = "addresses expected_latency_ms hops in_time_pct in_time_reckoned_pct \
                 in_time_unrecovered_pct latency_ms links loss_pct missed_pct path width_bps";

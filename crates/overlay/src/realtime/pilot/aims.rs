@@ -4,6 +4,7 @@ use super::super::Share;
 use crate::flow::FlowKey;
 use base::Duration;
 use core::fmt;
+use graph::protection::{ALL, TARGET};
 use wire::Aim;
 
 /// How the operator wants losses on real-time lanes to be treated.
@@ -92,6 +93,20 @@ impl Aims {
             most_single: most.unwrap_or(self.most_single),
             ..self
         }
+    }
+
+    /// Returns how many repair packets per 16 packets of a single call a node with these aims announces for a link
+    /// whose other end takes repair.
+    ///
+    /// Choice: a lane whose target leaves more losses than others expect is announced as one without repair.
+    pub fn announced_16ths(&self) -> u8 {
+        let is_expected = self.target <= 2.0 * TARGET as f64 / ALL as f64;
+        let most = match self.protect.repairs() && is_expected {
+            true => self.most_single,
+            false => 0.0,
+        };
+        // The cast saturates.
+        (most * 16.0) as u8
     }
 
     /// Returns the maximum number of repair packets per packet that any flow may have.

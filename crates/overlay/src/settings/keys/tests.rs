@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn every_key_can_be_set_and_is_the_one_that_changes() {
-    const VALUES: [&str; 13] = [
+    const VALUES: [&str; 14] = [
         "77ms", "4", "0.25", "hop", "false", "true", "reno", "off", "on", "prefer", "paper",
-        "measured", "7",
+        "measured", "7", "0.05",
     ];
     let before = format!("{:?}", Settings::modern());
     for key in Settings::keys() {
@@ -64,9 +64,43 @@ fn what_is_not_a_setting_is_told_with_all_there_are() {
         ("post_quantum", "always"),
         ("metric", "mine"),
         ("direct_links", "1"),
+        ("protect_target", "0"),
+        ("protect_target", "0.0000009"),
+        ("protect_target", "0.066"),
+        ("protect_most", "2.6"),
+        ("protect_most_single", "-0.1"),
     ] {
         let before = format!("{settings:?}");
         assert!(settings.set(key, value).is_err(), "{key} {value}");
         assert_eq!(format!("{settings:?}"), before);
+    }
+}
+
+#[test]
+fn an_error_names_every_kind_of_protection_and_the_range_of_a_number() {
+    let refused = |key: &str, value: &str| {
+        let refused = Settings::modern().set(key, value).unwrap_err();
+        refused.to_string()
+    };
+    assert_eq!(
+        refused("protect", "autox"),
+        "`protect`: expected one of `auto`, `off`, `requests`, `hop`, `end-to-end`, `paths`"
+    );
+    assert_eq!(
+        refused("protect_target", "10"),
+        "`protect_target`: expected a share of packets from 0.000001 to 0.065 (6.5 %)"
+    );
+    assert_eq!(
+        refused("protect_most", "10"),
+        "`protect_most`: expected a number of repair packets per packet from 0 to 2.54"
+    );
+    for (key, least, most) in [
+        ("protect_target", "0.000001", "0.065"),
+        ("protect_most", "0", "2.54"),
+        ("protect_most_single", "0", "2.54"),
+    ] {
+        for value in [least, most] {
+            Settings::modern().set(key, value).unwrap();
+        }
     }
 }

@@ -29,12 +29,15 @@ type Detour = (f64, Prospect);
 impl Prospect {
     /// Returns true if a path uses one of the prospect's links. A prospect without links is on every path.
     pub(super) fn is_on(&self, route: &Route) -> bool {
-        let is_new = |from, to| {
-            let ends = |planned: &Planned| (planned.node, self.node);
-            let mut links = self.links.iter().map(ends);
-            links.any(|link| link == (from, to) || link == (to, from))
-        };
-        self.links.is_empty() || route.legs.iter().any(|leg| is_new(leg.from, leg.to))
+        let mut links = self.links.iter();
+        self.links.is_empty() || links.any(|planned| self.uses(planned, route))
+    }
+
+    /// Returns true if a path uses this link of the prospect.
+    pub(super) fn uses(&self, planned: &Planned, route: &Route) -> bool {
+        let (a, b) = (planned.node, self.node);
+        let mut legs = route.legs.iter().map(|leg| (leg.from, leg.to));
+        legs.any(|leg| leg == (a, b) || leg == (b, a))
     }
 }
 

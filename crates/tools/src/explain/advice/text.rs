@@ -16,10 +16,17 @@ impl fmt::Display for Advice {
         f.write_str(&self.table())?;
         writeln!(f, "\ntoday {}", missed(&self.today, self.deadline_ms))?;
         if self.candidates.is_empty() {
-            return write!(
-                f,
-                "more  no further node helps: calls would not take it, or would miss about as much"
-            );
+            return match self.is_reached {
+                true => write!(
+                    f,
+                    "more  no further node helps: this path reaches the target, and no node that is not slower saves \
+                     repair"
+                ),
+                false => write!(
+                    f,
+                    "more  no further node helps: calls would not take it, or would miss about as much"
+                ),
+            };
         }
         for candidate in &self.candidates {
             writeln!(f, "{}", candidate.needs())?;
@@ -98,7 +105,7 @@ impl NewLink {
             _ => "about",
         };
         format!(
-            "{}-{}: {about} {:.1} ms and {:.2} % loss",
+            "{}-{} would be new: {about} {:.1} ms and {:.2} % loss",
             self.from, self.to, self.latency_ms, self.loss_pct
         )
     }

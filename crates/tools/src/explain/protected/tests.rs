@@ -71,6 +71,67 @@ fn what_the_sender_of_a_link_announces_of_its_lane_counts_and_nothing_is_assumed
     assert!(!text.contains("after a lost packet"), "{text}");
 }
 
+/// Links of both directions, whose senders allow this repair.
+fn allowed(repair_16ths: u8) -> Value {
+    let link = |from: &str, to: &str| {
+        json!({"from": from, "to": to, "latency_us": 60_000, "loss": 3_277, "strikes": 5,
+               "run_256ths": 269, "repair_16ths": repair_16ths})
+    };
+    json!([link("10.7.0.1", "10.7.0.2"), link("10.7.0.2", "10.7.0.1")])
+}
+
+#[test]
+fn the_repair_that_a_neighbour_allows_counts_on_the_link_from_it() {
+    let from_nyc = |repair_16ths| {
+        let lane = json!({"from": "10.7.0.2", "to": "10.7.0.1", "loss": 0.05, "run": 1.05, "rtt_us": 120_000,
+            "rtt_least_us": 120_000, "is_random": true, "takes_repair": true});
+        let links = allowed(repair_16ths);
+        let view = network(60, &json!({"lanes": [lane], "links": links}));
+        let asked = Asked {
+            deadline: Duration::from_millis(150),
+            ..Asked::default()
+        };
+        let why = why(&view, "nyc", "ams", &asked).unwrap();
+        assert_eq!(why.protection[0].known, Known::Measured);
+        let given = "of nyc-ams the target of the asked node";
+        assert!(why.to_string().contains(given), "{why}");
+        why.protection[0].plan
+    };
+    let (all, little, none) = (from_nyc(16), from_nyc(2), from_nyc(0));
+    assert!(all.left_pct < 0.1 && all.repair_pct > 12.5, "{all}");
+    assert!(little.repair_pct <= 12.5 && little.left_pct > all.left_pct);
+    assert_eq!((none.repair_pct, none.protection), (0.0, "requests"));
+}
+
+/// A node that repairs nothing itself still knows which other nodes do.
+#[test]
+fn the_setting_of_the_asked_node_does_not_count_on_links_of_others() {
+    for protect in ["off", "requests", "auto"] {
+        let with = json!({"teller": "10.7.0.3", "protect": protect, "links": allowed(16)});
+        let why = told(&network(60, &with), 150);
+        let plan = why.protection[0].plan;
+        assert!(plan.left_pct < 0.1 && plan.repair_pct > 0.0, "{why}");
+    }
+}
+
+/// The model of losses ends at 98 %.
+#[test]
+fn calls_over_a_link_that_loses_everything_miss_everything() {
+    for (loss, least) in [(65_535, 99.99), (64_881, 98.99)] {
+        let links = ["10.7.0.1", "10.7.0.2"].map(|from| {
+            let to = if from == "10.7.0.1" {
+                "10.7.0.2"
+            } else {
+                "10.7.0.1"
+            };
+            json!({"from": from, "to": to, "latency_us": 10_000, "loss": loss, "strikes": 5})
+        });
+        let why = told(&network(10, &json!({"links": links})), 150);
+        let missed_pct = why.choice.chosen[0].missed_pct;
+        assert!(missed_pct > least, "{loss}: {missed_pct}");
+    }
+}
+
 #[test]
 fn the_next_cheaper_and_the_next_better_plan_are_told() {
     let why = told(&network(60, &json!({})), 150);
