@@ -1,4 +1,4 @@
-//! Which of many equal messages are shown, so that whoever fails again and again does not fill a log.
+//! Decides which of many equal messages are shown, so that a client that fails again and again does not fill a log.
 //!
 //! ```text
 //!   message with a key ──first──▶ shown at once

@@ -1,6 +1,6 @@
-//! Stores what a running node has learnt, tells it the time, and reminds of expiry. Root keys and the list of revocations that were
-//! flooded to the node are stored, so that a restart does not forget them. If a certificate or a delegation expires
-//! soon, the log says so once a day.
+//! Stores what a running node has learnt, tells it the time, and reminds of expiry. Root keys and the list of
+//! revocations that were flooded to the node are stored, so that a restart does not forget them. If a certificate or a
+//! delegation expires soon, the log says so once a day.
 //!
 //! Root keys go into the network file itself, which then has the content that `sinew net rotate` writes: every program
 //! that reads that file finds them there.
@@ -219,8 +219,8 @@ impl Watch {
             (0, None) => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`, or join again"
                 .to_owned(),
             (_, None) => format!(
-                "the certificate ends in {} days, and nothing has renewed it: see above if [renewal] is configured, or \
-                 run `sinew net renew`",
+                "the certificate ends in {} days, and nothing has renewed it: run `sinew net renew`. A node with \
+                 [renewal] says in a line of its own why it could not renew it",
                 left_s.div_ceil(86_400)
             ),
         });

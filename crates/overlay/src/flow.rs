@@ -617,12 +617,14 @@ impl Flow {
         self.settling.wait = self.settling.wait.max(wait);
     }
 
+    /// Notes which holes are lost for good by now. `before` is the highest number plus one before this packet.
     #[inline]
-    fn settle(&mut self, now: Time) {
+    fn settle(&mut self, now: Time, before: u64) {
         let Settling { next, at, wait, .. } = self.settling;
         if now >= at {
+            let was_silent = now >= self.last_seen + wait;
             self.settling = Settling {
-                below: next,
+                below: if was_silent { before } else { next },
                 next: self.window.next(),
                 at: now + wait,
                 wait,
@@ -671,7 +673,7 @@ impl Flow {
         };
         let seen = self.window.insert(now, wide, cover, limit);
         let stale = self.stale.take();
-        self.settle(now);
+        self.settle(now, next);
         match seen {
             Seen::Ahead => Verdict::New,
             Seen::Late => {

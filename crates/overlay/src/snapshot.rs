@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// Last second at which its certificate is valid, in seconds since 1970. The limit is the certificate's own end, or
     /// that of the root that signed it.
     pub certificate_not_after_s: u64,
-    /// The certificate ends within 30 days.
+    /// The certificate ends soon: within a sixth of its lifetime, at most 30 days.
     pub certificate_expires_soon: bool,
     /// The number of the root that signed the list of revocations.
     pub revocations_root: u8,

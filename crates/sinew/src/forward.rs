@@ -6,7 +6,7 @@ use crate::terminal;
 use crate::transfer::{control, node_at, patience, target};
 use clap::Args;
 use client::{Options, StreamControl};
-use gateway::seldom::{Seldom, Shown};
+use gateway::seldom::{PERIOD, Seldom, Shown};
 use gateway::{Event, Exit, Near};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -124,11 +124,24 @@ fn say(args: &Forward, from: &str, to: &str) -> Outcome {
     Ok(())
 }
 
-/// Returns the function that reports events: failures as text, all events as JSON. Failures of a host for the same
+/// Returns the function that reports events: failures as text, or all events as JSON. Failures of a host for the same
 /// reason are reported seldom, so that no client fills the log.
 pub fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
     let clock = net::Clock::new();
-    let failures = Mutex::new(Failures::default());
+    let failures = Arc::new(Mutex::new(Failures::default()));
+    let seen = Arc::downgrade(&failures);
+    // The last number is reported too, when nothing follows. The thread ends with the function. A host that permits no
+    // more threads reports that number at the next event.
+    let thread = std::thread::Builder::new().name("failures".into());
+    let _ = thread.spawn(move || {
+        while let Some(failures) = seen.upgrade() {
+            let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = failures.0.take(clock.now());
+            drop(failures);
+            show(shown, as_json);
+            std::thread::sleep(Duration::from_nanos(PERIOD.as_nanos()));
+        }
+    });
     move |event| {
         let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = failures.on_event(clock.now(), event);
@@ -137,12 +150,16 @@ pub fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
         if as_json && let Some(value) = as_value(event) {
             let _ = terminal::json(&value);
         }
-        for shown in shown {
-            let _ = match as_json {
-                true => terminal::json(&shown_as_value(&shown)),
-                false => writeln!(io::stderr(), "{}", in_words(&shown)).map_err(Failure::failed),
-            };
-        }
+        show(shown, as_json);
+    }
+}
+
+fn show(shown: Vec<Shown<Failed>>, as_json: bool) {
+    for shown in shown {
+        let _ = match as_json {
+            true => terminal::json(&shown_as_value(&shown)),
+            false => writeln!(io::stderr(), "{}", in_words(&shown)).map_err(Failure::failed),
+        };
     }
 }
 

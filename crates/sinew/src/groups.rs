@@ -40,7 +40,7 @@ Example:
     /// Set how the network carries a group; use the source's node
     #[command(after_help = "\
 Values that you do not give stay as this node has set them before; the word
-default takes one back. The answer says what is in force. A setting always
+default takes one back. The answer says what this node has set. A setting always
 fixes service, metric and priority for all senders: voice (real-time),
 expected-latency and 4, unless you give others. A command that only gives
 --send or --receive makes no setting.

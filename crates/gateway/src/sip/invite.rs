@@ -11,8 +11,8 @@
 //! hop is tried: another node that serves the domain, and finally a direct session, as it would have been without the
 //! overlay. [Amir06 §VI]
 //!
-//! If nobody has answered after [`ANSWER_WITHIN`], the call is cancelled. The transactions of both sides end at the
-//! latest when the answer to this need not be repeated any more.
+//! If nobody has answered after [`ANSWER_WITHIN`], the call is cancelled, and the transactions of both sides end
+//! [`LINGER`] later. If the INVITE was for a call that exists already, the call goes on as before.
 
 mod prepare;
 
@@ -197,7 +197,9 @@ impl Driver {
                 },
                 () = gives_way.cancelled(), if !self.is_final => self.give_way().await,
                 () = tokio::time::sleep_until(self.until), if !self.is_final => {
-                    let why = Rejection::new(408, "nobody has answered");
+                    // A caller that gets 408 within a call ends the call. [RFC 3261 §14.1]
+                    let status = if self.is_first { 408 } else { 504 };
+                    let why = Rejection::new(status, "nobody has answered");
                     self.give_up(why, End::Expired(Expired::NoAnswer)).await;
                 }
                 () = tokio::time::sleep_until(silence), if self.may_leave() => {
@@ -234,7 +236,8 @@ impl Driver {
         self.gave_up = Some(why);
     }
 
-    /// Acknowledges the answer of a callee to a call that the gateway has ended, and sends a BYE with the reason.
+    /// Acknowledges the answer of a callee to an INVITE that the gateway has given up. If the call began with it, the
+    /// callee gets a BYE with the reason.
     async fn take_back(&mut self, response: &Response, why: &str) {
         let (Some(call), Some(hop)) = (self.call.clone(), self.hop.clone()) else {
             return;
@@ -257,7 +260,9 @@ impl Driver {
         if self.proxy.send_ack(ack.clone(), &hop).await.is_ok() {
             self.ack = Some((ack, hop.clone()));
         }
-        if let Ok((_, mut answers)) = self.proxy.send(bye, &hop).await {
+        if self.is_first
+            && let Ok((_, mut answers)) = self.proxy.send(bye, &hop).await
+        {
             tokio::spawn(async move { while answers.recv().await.is_some() {} });
         }
     }

@@ -143,7 +143,7 @@ impl fmt::Display for Event {
                 write!(f, "{peer} asked for {stream_id:?} and was refused: {why}")?;
                 match again {
                     0 => Ok(()),
-                    again => write!(f, "; this host was refused so {again} more times in 10 s"),
+                    again => write!(f, "; this host was refused so {again} more times since"),
                 }
             }
             Event::CallFailed { to, why, again_in } => {

@@ -71,3 +71,21 @@ fn a_request_whose_to_cannot_be_read_is_refused_at_once() {
     assert!(answer.text.starts_with("SIP/2.0 400"), "{}", answer.text);
     assert!(w.a.gateway.calls().is_empty());
 }
+
+/// The caller would end the call at a 408, and the callee at a BYE.
+#[test]
+fn a_new_offer_that_nobody_answers_leaves_the_call_as_it_is() {
+    let mut w = World::with("no-answer-within", |settings| {
+        settings.answer_within = Duration::from_millis(500);
+    });
+    let mut call = w.call();
+    call.caller.send(&w.alice, "INVITE", &w.alice.sdp(""));
+    let offer = w.bob.until("INVITE");
+    w.bob.respond(&offer, "100 Trying", "");
+    w.alice.until("SIP/2.0 504");
+    // An answer that comes too late is acknowledged, and no more.
+    w.bob.respond(&offer, "200 OK", &w.bob.sdp(""));
+    w.bob.until("ACK");
+    assert_eq!(w.a.gateway.calls().len(), 1);
+    w.hang_up(&mut call);
+}

@@ -315,16 +315,20 @@ fn write_all(
     (lost, clock): (&AtomicU64, Clock),
     style: &Style,
 ) {
+    // A disk that was full may have taken the beginning of a line.
+    let mut is_torn = false;
     for message in messages {
         let said = match message {
             Message::Said(said) => said,
             Message::Sink(next) => {
                 sink.flush();
-                sink = next;
+                (sink, is_torn) = (next, false);
                 continue;
             }
         };
-        if sink.write(style, &said).is_err() {
+        let ended = if is_torn { sink.end_line() } else { Ok(()) };
+        is_torn = ended.and_then(|()| sink.write(style, &said)).is_err();
+        if is_torn {
             lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }
@@ -336,7 +340,8 @@ fn write_all(
                 text: format!("{left_out} lines were lost: they could not be written"),
                 fields: Fields::event("lines-lost").with("lines", left_out),
             };
-            if sink.write(style, &said).is_err() {
+            is_torn = sink.write(style, &said).is_err();
+            if is_torn {
                 lost.fetch_add(left_out, Ordering::Relaxed);
             }
         }
@@ -367,6 +372,11 @@ impl Sink {
         };
         let line = style.line(format, said);
         self.writer().write_all(line.as_bytes())
+    }
+
+    /// Ends a line of which only a part was written.
+    fn end_line(&mut self) -> io::Result<()> {
+        self.writer().write_all(b"\n")
     }
 
     fn flush(&mut self) {

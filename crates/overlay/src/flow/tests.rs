@@ -429,6 +429,10 @@ fn a_hole_counts_as_lost_once_no_repair_can_come_in_time() {
     let flow = bring(4_100, 410, 990);
     assert_eq!(flow.missing(at_ms(4_200)), 1);
     assert_eq!(flow.missing(at_ms(5_200)), 10);
+    // The count never falls, although what comes after a silence may still be repaired.
+    let flow = bring(6_000, 412, 990);
+    assert_eq!(flow.missing(at_ms(6_000)), 10);
+    assert_eq!(flow.missing(at_ms(7_100)), 11);
 }
 
 /// Holes that the window no longer covers are lost, and a restart forgets none.

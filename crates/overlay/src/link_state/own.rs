@@ -3,6 +3,7 @@
 use super::{Claim, Database};
 use crate::link_state::Name;
 use base::{Duration, NodeAddr, Time};
+use secure::network::CLOCK_SKEW_S;
 use wire::link_state::{LINKS_MAX, Link, Repr, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Key, Record, RecordKind, RecordSeq};
 use wire::{Full, Malformed};
@@ -68,20 +69,24 @@ impl Database {
 
     /// Returns the age of a record for which a neighbour reports the age `told_s`: at most the age that its number
     /// implies, so that nobody can make others forget it. Choice: a smaller age from the neighbour is believed, because
-    /// the clock of the origin may be behind.
+    /// the clock of the origin may be behind. The number of a node whose clock was ahead implies no age.
     pub(super) fn age_at_most(&self, now: Time, key: Key, told_s: u16) -> u16 {
         let is_own_word = key.kind == RecordKind::LINK_STATE || key.kind.groups_part().is_some();
         if !is_own_word || key.seq.0 < SECONDS_FROM {
             return told_s;
         }
-        let since_s = self.unix_s(now).saturating_sub(u64::from(key.seq.0));
+        let (unix_s, made_s) = (self.unix_s(now), u64::from(key.seq.0));
+        if made_s > unix_s + CLOCK_SKEW_S {
+            return told_s;
+        }
+        let since_s = unix_s.saturating_sub(made_s);
         told_s.min(u16::try_from(since_s).unwrap_or(u16::MAX))
     }
 
     /// Returns the second since 1970 that a node's own clock shows now, as far as its link-state record shows it. The
     /// number of that record is the second in which it was made, or a little more if the node made several in one
     /// second. If a node's clock was ahead and has been corrected, the node continues from the number that others
-    /// remember, for a quarter of an hour at most.
+    /// remember, until its clock has reached that number.
     pub fn clock_of(&self, now: Time, node: NodeAddr) -> Option<u64> {
         if node == self.own {
             return Some(self.unix_s(now));

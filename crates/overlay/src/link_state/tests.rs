@@ -530,6 +530,11 @@ fn nobody_makes_a_record_older_than_it_is() {
         Verdict::Known(again)
     );
     assert_eq!(age(&ahead), 0);
+    // The number shows no age to a node whose clock is far behind.
+    let mut behind = Database::new(node(4));
+    behind.set_clock(UNIX_S - 100_000);
+    behind.on_record(at(31), FROM, &old, is_signed);
+    assert_eq!(age(&behind), LIFETIME_S - 2);
     // This holds only for identical content.
     let other = body(2, again.seq.0, &[link(1, 9)]);
     let other = Record {

@@ -110,13 +110,17 @@ impl Trust {
     }
 }
 
-/// Smaller differences of the clock are ignored: a report waits until the node takes it.
+/// Smaller differences of the clock are ignored: a report may be some seconds old when the node reads it.
 const CLOCK_DIFFERS_S: u64 = 10;
+/// A clock that shows a later second is wrong. Choice: half a year before the numbers of records, which are seconds,
+/// end. A node that had used the last number could never make another record.
+const CLOCK_MOST_S: u64 = u32::MAX as u64 - (1 << 24);
 
 impl Node {
     /// Follows the host's clock if somebody has set it. Certificates then count by the new time.
     pub(super) fn set_clock(&mut self, now: Time, unix_s: u64) {
-        if self.trust.unix_s(now).abs_diff(unix_s) < CLOCK_DIFFERS_S {
+        let differs_s = self.trust.unix_s(now).abs_diff(unix_s);
+        if differs_s < CLOCK_DIFFERS_S || unix_s > CLOCK_MOST_S {
             return;
         }
         let unix_start_s = unix_s.saturating_sub(now.as_nanos() / 1_000_000_000);

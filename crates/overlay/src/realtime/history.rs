@@ -13,8 +13,9 @@ use wire::data::{Header, LaneSeq, Remaining};
 
 /// Time without traffic after which a lane releases its memory.
 const IDLE: Duration = Duration::from_secs(5);
-/// Maximum number of second copies that wait for their time. 600 000 packets/s at 10 % loss, a tenth of which is lost
-/// again, are 12 in 2 ms; if there are more, both copies are sent at once.
+/// Maximum number of copies that wait for their time. Of 600 000 packets/s at 10 % loss, a tenth of which is lost again,
+/// 6000 each second have a last round. Its up to six further copies wait for 42 ms altogether, so 252 wait at a time. If
+/// there are more, copies are sent at once.
 const MAX_REPEATS: usize = 256;
 
 /// The answer to a request.
@@ -79,7 +80,7 @@ pub struct History {
     cover: Cover,
     budget: RatioBucket,
     tail: Tail,
-    /// Packets whose second copy is to be sent, and when.
+    /// Packets of which another copy is to be sent, and when.
     repeats: VecDeque<(Time, u64)>,
     encoder: Encoder,
     last_round: LastRound,
@@ -272,7 +273,7 @@ impl History {
         }
     }
 
-    /// Returns the second copy of an answer, if one is due.
+    /// Returns another copy of an answer, if one is due.
     pub fn poll_repeat(&mut self, now: Time) -> Option<Answer<'_>> {
         let &(due, seq) = self.repeats.front()?;
         if due > now {

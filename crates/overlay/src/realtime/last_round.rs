@@ -8,8 +8,8 @@
 //!
 //! A round before the last one has one request and one answer: the next round repairs what they miss. Nothing follows
 //! the last round, so it has copies. There are so many that seldom all of them are lost: more on a way that loses more,
-//! or in longer runs. The numbers are computed when the losses are measured, not for each packet. Copies beyond the
-//! least number are sent only if the budget is at least half full, and only as far apart as those before.
+//! or in longer runs. The numbers are computed when the losses are measured, not for each packet. Further
+//! copies than the least number are sent only if the budget is at least half full, and if there are 2 ms between them.
 //!
 //! This is the idea of Hairpin: the fewer rounds are left, the more redundancy.
 
@@ -56,7 +56,7 @@ impl LastRound {
         }
     }
 
-    /// Returns the copies for which the budgets last even if each lost packet takes as many.
+    /// Returns the copies for which the default budgets last even if each lost packet takes as many.
     pub fn lasting(losses: Losses, apart: f64) -> LastRound {
         let (planned, least) = (LastRound::of(losses, apart), LastRound::LEAST);
         let lasting = |planned: [u8; 2], least: [u8; 2], ratio: f64| {

@@ -21,6 +21,7 @@ pub(super) const MISSING_LIMIT: usize = 4096;
 /// Two strikes are at least half a round trip apart, or this: in 4 ms ten calls send two packets, and the third in a
 /// row is lost hardly more often than any other.
 const STRIKES_APART: Duration = Duration::from_millis(4);
+
 /// The time until the answer to a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
@@ -42,6 +43,7 @@ impl From<Duration> for RoundTrip {
 
 /// An answer is overdue after the round trip plus an eighth of it, and at least plus this.
 const MARGIN_MIN: Duration = Duration::from_millis(1);
+
 /// The number of a request for a packet. On the wire: the number, and bit 7 for the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Strike(u8);
@@ -50,7 +52,7 @@ const LAST: u8 = 0x80;
 
 impl Strike {
     /// Returns request number `number`, from 1; `last` if no other can follow in time, and the answer should come
-    /// twice.
+    /// several times.
     pub const fn new(number: u8, last: bool) -> Strike {
         Strike((number & !LAST) | if last { LAST } else { 0 })
     }
@@ -70,7 +72,7 @@ impl Strike {
     pub const fn is_first(self) -> bool {
         self.number() == 1
     }
-    /// Returns true if the answer should come twice.
+    /// Returns true if the answer should come several times.
     pub const fn is_last(self) -> bool {
         self.0 & LAST != 0
     }
@@ -118,7 +120,12 @@ impl Answers {
     /// Returns until when the answer for this packet may still be on its way behind those that arrive: until the next
     /// one should have arrived, or until it would be too late to request again. `None` if a later one has arrived, or
     /// none recently.
-    pub(super) fn awaits(&self, now: Time, packet: &Missing, usual: Duration) -> Option<Time> {
+    pub(super) fn awaits(
+        &self,
+        now: Time,
+        packet: &Missing,
+        (usual, last): (Duration, LastRound),
+    ) -> Option<Time> {
         let is_behind = |(asked, seq, _): &(Time, u64, Time)| {
             packet.strikes > 0 && *asked == packet.asked && *seq < packet.seq
         };
@@ -127,7 +134,7 @@ impl Answers {
         // the next one is due.
         let overdue = usual + usual.div(8);
         let patience = (self.spacing.div(4) * 9).min(overdue).max(ANSWERS_APART);
-        let until = (came + patience).min(packet.latest(usual, LastRound::LEAST));
+        let until = (came + patience).min(packet.latest(usual, last));
         (packet.state == State::Strike && now < until).then_some(until)
     }
 }
@@ -238,7 +245,7 @@ impl Missing {
     ///
     /// Choice: rather too early than not at all. If the receiver waited until the answer is overdue, the next one might
     /// be late by the small delays that hosts on the path add. Two requests some milliseconds apart are seldom both
-    /// lost in one burst; two that are sent together often are. There is time left for the second copy of the answer.
+    /// lost in one burst; two that are sent together often are. There is time left for the copies of the answer.
     /// So the usual round trip is used here.
     fn next_strike(
         &self,

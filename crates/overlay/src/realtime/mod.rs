@@ -12,8 +12,8 @@
 //!
 //! The life of a loss: the first packet after the gap reveals it. The receiver requests the packet at once, and again
 //! after a round trip without an answer (earlier, if it would be too late then), as long as an answer would still
-//! arrive before the packet's own deadline. The last request that fits is sent three times and answered twice, 2 ms
-//! apart. The sender answers from its history if the packet can still be in time on the rest of its path, within a
+//! arrive before the packet's own deadline. The last request that fits is sent several times, and so is its answer, 2 ms
+//! apart ([`LastRound`]). The sender answers from its history if the packet can still be in time on the rest of its path, within a
 //! budget that is a share of the originals. Nothing waits: a packet that is not recovered is simply missing.
 //!
 //! If delays vary so much that an answer is in time only occasionally, and the link loses packets, the sender does not
@@ -64,7 +64,7 @@ use base::Duration;
 /// ms; on longer links the deadline ends them sooner.
 pub const MAX_STRIKES: u8 = 5;
 
-/// The time until a repeated request, and until the second copy of an answer, if the deadline permits, so that a short
+/// The time until a repeated request, and until the next copy of an answer, if the deadline permits, so that a short
 /// burst of losses does not take all of them.
 pub(crate) const REPEAT_AFTER: Duration = Duration::from_millis(2);
 

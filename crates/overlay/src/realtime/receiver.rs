@@ -484,14 +484,14 @@ impl Receiver {
                 self.stats.throttled += 1;
                 break;
             }
-            if let Some(until) = self.answers.awaits(now, entry, self.rtt.usual) {
-                self.missing.schedule(seq, until);
-                continue;
-            }
             let last = match self.budget.available() < REQUEST_BURST / 2.0 {
                 true => LastRound::LEAST,
                 false => self.last_round,
             };
+            if let Some(until) = self.answers.awaits(now, entry, (self.rtt.usual, last)) {
+                self.missing.schedule(seq, until);
+                continue;
+            }
             match entry.step(now, self.rtt, (&self.settings, last)) {
                 Step::GiveUp => {
                     self.missing.take(seq);

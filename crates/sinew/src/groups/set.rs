@@ -198,12 +198,12 @@ pub(super) fn set(args: &SetGroup) -> Outcome {
     terminal::line(page.to_string().trim_end())
 }
 
-/// Describes the node's answer: what it has noted, and what is in force now.
+/// Describes the node's answer: what it has noted, and what it has set.
 fn told(group: &str, answer: &Value, names: &Names) -> Vec<String> {
     let mut lines = vec![format!("{group}: admitted")];
     lines.extend(reasons(&answer["admission"]));
     if !answer["setting"].is_null() {
-        lines.push(format!("in force now: {}", carried(&answer["setting"])));
+        lines.push(format!("set here: {}", carried(&answer["setting"])));
     }
     let permit = &answer["permit"];
     if !permit.is_null() {
@@ -307,7 +307,7 @@ mod tests {
             [
                 "239.1.1.1: admitted",
                 "  note: no node is called nosuch now",
-                "in force now: real-time, 500 ms, 12 Mbit/s, two ways, at most 0.01 % lost",
+                "set here: real-time, 500 ms, 12 Mbit/s, two ways, at most 0.01 % lost",
                 "as 10.7.0.1 says of 239.1.1.1: nosuch may send, all may receive",
             ]
         );

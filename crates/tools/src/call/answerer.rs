@@ -91,6 +91,9 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     Ok(answerer.answered)
 }
 
+/// How long the socket keeps a deadline at least.
+const DEADLINE_KEPT: Duration = Duration::from_secs(1);
+
 /// Returns the options of a socket whose packets have this deadline.
 fn voice(deadline: Duration) -> Options {
     Options::voice(std::time::Duration::from_nanos(deadline.as_nanos()))
@@ -138,6 +141,7 @@ struct Answerer {
     ears: Ears,
     /// The deadline that the socket on the overlay has now.
     deadline: Duration,
+    keeps_deadline_until: Time,
     answered: Answered,
     progress: Progress,
 }
@@ -148,6 +152,7 @@ impl Answerer {
             clock: Clock::new(),
             ears: Ears::default(),
             deadline: DEADLINE,
+            keeps_deadline_until: Time::ZERO,
             answered: Answered::default(),
             progress,
         }
@@ -179,16 +184,18 @@ impl Answerer {
         Ok(())
     }
 
-    /// Gives the next packets of the socket this deadline. The node is asked only if the deadline changes: when a call
-    /// begins, or while calls with several deadlines are in progress.
+    /// Gives the next packets of the socket this deadline, at most once a second: the node is asked, and packets wait
+    /// meanwhile. Callers with several deadlines share them.
     fn set_deadline(
         &mut self,
         socket: &DatagramSocket,
         deadline: Duration,
     ) -> Result<(), CallError> {
-        if deadline == self.deadline {
+        let now = self.clock.now();
+        if deadline == self.deadline || now < self.keeps_deadline_until {
             return Ok(());
         }
+        self.keeps_deadline_until = now + DEADLINE_KEPT;
         match socket.set_options(voice(deadline)) {
             // The node's complaint about an earlier answer comes first. The options are set all the same.
             Ok(()) | Err(client::Error::Refused { .. }) => {}

@@ -139,14 +139,15 @@ fn a_sink_that_takes_nothing_holds_nobody_up() {
     );
 }
 
-/// A disk that is full, and then has room again.
+/// A disk that takes five bytes, then is full, and then has room again.
 #[derive(Clone, Default)]
 struct Disk(Sink, Arc<AtomicU64>);
 
 impl Write for Disk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.1.fetch_add(1, Ordering::Relaxed) {
-            0..3 => Err(io::ErrorKind::StorageFull.into()),
+            0 => self.0.write(&bytes[..5]),
+            1..4 => Err(io::ErrorKind::StorageFull.into()),
             _ => self.0.write(bytes),
         }
     }
@@ -166,9 +167,10 @@ fn lines_that_a_full_disk_does_not_take_are_counted() {
     drop(flushed);
     let text = disk.0.text();
     let lines: Vec<_> = text.lines().collect();
-    let [before, lost, after] = lines[..] else {
+    let [part, before, lost, after] = lines[..] else {
         panic!("{text}")
     };
+    assert_eq!(part.len(), 5, "the next line begins anew");
     assert!(before.ends_with("line 3") && after.ends_with("line 4"));
     assert!(lost.contains("3 lines were lost"), "{lost}");
 }

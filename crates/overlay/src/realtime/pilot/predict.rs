@@ -97,7 +97,7 @@ fn rounds(losses: Losses, rtt: RoundTrip, time: Duration, interval: Duration, st
     let once = 1.0 - (1.0 - losses.share) * (1.0 - losses.share);
     let (is_only, last) = (more == 0, LastRound::lasting(losses, apart));
     let requests = rest.min(u64::from(last.requests(is_only)) - 1);
-    // The first copy of the answer does not wait for all requests.
+    // Choice: an answer follows one of the first requests, so further ones take no time from its copies.
     let first = u64::from(LastRound::LEAST.requests(is_only)) - 1;
     let answers = rest
         .saturating_sub(first)
