@@ -6,7 +6,7 @@
 //! The gateway is an ordinary client of its node, with one stream and one thread; librist has threads of its own. Each
 //! packet of RIST becomes a datagram of the overlay, unchanged. RIST does retransmissions and holds packets back on the
 //! short path to the gateway, and the overlay does so on each of its hops. One encoder at a time has the stream
-//! ([`holder`]).
+//! (`holder`).
 
 mod holder;
 
