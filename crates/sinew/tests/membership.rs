@@ -74,23 +74,29 @@ fn garbage_from_outside_is_counted_and_nothing_comes_back() {
     );
 }
 
+/// The authority gives a node another certificate: `valid` gives its first and last second, from the present one.
+fn certify(world: &World, name: &str, valid: impl Fn(u64) -> (u64, u64)) {
+    let key = world.dir.join("net/network.key");
+    let mut authority = Authority::from_text(&fs::read_to_string(&key).unwrap()).unwrap();
+    let path = world.node(name).join("node.cert");
+    let good = Certificate::from_text(&fs::read_to_string(&path).unwrap()).unwrap();
+    let (not_before_s, not_after_s) = valid(net::Clock::new().unix_s());
+    let validity = Validity {
+        not_before_s,
+        not_after_s,
+    };
+    let renewed = authority.renew(&good, validity).unwrap();
+    fs::write(&path, renewed.to_text()).unwrap();
+    fs::write(&key, authority.to_text().as_str()).unwrap();
+}
+
 #[test]
 fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
     let mut world = World::new("expired");
     world.add("ams", 1, "");
     world.add("fra", 2, "");
-    // The authority issues a certificate that expired a minute ago.
-    let key = world.dir.join("net/network.key");
-    let mut authority = Authority::from_text(&fs::read_to_string(&key).unwrap()).unwrap();
-    let path = world.node("fra").join("node.cert");
-    let good = Certificate::from_text(&fs::read_to_string(&path).unwrap()).unwrap();
-    let now_s = net::Clock::new().unix_s();
-    let past = Validity {
-        not_before_s: now_s - 3_600,
-        not_after_s: now_s - 60,
-    };
-    fs::write(&path, authority.renew(&good, past).unwrap().to_text()).unwrap();
-    fs::write(&key, authority.to_text().as_str()).unwrap();
+    // It expired a minute ago.
+    certify(&world, "fra", |now_s| (now_s - 3_600, now_s - 60));
     world.start("ams");
     world.start("fra");
     world.wait("ams refuses", || refused(&world, "ams", "expired") > 0);
@@ -108,8 +114,10 @@ fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
 #[test]
 fn a_renewal_does_not_interrupt_a_link() {
     let mut world = World::new("renewed");
-    world.add("ams", 1, "--days 10");
+    world.add("ams", 1, "");
     world.add("fra", 2, "");
+    let days = |days: u64| days * 86_400;
+    certify(&world, "ams", |now_s| (now_s - days(80), now_s + days(10)));
     world.start("ams");
     world.start("fra");
     world.wait_for_link("ams", "fra");
