@@ -183,10 +183,10 @@ impl Core for Inward {
 impl Inward {
     /// Returns whether a packet is of the encoder that has the stream. Reports other encoders.
     fn has_stream(&mut self, now: Time, packet: &rist::Received) -> bool {
-        let had = self.holder.is(packet.flow);
         match self.holder.on_packet(now, packet.flow) {
             Verdict::Passes => {
-                if !had {
+                // An encoder may come back over another connection before the former one counts as lost.
+                if self.peer.is_none_or(|peer| !peer.has_sent(packet)) {
                     self.peer = Some(self.receiver.context().peer(packet));
                 }
                 true

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   message with a key ──first──▶ shown at once
-//!                      ──further, within PERIOD──▶ counted ──PERIOD is over──▶ shown once, with the number
+//!                      ──further, within a period──▶ counted ──it is over──▶ shown once, with the number
 //! ```
 
 use base::{Duration, Time};
 
-/// The time in which there is one message for each key.
+/// The usual time in which there is one message for each key.
 pub const PERIOD: Duration = Duration::from_secs(10);
 /// Maximum number of keys that are remembered. Choice: 256 lines in 10 s are what a log can bear.
 pub const KEYS_MAX: usize = 256;
@@ -15,6 +15,7 @@ pub const KEYS_MAX: usize = 256;
 /// The messages of the last seconds. `K` decides which of them are equal, and `M` is a message.
 #[derive(Debug)]
 pub struct Seldom<K, M> {
+    period: Duration,
     known: Vec<Known<K, M>>,
     /// Messages since the last report for which there was no room.
     others: u64,
@@ -42,7 +43,7 @@ pub enum Shown<M> {
         last: M,
         /// Their number.
         again: u64,
-        /// The time in which they came: [`PERIOD`], or longer if nobody has looked.
+        /// The time in which they came: the period, or longer if nobody has looked.
         within: Duration,
     },
     /// The number of messages with further keys.
@@ -51,7 +52,15 @@ pub enum Shown<M> {
 
 impl<K, M> Default for Seldom<K, M> {
     fn default() -> Seldom<K, M> {
+        Seldom::every(PERIOD)
+    }
+}
+
+impl<K, M> Seldom<K, M> {
+    /// Creates an empty one, with one message for each key in this time.
+    pub fn every(period: Duration) -> Seldom<K, M> {
         Seldom {
+            period,
             known: Vec::new(),
             others: 0,
             others_since: Time::ZERO,
@@ -90,10 +99,10 @@ impl<K: PartialEq, M> Seldom<K, M> {
     }
 
     fn end_periods(&mut self, now: Time) {
-        let due = &mut self.due;
+        let (due, period) = (&mut self.due, self.period);
         self.known.retain_mut(|known| {
             let within = now.since(known.since);
-            if within < PERIOD {
+            if within < period {
                 return true;
             }
             let again = core::mem::take(&mut known.again);
@@ -108,7 +117,7 @@ impl<K: PartialEq, M> Seldom<K, M> {
                 true
             })
         });
-        if self.others > 0 && now.since(self.others_since) >= PERIOD {
+        if self.others > 0 && now.since(self.others_since) >= period {
             due.push(Shown::Others(core::mem::take(&mut self.others)));
         }
     }

@@ -33,7 +33,7 @@ mod tests;
 
 pub use connection::MAX_LINE_BYTES;
 pub use listener::ControlError;
-pub use operator::{AskedWays, DefaultWord, Files, Given, GroupSet, Operator, Reload, Reloaded};
+pub use operator::{AskedWays, Files, Given, GroupSet, Operator, Reload, Reloaded};
 pub use rights::OBSERVE;
 
 use crate::log::Lines;

@@ -124,6 +124,11 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Returns whether a packet came over this connection.
+    pub fn has_sent(&self, packet: &Received) -> bool {
+        self.id == packet.peer
+    }
+
     /// Returns whether both are the same connection.
     pub fn is(&self, other: &Peer) -> bool {
         self.id == other.id

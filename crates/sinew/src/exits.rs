@@ -6,6 +6,7 @@ use crate::config::{Exit, Exits};
 use client::{Error, Node, Options};
 use gateway::allow::Allowed;
 use gateway::beyond::{Beyond, BeyondHandle};
+use gateway::seldom::{Seldom, Shown};
 use gateway::{Event, ExitHandle};
 use host::log::Lines;
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// The exits, each served by its own thread until the node stops.
 #[derive(Clone)]
@@ -172,55 +172,43 @@ impl Serving {
 
 /// Returns the function that logs failures, with a limit for each node so that no node can fill the log.
 fn reporter(lines: &Lines) -> Arc<dyn Fn(&Event) + Send + Sync> {
-    let say = lines.clone();
-    let said = Mutex::new(Said::default());
+    let (say, clock) = (lines.clone(), net::Clock::new());
+    let failures = Mutex::new(Seldom::every(SAID_EVERY));
     Arc::new(move |event: &Event| {
-        let Event::Failed { from, .. } = event else {
-            return;
-        };
-        let node = from
-            .rsplit_once(':')
-            .map_or(from.as_str(), |(node, _)| node);
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        match said.note(node, Instant::now()) {
-            None => {}
-            Some(0) => say.say(&format!("exit: {event}")),
-            Some(more) => say.say(&format!(
-                "exit: {event} ({more} more failures of {node} since the last line about it)"
-            )),
+        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        for text in said(&mut failures, clock.now(), event) {
+            say.say(&text);
         }
     })
 }
 
-/// The shortest time between two log lines about one node.
-const SAID_EVERY: Duration = Duration::from_secs(60);
-/// Most nodes that are distinguished. A new one replaces the node with the oldest line.
-const MAX_SAID: usize = 256;
+/// The time in which there is one log line about one node.
+const SAID_EVERY: base::Duration = base::Duration::from_secs(60);
 
-/// The last log line about each node: its time, and the number of lines that were suppressed since.
-#[derive(Debug, Default)]
-struct Said(BTreeMap<String, (Instant, u64)>);
-
-impl Said {
-    /// Records a failure for a node. Returns `None` if it must not be logged, or else how many were suppressed.
-    fn note(&mut self, node: &str, now: Instant) -> Option<u64> {
-        if let Some((at, more)) = self.0.get_mut(node) {
-            if now.saturating_duration_since(*at) < SAID_EVERY {
-                *more += 1;
-                return None;
-            }
-            *at = now;
-            return Some(core::mem::take(more));
-        }
-        if self.0.len() >= MAX_SAID
-            && let Some((oldest, _)) = self.0.iter().min_by_key(|(_, (at, _))| *at)
-        {
-            let oldest = oldest.clone();
-            self.0.remove(&oldest);
-        }
-        self.0.insert(node.to_owned(), (now, 0));
-        Some(0)
+/// Returns the lines for the log that are due at an event.
+fn said(
+    failures: &mut Seldom<String, (String, String)>,
+    now: base::Time,
+    event: &Event,
+) -> Vec<String> {
+    if let Event::Failed { from, .. } = event {
+        let node = from
+            .rsplit_once(':')
+            .map_or(from.as_str(), |(node, _)| node);
+        let failure = (node.to_owned(), event.to_string());
+        failures.note(now, node.to_owned(), failure);
     }
+    let shown = failures.take(now).into_iter();
+    let lines = shown.map(|shown| match shown {
+        Shown::First((_, text)) => format!("exit: {text}"),
+        Shown::Again {
+            last: (node, text),
+            again,
+            ..
+        } => format!("exit: {text} ({again} failures of {node} since the last line about it)"),
+        Shown::Others(count) => format!("exit: {count} failures of other nodes"),
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -229,16 +217,18 @@ mod tests {
 
     #[test]
     fn one_line_a_minute_is_said_of_a_node_and_the_rest_is_counted() {
-        let (mut said, now) = (Said::default(), Instant::now());
-        assert_eq!(said.note("10.7.0.1", now), Some(0));
+        let mut failures = Seldom::every(SAID_EVERY);
+        let mut fail = |s: u64, from: &str| {
+            let [from, to, why] = [from, "fra:22", "refused"].map(str::to_owned);
+            let now = base::Time::ZERO + base::Duration::from_secs(s);
+            said(&mut failures, now, &Event::Failed { from, to, why })
+        };
+        assert_eq!(fail(0, "10.7.0.1:1").len(), 1);
         for _ in 0..1_000 {
-            assert_eq!(said.note("10.7.0.1", now + SAID_EVERY / 2), None);
+            assert_eq!(fail(30, "10.7.0.1:2"), [""; 0]);
         }
-        assert_eq!(said.note("10.7.0.2", now), Some(0), "others are heard");
-        assert_eq!(said.note("10.7.0.1", now + SAID_EVERY), Some(1_000));
-        for i in 0..2 * MAX_SAID {
-            said.note(&i.to_string(), now + SAID_EVERY);
-        }
-        assert_eq!(said.0.len(), MAX_SAID);
+        assert_eq!(fail(30, "10.7.0.2:1").len(), 1, "others are heard");
+        let line = fail(60, "10.7.0.1:3").concat();
+        assert!(line.contains("1000 failures of 10.7.0.1"), "{line}");
     }
 }

@@ -9,7 +9,9 @@ use overlay::groups::{Admission, Permit};
 use overlay::request::{Operation, RequestError};
 use overlay::snapshot::{PermitStatus, SettingStatus};
 use secure::{Certificate, Identity, Keys, Network, Revocations};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,21 +126,23 @@ pub struct GroupSet {
 }
 
 /// A value, or the word `default`, which takes an earlier value back.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "write a value, or default")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given<T> {
     /// The word.
-    Default(DefaultWord),
+    Default,
     /// The value.
     Value(T),
 }
 
-/// The word `default`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum DefaultWord {
-    /// The word `default`.
-    #[serde(rename = "default")]
-    Word,
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Given<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Given<T>, D::Error> {
+        let given = Value::deserialize(deserializer)?;
+        if given == "default" {
+            return Ok(Given::Default);
+        }
+        let value = T::deserialize(given).map_err(de::Error::custom)?;
+        Ok(Given::Value(value))
+    }
 }
 
 impl<T> Given<T> {
@@ -150,7 +154,7 @@ impl<T> Given<T> {
     ) -> Result<R, String> {
         match given {
             None => Ok(before),
-            Some(Given::Default(_)) => Ok(default),
+            Some(Given::Default) => Ok(default),
             Some(Given::Value(value)) => read(value),
         }
     }
@@ -323,7 +327,7 @@ impl GroupSet {
         let release = |ms: u16| (ms > 0).then(|| Duration::from_millis(ms.into()));
         let release = match &self.release_ms {
             None => None,
-            Some(Given::Default(_)) => Some(None),
+            Some(Given::Default) => Some(None),
             Some(Given::Value(ms)) => Some(release(*ms)),
         };
         let delivery = match (delivery, release) {

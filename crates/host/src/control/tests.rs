@@ -417,6 +417,9 @@ fn a_setting_keeps_what_the_request_does_not_name() {
     let got: Vec<&Value> = keys.iter().map(|key| &answer["setting"][key]).collect();
     let expected = json!([null, null, "auto", null, null, "real-time", 4, null, null]);
     assert_eq!(json!(got), expected);
+    let answer = ask(&mut stream, &set(json!({"deadline_ms": 70_000})));
+    let why = answer["error"].as_str().unwrap();
+    assert!(why.contains("70000"), "{why}");
 }
 
 #[test]

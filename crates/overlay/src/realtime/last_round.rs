@@ -8,8 +8,8 @@
 //!
 //! A round before the last one has one request and one answer: the next round repairs what they miss. Nothing follows
 //! the last round, so it has copies. There are so many that seldom all of them are lost: more on a way that loses more,
-//! or in longer runs. The numbers are computed when the losses are measured, not for each packet. Further
-//! copies than the least number are sent only if the budget is at least half full, and if there are 2 ms between them.
+//! or in longer runs. The numbers are computed when the losses are measured, not for each packet. Further copies than
+//! the least number are sent only if the budget is at least half full, and if there are 2 ms between them.
 //!
 //! This is the idea of Hairpin: the fewer rounds are left, the more redundancy.
 

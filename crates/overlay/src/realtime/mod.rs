@@ -13,8 +13,9 @@
 //! The life of a loss: the first packet after the gap reveals it. The receiver requests the packet at once, and again
 //! after a round trip without an answer (earlier, if it would be too late then), as long as an answer would still
 //! arrive before the packet's own deadline. The last request that fits is sent several times, and so is its answer, 2 ms
-//! apart ([`LastRound`]). The sender answers from its history if the packet can still be in time on the rest of its path, within a
-//! budget that is a share of the originals. Nothing waits: a packet that is not recovered is simply missing.
+//! apart ([`LastRound`]). The sender answers from its history if the packet can still be in time on the rest of its
+//! path, within a budget that is a share of the originals. Nothing waits: a packet that is not recovered is simply
+//! missing.
 //!
 //! If delays vary so much that an answer is in time only occasionally, and the link loses packets, the sender does not
 //! wait for requests: it sends each packet a second time, 2 ms later ([`Ahead`]).

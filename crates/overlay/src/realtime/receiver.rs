@@ -484,9 +484,10 @@ impl Receiver {
                 self.stats.throttled += 1;
                 break;
             }
-            let last = match self.budget.available() < REQUEST_BURST / 2.0 {
-                true => LastRound::LEAST,
-                false => self.last_round,
+            let repeats = self.settings.redundant_last;
+            let last = match repeats && self.budget.available() >= REQUEST_BURST / 2.0 {
+                true => self.last_round,
+                false => LastRound::LEAST,
             };
             if let Some(until) = self.answers.awaits(now, entry, (self.rtt.usual, last)) {
                 self.missing.schedule(seq, until);

@@ -106,6 +106,28 @@ fn on_a_way_with_heavy_losses_the_last_request_is_earlier_and_has_more_copies() 
 }
 
 #[test]
+fn a_lane_that_repeats_nothing_does_not_hurry_its_last_request() {
+    let mut receiver = Receiver::new(Settings {
+        redundant_last: false,
+        ..Settings::modern()
+    });
+    receiver.set_last_round(LastRound::of(
+        Losses {
+            share: 0.2,
+            burst: 0.5,
+        },
+        1.0,
+    ));
+    arrive_in_a_hurry(&mut receiver, at_us(0), 0);
+    arrive_in_a_hurry(&mut receiver, at_us(4_000), 2);
+    let mut asked = Vec::new();
+    while let Some(now) = receiver.next_timeout() {
+        asked.extend(polled(&mut receiver, now).iter().map(|_| now.as_micros()));
+    }
+    assert_eq!(asked, [4_000, 26_500]);
+}
+
+#[test]
 fn with_little_slack_all_repetitions_of_a_request_go_at_once() {
     let mut receiver = Receiver::new(Settings::modern());
     let remaining = Remaining::from_duration(ms(22));
