@@ -385,6 +385,16 @@ impl Brake {
         self.epoch.lost += lost;
     }
 
+    /// Forgets the losses so far, because the link is down: an outage and what leads to it, for example short outages in
+    /// a row, lose packets without a queue.
+    pub fn on_outage(&mut self, now: Time) {
+        self.epoch = Epoch::new(now);
+        self.trial = Epoch::new(self.trial.since);
+        if let Some(probation) = &mut self.probation {
+            probation.begin_again(now);
+        }
+    }
+
     /// Takes in a measured round trip. Judges if enough time has passed since the last judgement.
     pub fn on_round_trip(&mut self, now: Time, rtt: Duration) {
         self.baseline.on_round_trip(now, rtt);

@@ -46,6 +46,11 @@ impl Probation {
         self.held_bps.is_some() && self.left == JUDGEMENTS
     }
 
+    /// Judges by the losses from now on.
+    pub(super) fn begin_again(&mut self, now: Time) {
+        self.since = Epoch::new(now);
+    }
+
     /// Returns whether the path has proved itself (`false`), or loses too much (`true`); `None` if it is too early.
     fn verdict(&self, now: Time) -> Option<bool> {
         let (packets, time) = (self.since.told, now.since(self.since.since));

@@ -153,6 +153,15 @@ impl Link {
         }
     }
 
+    /// The link is down. The first report after the outage includes its losses, so that report only begins the count.
+    pub(crate) fn on_down(&mut self, now: Time) {
+        self.counts.downs += 1;
+        self.told = None;
+        if let Some(brake) = &mut self.brake {
+            brake.on_outage(now);
+        }
+    }
+
     /// Returns the hello of a node that is about to stop, and the path by which the hello surely arrives.
     pub(crate) fn farewell(&mut self, now: Time) -> (PathId, wire::control::Hello) {
         let path = self.sure_path(now);

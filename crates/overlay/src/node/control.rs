@@ -564,7 +564,7 @@ impl Node {
             }
             Some(hello::Event::GivenUp) => {}
             Some(hello::Event::Down { why, .. }) => {
-                self.links.at_mut(index).counts.downs += 1;
+                self.links.at_mut(index).on_down(now);
                 let why = match why {
                     Why::Closing => "the neighbour is stopping",
                     Why::NotHeard => "the neighbour does not hear this node",

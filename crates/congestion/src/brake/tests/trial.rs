@@ -42,6 +42,20 @@ fn losses_that_begin_with_the_end_of_a_limit_limit_the_lane_again() {
 }
 
 #[test]
+fn losses_before_an_outage_do_not_limit_the_lane_after_it() {
+    let (mut brake, first) = given_up();
+    // The link fails for a moment again and again, and then for longer.
+    for epoch in first..first + 4 {
+        stream(&mut brake, 200 * epoch, RTT, 250);
+    }
+    brake.on_outage(ms(200 * (first + 4)));
+    for epoch in first + 20..first + 60 {
+        stream(&mut brake, 200 * epoch, RTT, 6);
+        assert!(brake.rate_bps().is_none(), "{epoch}");
+    }
+}
+
+#[test]
 fn a_path_that_is_longer_gets_repair_when_it_has_lost_little_for_two_seconds() {
     let (mut brake, epoch) = given_up();
     let late: Vec<bool> = (epoch..epoch + 40)
