@@ -24,10 +24,14 @@ const LASTS: Duration = Duration::from_millis(250);
 const SPELL: Duration = Duration::from_secs(5);
 
 /// Whether answers are late.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lateness {
     /// A round trip that exceeds this is late.
     bound: Option<Duration>,
+    /// Round trips without the time by which their way here took longer than usual, and the bound for them. They vary
+    /// less than round trips.
+    there: Rtt,
+    there_bound: Duration,
     /// When the first of the late answers in a row arrived.
     since: Option<Time>,
     /// The last hello of the neighbour was late.
@@ -51,8 +55,14 @@ impl Lateness {
         round_trip: Option<Duration>,
         rtt: &Rtt,
     ) {
+        let there = round_trip.map(|round_trip| round_trip.saturating_sub(excess));
+        if let Some(there) = there {
+            self.there.on_sample(now, there);
+        }
         let Some(bound) = self.bound else {
-            self.bound = round_trip.map(|_| rtt.patience(FLOOR) + FLOOR);
+            if round_trip.is_some() {
+                self.set_bounds(rtt);
+            }
             return;
         };
         let more = bound - rtt.least().unwrap_or_default();
@@ -61,20 +71,25 @@ impl Lateness {
             self.until = self.until.max(now + LASTS);
         }
         self.comes_late = comes_late;
-        let Some(round_trip) = round_trip else {
+        let Some((round_trip, there)) = round_trip.zip(there) else {
             return;
         };
         let since = self.since.unwrap_or(now);
         if round_trip <= bound || now.since(since) >= SPELL {
             self.since = None;
             self.until = now;
-            self.bound = Some(rtt.patience(FLOOR) + FLOOR);
+            self.set_bounds(rtt);
             return;
         }
         self.since = Some(since);
-        if round_trip - excess > bound {
+        if there > self.there_bound {
             self.until = now + LASTS;
         }
+    }
+
+    fn set_bounds(&mut self, rtt: &Rtt) {
+        self.bound = Some(rtt.patience(FLOOR) + FLOOR);
+        self.there_bound = self.there.patience(FLOOR) + FLOOR;
     }
 }
 
@@ -127,6 +142,23 @@ mod tests {
         assert!(end.hear(150, 190));
         let doubted = (0..100).filter(|_| end.hear(150, 190)).count();
         assert!(doubted <= 2, "{doubted}");
+    }
+
+    #[test]
+    fn a_path_with_jitter_that_is_longer_both_ways_is_doubted_until_routes_know() {
+        for longer_ms in [130, 150, 200] {
+            let mut rng = base::Rng::new(4);
+            let mut end = End::default();
+            for _ in 0..200 {
+                let (here, there) = (rng.below(46), rng.below(46));
+                end.hear(here, 48 + here + there);
+            }
+            let doubted = (0..40).filter(|_| {
+                let excess = longer_ms + rng.below(5);
+                end.hear(excess, 48 + longer_ms + excess)
+            });
+            assert_eq!(doubted.count(), 40, "{longer_ms}");
+        }
     }
 
     #[test]
