@@ -11,10 +11,6 @@ use wire::data::LaneSeq;
 
 /// A transmission is lost when this many later ones have arrived [RFC 5681's three duplicates].
 const LATER: u64 = 3;
-/// The least time by which a transmission may be overtaken, because of bursts, timers and threads.
-const REORDER_MIN: Duration = Duration::from_micros(500);
-/// The most quarters of a round trip by which packets may be overtaken.
-const REORDER_QUARTERS_MAX: u64 = 6;
 /// After more than this many cuts that proved right, packets may be overtaken by a quarter less [RFC 8985 §6.2].
 const CUTS_RIGHT: u32 = 16;
 
@@ -103,14 +99,16 @@ impl Sender {
         way.probes = 0;
         way.backoff = 0;
         let window = way.window(self.packet_bytes);
-        let slow_start_used = way.controls.in_slow_start() && in_flight * 2 >= window;
+        // A window of which half is used counts as used [RFC 7661 §4.2]. If the window were just what the sources need, a
+        // short outage would fill it with lost packets, and nothing would leave until a timeout.
+        let is_used = in_flight * 2 >= window;
         let acked = Acked {
             now,
             segments: packets as f64,
             bytes,
             rtt,
             in_flight: in_flight as f64,
-            limited: way.is_limited || slow_start_used,
+            limited: way.is_limited || is_used,
             receive_rate_bps: self.receive_rate_bps,
             // Packets of a lane have no stamps, so only the round trips show jitter.
             receive_jitter: None,
@@ -203,7 +201,7 @@ impl Sender {
         if is_lost || is_early {
             // An earlier transmission has arrived after all.
             if is_lost || by_loss {
-                way.is_too_hasty(REORDER_QUARTERS_MAX);
+                way.is_too_hasty();
             }
         } else if way.highest.is_none_or(|(highest, _)| order > highest) {
             way.highest = Some((order, sent_at));
@@ -220,7 +218,7 @@ impl Sender {
             return;
         }
         self.stats.spurious += u64::from(more.unsigned_abs());
-        self.ways[at].is_too_hasty(REORDER_QUARTERS_MAX);
+        self.ways[at].is_too_hasty();
     }
 
     fn forget_acknowledged(&mut self) {
@@ -276,7 +274,7 @@ impl Sender {
                 self.ways[at].sent.pop_front();
                 continue;
             };
-            let by_place = self.ways[at].reorder_quarters == 0 && order + LATER <= highest;
+            let by_place = self.ways[at].overtaken == Duration::ZERO && order + LATER <= highest;
             let by_time = sent_at + reorder <= highest_at;
             let due = sent_at + rtt + reorder;
             if !by_place && !by_time && now < due {
@@ -299,19 +297,7 @@ impl Sender {
             way.cuts_right += 1;
         }
         if way.cuts_right > CUTS_RIGHT {
-            way.reorder_quarters = way.reorder_quarters.saturating_sub(1);
-            way.cuts_right = 0;
+            way.is_too_patient();
         }
-    }
-}
-
-impl super::Way {
-    /// Returns how much later a transmission may arrive than one that left after it.
-    fn reorder(&self) -> Duration {
-        let least = self.rtt.least().unwrap_or_default();
-        let usual = self.rtt.smoothed().unwrap_or_default();
-        // Choice: RFC 8985 takes quarters of the least round trip, which says little if delays vary by many times that.
-        let more = usual.div(4) * self.reorder_quarters;
-        (least.div(4) + more.min(usual.max(self.rtt.deviation() * 4))).max(REORDER_MIN)
     }
 }

@@ -21,6 +21,13 @@ use std::collections::VecDeque;
 /// The most ways of one lane: the number of paths that its link can have.
 pub(crate) const WAYS_MAX: usize = crate::link::MAX_PATHS;
 
+/// The least time by which a transmission may be overtaken, because of bursts, timers and threads.
+const REORDER_MIN: Duration = Duration::from_micros(500);
+/// The least quarter of a round trip, so that the lane stops counting places on the shortest paths, too.
+const QUARTER_LEAST: Duration = Duration::from_micros(1);
+/// The most quarters of a round trip by which packets may be overtaken.
+const REORDER_QUARTERS_MAX: u64 = 6;
+
 /// A path that packets may take at present, with what is known about it before the lane has measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
@@ -64,9 +71,10 @@ pub(super) struct Way {
     pub(super) is_overdue: bool,
     /// The window held packets back lately.
     pub(super) is_limited: bool,
-    /// By how many quarters of a round trip packets may be overtaken, and the number of cuts since this last proved too
-    /// small.
-    pub(super) reorder_quarters: u64,
+    /// By how much longer than a quarter of the least round trip packets may be overtaken, and the number of cuts since
+    /// this last proved too small. Choice: a time and not a number of round trips, because a path that has become longer
+    /// overtakes no more than before.
+    pub(super) overtaken: Duration,
     pub(super) cuts_right: u32,
     pub(super) last_sent: Time,
     /// How long the acknowledgement of its last packet may wait for the next packet.
@@ -100,7 +108,7 @@ impl Way {
             grant: false,
             is_overdue: false,
             is_limited: false,
-            reorder_quarters: 0,
+            overtaken: Duration::ZERO,
             cuts_right: 0,
             last_sent: Time::ZERO,
             ack_wait: ACK_DELAY,
@@ -199,9 +207,32 @@ impl Way {
     }
 
     /// Allows one more quarter of a round trip, because packets turned out to be overtaken by more than assumed.
-    pub(super) fn is_too_hasty(&mut self, most: u64) {
-        let quarters = self.reorder_quarters + 1;
-        self.reorder_quarters = quarters.min(most);
+    pub(super) fn is_too_hasty(&mut self) {
+        let quarter = self.quarter();
+        let most = (quarter * REORDER_QUARTERS_MAX).max(self.overtaken);
+        self.overtaken = (self.overtaken + quarter).min(most);
         self.cuts_right = 0;
+    }
+
+    /// Allows a quarter of a round trip less.
+    pub(super) fn is_too_patient(&mut self) {
+        // A path may have become much shorter.
+        let less = self.quarter().max(self.overtaken.div(REORDER_QUARTERS_MAX));
+        self.overtaken = self.overtaken.saturating_sub(less);
+        self.cuts_right = 0;
+    }
+
+    /// Choice: RFC 8985 takes quarters of the least round trip, which says little if delays vary by many times that.
+    fn quarter(&self) -> Duration {
+        let usual = self.rtt.smoothed().unwrap_or_default();
+        usual.div(4).max(QUARTER_LEAST)
+    }
+
+    /// Returns how much later a transmission may arrive than one that left after it.
+    pub(super) fn reorder(&self) -> Duration {
+        let least = self.rtt.least().unwrap_or_default();
+        let usual = self.rtt.smoothed().unwrap_or_default();
+        let most = usual.max(self.rtt.deviation() * 4);
+        (least.div(4) + self.overtaken.min(most)).max(REORDER_MIN)
     }
 }

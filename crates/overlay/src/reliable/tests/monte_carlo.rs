@@ -137,6 +137,87 @@ fn speech_has_its_rate_where_a_bulk_stream_has_little() {
     assert!(slow < ms(1_000), "{slow}, {:?}", world.from.sender.stats());
 }
 
+/// Returns the longest delay of speech when the path fails for 380 ms. Before, round trips varied by many times the
+/// delay and packets were lost; then the path became longer.
+fn delay_after_failure(settings: Settings) -> Duration {
+    let short = Path {
+        loss: 0.02,
+        twice: 0.0,
+        delay: ms(3),
+        jitter: ms(17),
+    };
+    let long = Path {
+        loss: 0.0,
+        delay: ms(220),
+        jitter: ms(0),
+        ..short
+    };
+    let mut world = World::new(5, settings, short);
+    let mut pushed = Vec::new();
+    for number in 0..2_000 {
+        world.path = match number {
+            ..500 => short,
+            1_500..1_519 => Path { loss: 1.0, ..long },
+            _ => long,
+        };
+        pushed.push(world.now);
+        world.push(0, number);
+        for _ in 0..20 {
+            world.step();
+        }
+    }
+    world.finish(60_000);
+    let late = world.arrived.iter().filter(|(number, _)| *number >= 1_400);
+    let took = late.map(|(number, at)| at.since(pushed[*number as usize]));
+    took.max().unwrap()
+}
+
+#[test]
+fn a_path_that_has_become_long_and_fails_for_a_moment_delays_speech_by_one_round_trip_more() {
+    // The first acknowledgement after the failure shows what was lost.
+    let most = delay_after_failure(Settings::default());
+    assert!(most < ms(1_150), "{most}");
+}
+
+/// Returns the window after losses, and the one after thirty round trips in each of which a burst of packets leaves. Ten
+/// packets of a round trip of 100 ms may always be in flight.
+fn windows_of_bursts(packets: u32) -> (f64, f64) {
+    let path = Path {
+        loss: 0.05,
+        twice: 0.0,
+        delay: ms(50),
+        jitter: ms(0),
+    };
+    let settings = Settings {
+        family: Family::NewReno,
+        spares_random_losses: false,
+        ..Settings::default()
+    };
+    let mut world = run(6, settings, path, 400);
+    world.path.loss = 0.0;
+    let before = world.from.sender.congestion_window();
+    for round in 0..30 {
+        for n in 0..packets {
+            world.push(0, 400 + round * 100 + n);
+        }
+        for _ in 0..120 {
+            world.step();
+        }
+    }
+    (before, world.from.sender.congestion_window())
+}
+
+#[test]
+fn a_window_of_which_half_is_used_grows() {
+    let (before, after) = windows_of_bursts(8);
+    assert!(
+        before < 8.0 && (12.0..=17.0).contains(&after),
+        "{before} {after}"
+    );
+    let (before, after) = windows_of_bursts(4);
+    assert!(after == before, "{before} {after}");
+}
+
 #[test]
 fn the_receivers_rate_tells_real_that_random_losses_are_no_congestion() {
     let path = Path {
