@@ -132,6 +132,8 @@ impl Counters {
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::RootRefused { .. } => self.roots_refused += 1,
+            // The snapshot contains the node.
+            Event::Double { .. } => {}
             // The snapshot contains the root's number.
             Event::RootSucceeded { .. } => {}
             Event::GroupsIgnored { .. } => self.groups_ignored += 1,

@@ -9,6 +9,7 @@
 //! rate. If standard error does not accept output (a stopped terminal, a full pipe), nothing waits for it: lines are
 //! lost then, and their number is logged later.
 
+mod doubles;
 mod fields;
 mod journal;
 mod lines;
@@ -39,6 +40,7 @@ pub struct Log {
     /// Sessions that were logged and have not become a link since: a neighbour that answers and then refuses is dialled
     /// for ever.
     sessions: BTreeMap<NodeAddr, Said>,
+    doubles: doubles::Doubles,
 }
 
 /// A line that others have provoked: when it was logged, and how often it was suppressed since.
@@ -58,6 +60,7 @@ impl Log {
             left_out: BTreeMap::new(),
             said: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            doubles: doubles::Doubles::default(),
         }
     }
 
@@ -70,6 +73,9 @@ impl Log {
     pub fn event(&mut self, now: Time, event: &Event) {
         // Most events concern packets, and have no fields.
         let fields = || Fields::of(event);
+        if self.doubles.explain(now, event) {
+            return;
+        }
         match *event {
             Event::Established { peer, at } => self.session(now, (peer, at), fields),
             Event::Refused { from, why } => {
@@ -159,6 +165,10 @@ impl Log {
             Event::Moved { peer, at } => {
                 let text = format!("{peer} is reached at {at} now");
                 self.lines.tell(Level::Info, &text, fields);
+            }
+            Event::Double { node, is_own } => {
+                let text = self.doubles.on_double(now, node, is_own);
+                self.lines.tell(Level::Warning, &text, fields);
             }
             Event::RecordRefused { origin } => {
                 let text = format!("a record that claims to be of {origin} was refused");
@@ -321,6 +331,61 @@ mod tests {
             text.contains("90 more lines of this kind left out: mac"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn one_line_names_a_key_on_two_hosts_and_the_flapping_links_are_counted() {
+        let sink = Sink::default();
+        let (flushed, lines) = Lines::to(("ams", Clock::new(), Format::Text), Some(sink.clone()));
+        let mut log = Log::new(lines);
+        let (double, other) = (NodeAddr(2), NodeAddr(3));
+        let minute = base::Duration::from_secs(60);
+        let flap = |log: &mut Log, now: Time, peer| {
+            for _ in 0..50 {
+                log.event(now, &Event::LinkUp { peer });
+                log.event(
+                    now,
+                    &Event::LinkDown {
+                        peer,
+                        why: "silence",
+                    },
+                );
+            }
+        };
+        let report = Event::Double {
+            node: double,
+            is_own: false,
+        };
+        for n in 0..2 {
+            let now = Time::ZERO + minute * n;
+            log.event(now, &report);
+            flap(&mut log, now, double);
+        }
+        // Other links are logged as ever, and this one is, too, when nothing explains it any more.
+        log.event(Time::ZERO + minute, &Event::LinkUp { peer: other });
+        log.event(Time::ZERO + minute * 3, &Event::LinkUp { peer: double });
+        // If this node itself is doubled, that explains all links.
+        let own = Event::Double {
+            node: NodeAddr(1),
+            is_own: true,
+        };
+        log.event(Time::ZERO + minute * 9, &own);
+        flap(&mut log, Time::ZERO + minute * 9, other);
+        drop(log);
+        drop(flushed);
+        let text = sink.text();
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert_eq!(
+            text.matches("0.0.0.2 runs on two hosts").count(),
+            2,
+            "{text}"
+        );
+        assert!(text.contains("(100 lines about links"), "{text}");
+        assert!(
+            text.contains("another host runs with this node's key: stop one"),
+            "{text}"
+        );
+        assert_eq!(text.matches("link to").count(), 2, "{text}");
     }
 
     #[test]

@@ -462,6 +462,13 @@ pub enum Event {
         /// The node that the record claims to describe.
         origin: NodeAddr,
     },
+    /// The key of a node is in use on two hosts at once. Reported once a minute while it lasts.
+    Double {
+        /// The node: this one, or a neighbour.
+        node: NodeAddr,
+        /// The node is this one.
+        is_own: bool,
+    },
     /// The network has another root key. Signatures of older roots are valid until a certain second.
     RootSucceeded {
         /// The number of the new root.

@@ -13,6 +13,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `router` | the network as it is known, and the paths through it |
+//! | `doubles` | nodes whose key is in use on two hosts |
 //! | `doubt` | links in doubt, and the paths around them |
 //! | `groups` | joins, trees, keys, reports and audits of groups |
 //! | `own_links` | the links that the node makes automatically |
@@ -26,6 +27,7 @@ mod clock;
 pub(crate) mod control;
 mod deliver;
 mod divert;
+mod doubles;
 mod doubt;
 mod end_repair;
 mod ends;
@@ -151,6 +153,7 @@ pub struct Node {
     flood: Flood,
     origins: routing::Origins,
     doubt: doubt::Doubt,
+    doubles: doubles::Doubles,
     groups: groups::Groups,
     streams: Streams,
     /// There is more to send on streams than one flush sends.
@@ -243,6 +246,7 @@ impl Node {
             flood: Flood::new(),
             origins: routing::Origins::default(),
             doubt: doubt::Doubt::new(&config.settings.hello),
+            doubles: doubles::Doubles::default(),
             groups,
             receivers: Vec::new(),
             streams: Streams::default(),

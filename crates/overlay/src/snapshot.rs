@@ -68,6 +68,8 @@ pub struct Snapshot {
     pub paths_bad: u64,
     /// Nodes that have renewed their records more often than allowed: the first few.
     pub flooders: Vec<FlooderStatus>,
+    /// Nodes whose key is in use on two hosts at once: this node and its neighbours.
+    pub doubles: Vec<DoubleStatus>,
     /// The packets that wait here for their predecessors.
     pub held: HeldStatus,
     /// Nodes in the link-state database.
@@ -111,6 +113,19 @@ pub struct FlooderStatus {
     pub node: String,
     /// Records of the node that this node dropped for that reason.
     pub dropped: u64,
+}
+
+/// A node whose key is in use on two hosts at once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DoubleStatus {
+    /// The node.
+    pub node: String,
+    /// The node is this one.
+    pub is_own: bool,
+    /// Where a neighbour was heard last with each of its two starts; empty for this node, which does not know that.
+    pub at: Vec<String>,
+    /// Seconds since the change between the two hosts was last seen.
+    pub ago_s: f64,
 }
 
 /// How packets to and from another node are sealed from end to end.

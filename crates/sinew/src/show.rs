@@ -3,6 +3,7 @@
 mod flows;
 mod links;
 mod status;
+mod wrong;
 
 pub(crate) use flows::worst_in_words;
 
@@ -326,6 +327,10 @@ mod tests {
         status["host"]["udp"] = json!({"dropped_by_kernel": 200, "received": 1000});
         status["snapshot"]["links"][0]["realtime"]["overrun_lately"] = 7.into();
         status["snapshot"]["held"]["given_up_lately"] = 2.into();
+        status["snapshot"]["doubles"] = json!([
+            {"node": "10.7.0.1", "is_own": true, "at": [], "ago_s": 0.5},
+            {"node": "10.7.0.2", "is_own": false, "at": ["192.0.2.2:7700", "192.0.2.9:7700"], "ago_s": 0.5},
+        ]);
         let look = Look {
             colour: true,
             ..Look::default()
@@ -334,7 +339,9 @@ mod tests {
         let line = whole.lines().nth(1).unwrap();
         assert!(line.starts_with("\u{1b}[31mWRONG "), "{line:?}");
         for expected in [
-            "certificate ",
+            "WRONG        another host runs with this node's key: stop one of the two",
+            "fra runs on two hosts with one key, at 192.0.2.2:7700 and 192.0.2.9:7700: stop one",
+            "; certificate ",
             "; link to lon is silent; ",
             "2 flows refused: no room on the link to fra",
             "bridge eth1: the interface is missing",

@@ -438,6 +438,9 @@ impl Node {
             // The neighbour has (re)started: the lanes in both directions begin anew. Other paths belong to the time
             // before its restart.
             link.peer_boot = Some(hello.boot);
+            let (peer, start) = (link.peer, (hello.boot, link.path.at));
+            self.note_start(now, peer, start, out);
+            let link = self.links.at_mut(index);
             let event = link.path.hello.on_restart(now);
             link.reset_lanes(now);
             link.forget_clock();

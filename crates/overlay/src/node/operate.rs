@@ -329,6 +329,7 @@ impl Node {
             suspects: self.suspect_statuses(now),
             paths_bad: self.audits.findings(),
             flooders: self.flooder_statuses(),
+            doubles: self.doubles.statuses(now, self.addr),
             held: self.handover.status(),
             database_nodes: self.router.database().nodes().count(),
         }

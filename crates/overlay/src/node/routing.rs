@@ -7,16 +7,16 @@ use super::receive::drop_one;
 use crate::event::{Drop, Event};
 use crate::hello;
 use crate::link::{Link, LinkIndex};
-use crate::link_state::{Judgement, MAX_ORIGINS, Origination, Reason, Verdict};
+use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Origination, Reason, Verdict};
 use crate::route::Changed;
 use crate::settings::{MetricOf, Sealing};
 use base::token_bucket::TokenBucket;
-use base::{Map, NodeAddr, Outbox, Time};
+use base::{Map, NodeAddr, Outbox, Time, UnderlayAddr};
 use core::cmp::Reverse;
 use secure::{Context, Peer};
 use wire::bytes::Writer;
 use wire::link_state::{LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_seals};
-use wire::record::{Acks, Key, RecordKind, Records};
+use wire::record::{Acks, Key, Record, RecordKind, Records};
 use wire::{Availability, Latency, Loss};
 
 /// Records per second that are accepted from one origin if they are signed by it: an honest node makes 20 at most, and
@@ -252,7 +252,45 @@ impl Node {
                     other => other,
                 }
             });
+            if let Verdict::Own(key) = verdict {
+                self.on_own_record(now, key, &record, out);
+            }
             self.on_verdict(now, index, verdict, out);
+        }
+    }
+
+    /// A record in this node's name has arrived that this start of the node has not made. It is from before a restart,
+    /// or another host uses this node's key.
+    fn on_own_record(
+        &mut self,
+        now: Time,
+        key: Key,
+        record: &Record<'_>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let claim = Claim::parse(key.kind, record.body);
+        let boot = match &claim {
+            Ok(Claim::LinkState(state)) => state.seals(),
+            _ => None,
+        };
+        let own = (self.boot, None);
+        if let Some(boot) = boot.filter(|boot| *boot != self.boot) {
+            self.note_start(now, self.addr, own, out);
+            self.note_start(now, self.addr, (boot, None), out);
+        }
+    }
+
+    /// Takes in which start of a neighbour, or of this node, is heard from.
+    pub(super) fn note_start(
+        &mut self,
+        now: Time,
+        node: NodeAddr,
+        start: (u32, Option<UnderlayAddr>),
+        out: &mut impl Outbox<Node>,
+    ) {
+        if self.doubles.note(now, node, start) {
+            let is_own = node == self.addr;
+            out.report(Event::Double { node, is_own });
         }
     }
 

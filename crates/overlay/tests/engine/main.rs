@@ -15,6 +15,7 @@ mod clocks;
 mod control_traffic;
 mod detours;
 mod direct;
+mod doubles;
 mod early;
 mod ends;
 mod expiring;

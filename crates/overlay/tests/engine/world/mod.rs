@@ -374,6 +374,14 @@ impl Nodes {
         self.world.restart(self.hosts[i], party);
     }
 
+    /// Starts node `i` on another host as well, with a copy of its state, linked to node `to`.
+    pub fn double(&mut self, i: usize, to: usize, path: &str) -> HostId {
+        let party = self.start(i);
+        let host = self.world.add_host(party);
+        self.world.link(host, self.hosts[to], &model(path));
+        host
+    }
+
     /// Adds a host that is not a node of this program, linked to node `to`.
     pub fn add_rogue(&mut self, to: usize, rogue: Neighbour, path: &str) -> HostId {
         let host = self.world.add_host(Party::rogue(rogue));

@@ -26,6 +26,8 @@ pub struct Totals {
     /// The nodes that have learned of a root, and the root.
     pub roots: Vec<(HostId, u8)>,
     pub roots_refused: u64,
+    /// The nodes whose key was found on two hosts, when, and by which node.
+    pub doubles: Vec<(Time, HostId, NodeAddr)>,
     pub ignored: Vec<(NodeAddr, NodeAddr)>,
     /// When links came up, at which node, and to which neighbour.
     pub ups: Vec<(Time, HostId, NodeAddr)>,
@@ -63,6 +65,7 @@ impl Totals {
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::RootSucceeded { number, .. } => self.roots.push((host, number)),
             Event::RootRefused { .. } => self.roots_refused += 1,
+            Event::Double { node, .. } => self.doubles.push((at, host, node)),
             Event::GroupsIgnored { by, group, .. } => self.ignored.push((by, group)),
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::EndRefused { .. }
