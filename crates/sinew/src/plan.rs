@@ -97,6 +97,7 @@ pub fn plan(args: &Plan) -> Outcome {
             LengthArg::Latency => Length::Latency,
             LengthArg::PhysicalHops => Length::PhysicalHops,
         },
+        advises_probe: !args.probe && args.network.scenario.is_none(),
     };
     let mut view = args.network.view()?;
     if let Some(control) = &args.congestion {

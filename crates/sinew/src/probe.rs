@@ -427,6 +427,25 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_is_advised_only_to_a_reader_who_can_still_run_one() {
+        let unknown = network(&[(1, 2, 0, None)]);
+        let [a, b] = [1, 2].map(|node| NodeAddr(node).to_string());
+        for advises_probe in [true, false] {
+            let asked = PlanAsked {
+                advises_probe,
+                ..PlanAsked::default()
+            };
+            let plan = explain::plan(&unknown, &a, &b, &asked).unwrap();
+            assert!(
+                plan.reason.contains("so that is unknown"),
+                "{}",
+                plan.reason
+            );
+            assert_eq!(plan.reason.contains("`--probe`"), advises_probe);
+        }
+    }
+
+    #[test]
     fn the_route_ends_with_the_segment() {
         let bytes = chain(&[1, 2, 3].map(|n| NodeAddr(0x0a07_0000 + n))).unwrap();
         let first = Hop::parse(&bytes).unwrap();

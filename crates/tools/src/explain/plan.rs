@@ -46,6 +46,8 @@ pub struct PlanAsked {
     pub margin: f64,
     /// What counts as the length of a path.
     pub length: Length,
+    /// A probe of unknown rates may be advised. It is not if the probe has just run, or cannot run.
+    pub advises_probe: bool,
 }
 
 impl Default for PlanAsked {
@@ -56,6 +58,7 @@ impl Default for PlanAsked {
             relays: plan::RELAYS_MAX,
             margin: plan::MARGIN,
             length: Length::Hops,
+            advises_probe: false,
         }
     }
 }
@@ -211,7 +214,7 @@ pub fn plan(
             .map(|shortest| Shortest::of(view, asked, &plan.pipelined, shortest)),
         striped: way(&plan.striped),
         choice: plan.choice.as_str(),
-        reason: reason(view, &plan),
+        reason: reason(view, asked, &plan),
     })
 }
 
@@ -353,7 +356,7 @@ impl SegmentNumbers {
 }
 
 /// Returns the reason for the choice of the way, in a sentence.
-fn reason(view: &View, plan: &Plan) -> String {
+fn reason(view: &View, asked: &PlanAsked, plan: &Plan) -> String {
     let best = plan.best();
     let slowest: Vec<String> = best
         .slowest()
@@ -409,7 +412,14 @@ fn reason(view: &View, plan: &Plan) -> String {
             text
         }
     };
-    format!("{what}; limited by {limit}: {}", sureness(best.confidence))
+    let advice = match best.confidence {
+        Confidence::AtLeast if asked.advises_probe => ": `--probe` measures it",
+        _ => "",
+    };
+    format!(
+        "{what}; limited by {limit}: {}{advice}",
+        sureness(best.confidence)
+    )
 }
 
 fn relays(count: usize) -> String {
@@ -430,9 +440,7 @@ fn sureness(confidence: Confidence) -> &'static str {
         Confidence::Added => {
             "by the delays and losses of several links added up, which nobody has measured together"
         }
-        Confidence::AtLeast => {
-            "nothing that is known limits its rate, so that is unknown: `--probe` measures it"
-        }
+        Confidence::AtLeast => "nothing that is known limits its rate, so that is unknown",
     }
 }
 
