@@ -101,14 +101,24 @@ pub fn client_socket(status: &Value) -> Result<&str, Failure> {
 /// clients, or a node on another host by a gate's file or line, or by `dns:DOMAIN`. `SINEW_NODE` can also name it. The
 /// names of nodes are not known then, because only the operator may ask for them.
 pub fn as_client(path: Option<&Path>) -> Result<Option<Node>, Failure> {
+    let named = named(path).filter(|named| is_for_clients(named));
+    let find = |named: PathBuf| Node::find(&named.to_string_lossy());
+    Ok(named.map(find).transpose()?)
+}
+
+/// Returns the control socket of the node that a command's option or the environment names, or of the one that runs
+/// here. `None` if the node is named by its socket for programs.
+pub fn as_operator(path: Option<&Path>) -> Option<PathBuf> {
+    match named(path) {
+        Some(named) if is_for_clients(&named) => None,
+        _ => crate::control::socket(path).ok(),
+    }
+}
+
+/// Returns what a command's option names, or else the environment.
+fn named(path: Option<&Path>) -> Option<PathBuf> {
     let from_env = || std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
-    let Some(named) = path.map(Path::to_owned).or_else(from_env) else {
-        return Ok(None);
-    };
-    Ok(match is_for_clients(&named) {
-        true => Some(Node::find(&named.to_string_lossy())?),
-        false => None,
-    })
+    path.map(Path::to_owned).or_else(from_env)
 }
 
 fn is_for_clients(path: &Path) -> bool {

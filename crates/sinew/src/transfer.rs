@@ -8,10 +8,11 @@
 
 mod messages;
 mod progress;
+mod silence;
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
-use crate::names::{Names, as_client, client_socket};
+use crate::names::{Names, as_client, as_operator, client_socket};
 use crate::quantity::{seconds, within};
 use crate::stop::Stop;
 use crate::terminal;
@@ -19,6 +20,7 @@ use clap::Args;
 use client::{DatagramSocket, Node, Options, Stream, StreamControl, Target};
 use progress::Progress;
 use serde_json::json;
+use silence::Silence;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
@@ -181,10 +183,12 @@ pub fn send(args: &Send) -> Outcome {
             "streams go to one node: add --datagram for a group",
         ));
     }
+    let silence = Silence::watch(to, &args.to, as_operator(args.node.as_deref()));
     if args.messages {
-        return messages::send(args, &node, to, input);
+        return messages::send(args, &node, (to, &silence), input);
     }
     let stream = node.connect(to, stream_options(args.give_up, args.control))?;
+    silence.on_open(stream.local());
     let mut progress = Progress::new(args.json, false, length(args.file.as_deref()));
     let answers = std::thread::scope(|scope| {
         let answers = scope.spawn(|| take_answers(&stream, args.json));

@@ -13,7 +13,7 @@ use client::{Accepted, Node, Options, Stream, Target};
 use gateway::{Event, Near};
 use serde_json::Value;
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -135,6 +135,13 @@ fn files_and_pipes_go_from_shell_to_shell() {
     assert!(status == 1 && text.contains("nobody takes"), "{text}");
     let (status, text) = failure(&world.try_sinew("send fra --node net/ams"));
     assert!(status == 2 && text.contains("NODE:PORT"), "{text}");
+    // A node that does not run: the user reads after a moment what the command waits for.
+    let mut send = world.spawn("send 10.7.0.9:5000 sent --node net/ams");
+    let told = BufReader::new(send.stderr.take().unwrap());
+    let told = told.lines().next().unwrap().unwrap();
+    assert!(told.contains("10.7.0.9:5000 does not answer yet"), "{told}");
+    send.kill().unwrap();
+    send.wait().unwrap();
     let listen = world.spawn("listen 5000 --node net/fra");
     world.wait("somebody listens", || {
         fra.bind(5000, Options::stream()).is_err()

@@ -1,6 +1,7 @@
 //! Streams of messages from the shell: each line is a message.
 
 use super::progress::Progress;
+use super::silence::Silence;
 use super::{Broken, Listen, Send, stream_options};
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
@@ -11,12 +12,18 @@ use std::io::{self, BufRead, ErrorKind, Read, Write};
 use wire::ipc::PAYLOAD_BYTES_MAX;
 
 /// Sends each line as a message. Waits until the receiver has accepted all messages and closed.
-pub(super) fn send(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) -> Outcome {
+pub(super) fn send(
+    args: &Send,
+    node: &Node,
+    (to, silence): (Target, &Silence),
+    input: Box<dyn Read>,
+) -> Outcome {
     let options = Options {
         deadline: args.deadline,
         ..stream_options(args.give_up, args.control)
     };
     let stream = node.connect_messages(to, options)?;
+    silence.on_open(stream.local());
     let mut progress = Progress::new(args.json, false, None);
     let sent = pour(input, &stream, &mut progress);
     if let Err(Broken::From(_)) = &sent {
