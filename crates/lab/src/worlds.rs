@@ -87,6 +87,17 @@ pub struct Options {
     pub again: u64,
 }
 
+impl Options {
+    /// Returns the option of the command line for the kind of the worlds.
+    fn kind(&self) -> &'static str {
+        match (self.messy, self.hostile) {
+            (true, _) => " --messy",
+            (_, true) => " --hostile",
+            _ => "",
+        }
+    }
+}
+
 /// Why worlds did not run to their end.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldsError {
@@ -105,8 +116,49 @@ pub enum WorldsError {
     #[error("the worlds failed: {0}")]
     Io(#[from] io::Error),
     /// Ctrl-C, or the system requested the end.
-    #[error("interrupted")]
-    Interrupted,
+    #[error("{0}")]
+    Interrupted(Partial),
+}
+
+/// The worlds that ran before an interrupt: all from the first seed on, without a gap.
+#[derive(Debug)]
+pub struct Partial {
+    ran: u64,
+    seeds: u64,
+    /// The command for the other worlds.
+    rest: String,
+    failures: u64,
+    /// The command that runs the first failing world again.
+    replay: Option<String>,
+}
+
+impl Partial {
+    fn of(options: &Options, ran: u64, report: &Report) -> Partial {
+        let (first, left) = (options.first + ran, options.seeds - ran);
+        let kind = options.kind();
+        Partial {
+            ran,
+            seeds: options.seeds,
+            rest: format!("sinew sim world{kind} --first {first} --seeds {left}"),
+            failures: report.failures,
+            replay: report.failed.first().map(|failed| failed.replay.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Partial { ran, seeds, .. } = self;
+        write!(
+            f,
+            "stopped after {ran} of {seeds} worlds; {} failed",
+            self.failures
+        )?;
+        if let Some(replay) = &self.replay {
+            write!(f, ", live the first again: {replay}")?;
+        }
+        write!(f, "; go on with: {}", self.rest)
+    }
 }
 
 /// The results of the worlds. The keys of its JSON are a contract; docs/scenario.md defines each.
@@ -227,12 +279,15 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, WorldsError>
         }
     });
     progress.clear();
-    if stop.load(Ordering::Relaxed) {
-        return Err(WorldsError::Interrupted);
-    }
     let mut lived = lived.into_inner().unwrap_or_else(PoisonError::into_inner);
     lived.sort_unstable_by_key(|lived: &Lived| lived.seed);
-    Ok(Report::of(options, lived))
+    // A thread ends the world that it has begun, so there is no gap.
+    let ran = lived.len() as u64;
+    let report = Report::of(options, lived);
+    if ran < options.seeds {
+        return Err(WorldsError::Interrupted(Partial::of(options, ran, &report)));
+    }
+    Ok(report)
 }
 
 fn check(options: &Options) -> Result<usize, WorldsError> {
@@ -391,11 +446,7 @@ impl Report {
             *self.kinds.entry((*kind).to_owned()).or_default() += 1;
         }
         if self.failed.len() < FAILURES_MAX {
-            let kind = match (options.messy, options.hostile) {
-                (true, _) => " --messy",
-                (_, true) => " --hostile",
-                _ => "",
-            };
+            let kind = options.kind();
             self.failed.push(Failed {
                 seed,
                 why: worse.why,

@@ -246,7 +246,7 @@ impl Node {
             flood: Flood::new(),
             origins: routing::Origins::default(),
             doubt: doubt::Doubt::new(&config.settings.hello),
-            doubles: doubles::Doubles::default(),
+            doubles: doubles::Doubles::new(config.unix_start_s),
             groups,
             receivers: Vec::new(),
             streams: Streams::default(),

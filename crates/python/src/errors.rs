@@ -42,7 +42,10 @@ pub(crate) fn control(failure: Failure) -> PyErr {
     match failure {
         Failure::Misused(text) => misused(text),
         Failure::Failed(text) if text.starts_with("no ") => PyConnectionRefusedError::new_err(text),
-        Failure::Failed(text) | Failure::Undelivered(text) => failed(text),
+        // No question to a node takes over Ctrl-C.
+        Failure::Failed(text) | Failure::Undelivered(text) | Failure::Interrupted(text) => {
+            failed(text)
+        }
         Failure::NobodyReads => failed("nobody reads"),
     }
 }

@@ -20,6 +20,7 @@ mod words;
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
+use crate::interrupt;
 use crate::names::Names;
 use crate::terminal;
 use base::NodeAddr;
@@ -53,6 +54,17 @@ struct Command<'a> {
     fresh: &'a Fresh,
     /// The nodes whose operators have cancelled a copy of this command.
     cancelled: &'a Mutex<BTreeSet<NodeAddr>>,
+    reached: &'a Reached,
+}
+
+/// The copy that runs now, for the line at Ctrl-C.
+type Reached = Arc<Mutex<Option<Running>>>;
+
+struct Running {
+    progress: progress::Reached,
+    /// The same command continues it.
+    can_repeat: bool,
+    words: (&'static str, Vec<String>),
 }
 
 /// One copy.
@@ -142,6 +154,11 @@ impl Broke {
             return;
         }
         self.is_told = true;
+        self.print();
+    }
+
+    /// Prints the failure as JSON.
+    fn print(&self) {
         let cause = self.cause.as_ref();
         let mut value = json!({
             "error": self.failure.text(),
@@ -168,6 +185,9 @@ pub fn run(args: &Copy) -> Outcome {
 
 fn copy_all(args: &Copy) -> Result<(), Broke> {
     let wanted = wanted(&args.paths).map_err(Broke::for_good)?;
+    let reached = Reached::default();
+    let (seen, as_json) = (reached.clone(), args.json);
+    interrupt::on_interrupt(move || stopped(&seen, as_json)).map_err(Broke::for_good)?;
     let manifest = args.manifest.as_deref();
     let manifest = manifest.map(|path| Manifest::new(path, wanted.sources(), patterns(args)));
     let command = Command {
@@ -175,6 +195,7 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
         manifest: manifest.as_ref(),
         fresh: &Fresh::of(args),
         cancelled: &Mutex::default(),
+        reached: &reached,
     };
     let copied = copy_each(command, wanted);
     // Sources that failed are not in the manifest. If all failed, there is nothing to list.
@@ -185,6 +206,29 @@ fn copy_all(args: &Copy) -> Result<(), Broke> {
         Broke::for_good(unread(path.as_os_str(), &error))
     });
     copied.and(written)
+}
+
+/// Returns what Ctrl-C ends, in words; with `as_json`, prints it as the other failures, too.
+fn stopped(reached: &Reached, as_json: bool) -> Failure {
+    let mut reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = reached.take();
+    let text = match &running {
+        None => "stopped before anything was copied".to_owned(),
+        Some(running) => {
+            let next = match running.can_repeat {
+                true => "run the same command again to continue",
+                false => "a stream cannot be continued, begin it again",
+            };
+            format!("stopped: {} copied; {next}", running.progress.amount())
+        }
+    };
+    let mut broke = Broke::for_good(Failure::Interrupted(text));
+    if as_json {
+        broke.kind = "interrupted";
+        broke.about.words = running.map(|running| running.words);
+        broke.print();
+    }
+    broke.failure
 }
 
 fn copy_each(command: Command<'_>, wanted: Wanted) -> Result<(), Broke> {
@@ -227,6 +271,16 @@ fn copy(command: Command<'_>, job: Job<'_>) -> Result<(), Broke> {
     };
     let mut patience = Patience::new(asked, cancelled().clone());
     let mut meter = Meter::new(command.args, job.total());
+    let mut reached = command
+        .reached
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    *reached = Some(Running {
+        progress: meter.reached(),
+        can_repeat: job.can_repeat(),
+        words: job.words(),
+    });
+    drop(reached);
     let copied = attempts(command, job, (&mut patience, &mut meter));
     cancelled().extend(&patience.avoided.cancelled);
     copied.map_err(|mut broke| {

@@ -13,6 +13,8 @@ pub enum Failure {
     Misused(String),
     /// The network's directory has the change, but the named running node does not: exit status 3.
     Undelivered(String),
+    /// The user has stopped the command, which could continue: exit status 130, as shells report Ctrl-C.
+    Interrupted(String),
     /// The reader of our output has gone. This is no error and needs no message.
     NobodyReads,
 }
@@ -34,7 +36,10 @@ impl Failure {
     /// Returns the message; empty if there is no reader.
     pub fn text(&self) -> &str {
         match self {
-            Failure::Failed(text) | Failure::Misused(text) | Failure::Undelivered(text) => text,
+            Failure::Failed(text)
+            | Failure::Misused(text)
+            | Failure::Undelivered(text)
+            | Failure::Interrupted(text) => text,
             Failure::NobodyReads => "",
         }
     }
@@ -53,6 +58,7 @@ impl Failure {
             Failure::Failed(_) => 1,
             Failure::Misused(_) => 2,
             Failure::Undelivered(_) => 3,
+            Failure::Interrupted(_) => 130,
             Failure::NobodyReads => 0,
         }
     }

@@ -45,6 +45,7 @@ pub mod gate;
 pub mod gateway;
 pub mod groups;
 pub mod identity;
+pub mod interrupt;
 pub mod invitation;
 pub mod lab;
 pub mod launch;

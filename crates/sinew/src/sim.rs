@@ -116,6 +116,7 @@ impl World {
         let report =
             worlds::run(&options, Progress::choose(false)).map_err(|error| match error {
                 WorldsError::Option(_) => Failure::misused(error),
+                WorldsError::Interrupted(_) => Failure::Interrupted(error.to_string()),
                 _ => Failure::failed(error),
             })?;
         if self.json {

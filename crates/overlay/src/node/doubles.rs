@@ -10,6 +10,7 @@
 
 use crate::snapshot::DoubleStatus;
 use base::{Duration, Map, NodeAddr, Time, UnderlayAddr};
+use wire::record::RecordSeq;
 
 /// Returns to an earlier start within [`LATELY`] that show two hosts. Choice: old records of a node that has restarted,
 /// and a delayed hello, account for two or three at most; two hosts return with almost every hello.
@@ -24,8 +25,12 @@ const STARTS: usize = 4;
 const NODES: usize = 1_024;
 
 /// The starts of this node and of its neighbours, as far as they have changed.
-#[derive(Debug, Default)]
-pub(super) struct Doubles(Map<NodeAddr, Starts>);
+#[derive(Debug)]
+pub(super) struct Doubles {
+    nodes: Map<NodeAddr, Starts>,
+    /// The highest number of a record that another start of this node has made; at first, the second of this start.
+    others: RecordSeq,
+}
 
 /// The last starts of one node.
 #[derive(Debug, Default)]
@@ -39,6 +44,25 @@ struct Starts {
 }
 
 impl Doubles {
+    /// Returns what is known at the start of a node, in this second since 1970.
+    pub(super) fn new(unix_start_s: u64) -> Doubles {
+        Doubles {
+            nodes: Map::default(),
+            others: RecordSeq(u32::try_from(unix_start_s).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Returns true if a record of another start of this node is later than all such records before. The records of an
+    /// earlier start come again, but there are no further ones.
+    pub(super) fn is_later(&self, seq: RecordSeq) -> bool {
+        seq > self.others
+    }
+
+    /// Takes in the number of such a record, once its signature is checked.
+    pub(super) fn on_record(&mut self, seq: RecordSeq) {
+        self.others = self.others.max(seq);
+    }
+
     /// Takes in that a start of `node` with this number is heard from. Returns true if it is to be reported now that the
     /// node's key is in use on two hosts.
     pub(super) fn note(
@@ -47,10 +71,10 @@ impl Doubles {
         node: NodeAddr,
         (boot, at): (u32, Option<UnderlayAddr>),
     ) -> bool {
-        if self.0.len() >= NODES && !self.0.contains_key(&node) {
-            self.0.retain(|_, starts| starts.is_double(now));
+        if self.nodes.len() >= NODES && !self.nodes.contains_key(&node) {
+            self.nodes.retain(|_, starts| starts.is_double(now));
         }
-        let starts = self.0.entry(node).or_default();
+        let starts = self.nodes.entry(node).or_default();
         let place = starts.known.iter().position(|(known, _)| *known == boot);
         let is_return = place.is_some_and(|place| place + 1 < starts.known.len());
         if let Some(place) = place {
@@ -64,7 +88,10 @@ impl Doubles {
 
     /// Lists the nodes whose key is in use on two hosts.
     pub(super) fn statuses(&self, now: Time, own: NodeAddr) -> Vec<DoubleStatus> {
-        let doubles = self.0.iter().filter(|(_, starts)| starts.is_double(now));
+        let doubles = self
+            .nodes
+            .iter()
+            .filter(|(_, starts)| starts.is_double(now));
         let status = |(node, starts): (&NodeAddr, &Starts)| {
             let mut at: Vec<String> = starts.places().map(|at| at.to_string()).collect();
             at.dedup();
@@ -122,7 +149,7 @@ mod tests {
 
     #[test]
     fn restarts_are_no_double_however_often_they_come() {
-        let mut doubles = Doubles::default();
+        let mut doubles = Doubles::new(0);
         for boot in 0..100 {
             assert!(!doubles.note(at(u64::from(boot)), NODE, (boot, None)));
         }
@@ -135,7 +162,7 @@ mod tests {
 
     #[test]
     fn two_hosts_are_reported_once_a_minute_while_they_last() {
-        let mut doubles = Doubles::default();
+        let mut doubles = Doubles::new(0);
         let mut reports = Vec::new();
         for n in 0..1_210u32 {
             let now = at(u64::from(n) * 100);

@@ -252,30 +252,43 @@ impl Node {
                     other => other,
                 }
             });
-            if let Verdict::Own(key) = verdict {
-                self.on_own_record(now, key, &record, out);
+            if let Verdict::Own(_) | Verdict::Stale(_) = verdict {
+                self.on_earlier_record(now, index, &record, out);
             }
             self.on_verdict(now, index, verdict, out);
         }
     }
 
-    /// A record in this node's name has arrived that this start of the node has not made. It is from before a restart,
-    /// or another host uses this node's key.
-    fn on_own_record(
+    /// A record has arrived that is not later than the known one, or is in this node's name. If it is of another start
+    /// of this node, but made since this start, another host uses the node's key.
+    fn on_earlier_record(
         &mut self,
         now: Time,
-        key: Key,
+        index: LinkIndex,
         record: &Record<'_>,
         out: &mut impl Outbox<Node>,
     ) {
-        let claim = Claim::parse(key.kind, record.body);
-        let boot = match &claim {
-            Ok(Claim::LinkState(state)) => state.seals(),
-            _ => None,
+        let Ok(claim) = Claim::parse(record.kind, record.body) else {
+            return;
         };
-        let own = (self.boot, None);
-        if let Some(boot) = boot.filter(|boot| *boot != self.boot) {
-            self.note_start(now, self.addr, own, out);
+        let Claim::LinkState(state) = &claim else {
+            return;
+        };
+        let boot = state.seals().filter(|boot| *boot != self.boot);
+        let (Some(boot), true) = (boot, state.origin == self.addr) else {
+            return;
+        };
+        if !self.doubles.is_later(claim.key().seq) {
+            return;
+        }
+        // Nobody has checked the signature of a record that is too old to be taken.
+        let proof = self.trust.proof(now, &self.handshakes);
+        let budget = &mut self.links.at_mut(index).verifications;
+        if budget.spend(now, || proof.judge(&claim)) != Judgement::Good {
+            return;
+        }
+        self.doubles.on_record(claim.key().seq);
+        for boot in [self.boot, boot] {
             self.note_start(now, self.addr, (boot, None), out);
         }
     }

@@ -6,6 +6,7 @@ use super::route::Prediction;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::progress::{self, DRAWN_EVERY, Pace};
+use crate::quantity::bytes_in_words;
 use crate::table;
 use crate::terminal;
 use base::NodeAddr;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Collects the progress of a copy.
@@ -36,7 +37,7 @@ pub(super) struct Meter {
     begun: base::Time,
     /// Bytes of everything to be copied, if that is known before the first attempt.
     total: Option<u64>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -161,6 +162,33 @@ impl Told {
     }
 }
 
+/// What a copy has reached, seen from another thread.
+pub(super) struct Reached {
+    state: Arc<Mutex<State>>,
+    total: Option<u64>,
+    draws: bool,
+}
+
+impl Reached {
+    /// Returns how much is copied, in words.
+    pub(super) fn amount(&self) -> String {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.draws && state.drawn.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+        let total = state.total.map(|total| total.bytes).or(self.total);
+        // What an attempt finds includes what earlier attempts have written.
+        let copied = state.written + state.kept.1.max(state.before);
+        match total {
+            Some(total) => {
+                let copied = bytes_in_words(copied.min(total));
+                format!("{copied} of {}", bytes_in_words(total))
+            }
+            None => bytes_in_words(copied),
+        }
+    }
+}
+
 impl Meter {
     /// Makes the meter of a copy of `total` bytes, if that number is known.
     pub(super) fn new(args: &Copy, total: Option<u64>) -> Meter {
@@ -181,7 +209,16 @@ impl Meter {
             begun: clock.now(),
             clock,
             total,
-            state: Mutex::default(),
+            state: Arc::default(),
+        }
+    }
+
+    /// Returns what the copy reaches, for another thread.
+    pub(super) fn reached(&self) -> Reached {
+        Reached {
+            state: self.state.clone(),
+            total: self.total,
+            draws: self.draws,
         }
     }
 
@@ -195,7 +232,8 @@ impl Meter {
         self.names = names.clone();
         self.predicted = predicted;
         self.ends = ends;
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *state;
         state.before += std::mem::take(&mut state.written);
         // An attempt that stopped for measurements does not count.
         if !std::mem::take(&mut state.to_probe) {
@@ -233,7 +271,7 @@ impl Meter {
 
     /// Adds the time since then, in which segments were measured.
     pub(super) fn on_probed(&mut self, since: base::Time) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         state.probed += self.clock.now().since(since);
         state.has_probed = true;
     }
