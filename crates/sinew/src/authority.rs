@@ -33,6 +33,7 @@ mod tests;
 use crate::failure::Outcome;
 use crate::gate::NetClients;
 use crate::quantity::span;
+use crate::table::Wish;
 use base::{Duration, NodeAddr};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -336,6 +337,9 @@ pub struct Rotate {
 pub struct List {
     /// The network's directory
     pub dir: PathBuf,
+    /// The columns to show
+    #[command(flatten)]
+    pub(crate) wish: Wish,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::control;
 use crate::failure::{Failure, Outcome};
 use crate::launch::SERVICES;
+use crate::table::{Look, Page};
 use crate::terminal;
 use clap::Args;
 use serde_json::json;
@@ -180,14 +181,71 @@ fn tell(args: &Doctor, findings: &[Finding]) -> Outcome {
             .collect();
         return terminal::json(&json!({ "findings": findings }));
     }
-    let mut text = String::new();
+    let look = terminal::look();
+    // In a pipe, each finding stays a line, so that programs can search it.
+    let width = look.width.filter(|_| look.notes);
+    let page = page(findings, &Look { width, ..look });
+    terminal::line(page.to_string().trim_end())
+}
+
+/// The column at which what was seen begins.
+const SEEN: usize = 20;
+
+fn page(findings: &[Finding], look: &Look) -> Page {
+    let mut page = Page::default();
     for it in findings {
-        text += &format!("{:<4}  {:<13} {}\n", it.state.label(), it.what, it.seen);
+        let seen = format!("{:<4}  {:<13} {}", it.state.label(), it.what, it.seen);
+        page.push(Page::wrapped(&seen, look, SEEN));
         if !it.next.is_empty() {
-            text += &format!("      {:<13} → {}\n", "", it.next);
+            let next = format!("{:SEEN$}→ {}", "", it.next);
+            page.push(Page::wrapped(&next, look, SEEN + 2));
         }
     }
-    terminal::line(text.trim_end())
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_stay_beside_their_names_in_a_narrow_window() {
+        let seen = "no real time: Operation not permitted (os error 1)";
+        let next = "run the node as a service or as root, or give CAP_SYS_NICE: packets wait when the host is busy";
+        let findings = [Finding::weak("priority", seen, next)];
+        let look = Look {
+            width: Some(60),
+            ..Look::default()
+        };
+        let narrow = page(&findings, &look).to_string();
+        let lines: Vec<&str> = narrow.lines().collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 60),
+            "{narrow}"
+        );
+        assert!(
+            lines[0].starts_with("weak  priority      no real time"),
+            "{narrow}"
+        );
+        assert!(lines[1].starts_with(&" ".repeat(SEEN)), "{narrow}");
+        assert!(
+            lines[2].starts_with(&format!("{:SEEN$}→ run", "")),
+            "{narrow}"
+        );
+        assert!(
+            lines[3..]
+                .iter()
+                .all(|line| line.starts_with(&" ".repeat(SEEN + 2))),
+            "{narrow}"
+        );
+        assert_eq!(
+            page(&findings, &Look::default())
+                .to_string()
+                .lines()
+                .count(),
+            2
+        );
+    }
 }
 
 /// Returns the configuration of a node's directory.

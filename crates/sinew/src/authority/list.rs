@@ -6,7 +6,7 @@ use super::directory::Directory;
 use super::rights::{described, tags};
 use crate::date::day;
 use crate::failure::Outcome;
-use crate::table::{Align, Table};
+use crate::table::{Column, Table};
 use crate::terminal;
 use secure::network::notice_s;
 use serde_json::json;
@@ -17,20 +17,7 @@ pub(super) fn run(args: &List) -> Outcome {
     let network = directory.authority.network();
     let mut nodes = Vec::new();
     let is_rotated = network.root_number() > 0;
-    let mut columns = vec![
-        ("NAME", Align::Left),
-        ("ADDRESS", Align::Left),
-        ("SERIAL", Align::Right),
-        ("UNTIL", Align::Left),
-        ("STATE", Align::Left),
-        ("SETS GROUPS", Align::Left),
-        ("TAGS", Align::Left),
-        ("ENDPOINTS", Align::Left),
-    ];
-    if is_rotated {
-        columns.insert(3, ("ROOT", Align::Right));
-    }
-    let mut table = Table::new(&columns);
+    let mut table = table(is_rotated);
     for node in &directory.register.nodes {
         let certificate = directory.certificate(node.serial)?;
         let root = network.root_of(&certificate);
@@ -93,6 +80,51 @@ pub(super) fn run(args: &List) -> Outcome {
             register.name
         ));
     }
-    let page = table.page(&terminal::look(), "")?;
+    let page = table.page(&terminal::look_for(&args.wish), "")?;
     terminal::line(page.to_string().trim_end())
+}
+
+/// Returns the table without rows. In a narrow window, what a reader needs least is left out first.
+fn table(is_rotated: bool) -> Table {
+    let mut columns = vec![
+        Column::words("NAME", 0),
+        Column::words("ADDRESS", 0),
+        Column::numbers("SERIAL", 5),
+        Column::words("UNTIL", 0),
+        Column::words("STATE", 0),
+        Column::words("SETS GROUPS", 4),
+        Column::words("TAGS", 3),
+        Column::words("ENDPOINTS", 2),
+    ];
+    if is_rotated {
+        columns.insert(3, Column::numbers("ROOT", 1));
+    }
+    Table::new(&columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Look;
+
+    #[test]
+    fn a_narrow_window_shows_whole_names_and_dates() {
+        let mut table = table(false);
+        let row = "amsterdam 10.107.100.3 12 2027-11-24 good none backup ams.example.net:7700";
+        table.row(row.split(' '));
+        let look = Look {
+            width: Some(60),
+            ..Look::default()
+        };
+        let page = table.page(&look, "").unwrap().to_string();
+        let mut lines = page.lines();
+        assert_eq!(
+            lines.next(),
+            Some("NAME       ADDRESS       UNTIL       STATE  TAGS")
+        );
+        assert_eq!(
+            lines.next(),
+            Some("amsterdam  10.107.100.3  2027-11-24  good   backup")
+        );
+    }
 }
