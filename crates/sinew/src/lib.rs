@@ -100,7 +100,8 @@ A network of two nodes on this machine:
   sinew node --config net/fra/node.toml &
   sinew links --node net/ams && sinew ping fra --node net/ams
 
-Exit status: 0 done, 1 failed, 2 misused, 3 registered and not delivered.")]
+Exit status: 0 done, 1 failed, 2 misused, 3 registered and not delivered,
+130 stopped by Ctrl-C with a note how to go on.")]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -5,7 +5,7 @@ use crate::table::Page;
 use crate::terminal;
 use base::Duration;
 use clap::{Args, Subcommand};
-use lab::scenario::{self, RunError, RunOptions, Scenario, ScenarioError};
+use lab::scenario::{self, RunError, RunOptions, Scenario};
 use lab::worlds::{self, WorldsError};
 use overlay::snapshot::NetworkSnapshot;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,7 @@ Examples:
 
 /// Returns the network of a scenario file as its nodes would know it, at a time of the scenario.
 pub(crate) fn network_at(file: &Path, at: Duration) -> Result<NetworkSnapshot, Failure> {
-    let scenario = Scenario::load(file).map_err(|error| match error {
-        ScenarioError::Bad(_) => Failure::misused(error),
-        ScenarioError::Read { .. } => Failure::failed(error),
-    })?;
+    let scenario = Scenario::load(file).map_err(Failure::misused)?;
     if at > scenario.duration {
         return Err(Failure::misused(format_args!(
             "--at {at}: the scenario is over after {}",
@@ -156,5 +153,16 @@ impl Run {
         }
         let page = Page::wrapped(&report.to_string(), &terminal::look(), 2);
         terminal::line(page.to_string().trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_that_is_not_there_is_misuse() {
+        let why = network_at(Path::new("/nowhere/chain.toml"), Duration::ZERO);
+        assert!(matches!(why, Err(Failure::Misused(_))), "{why:?}");
     }
 }

@@ -429,7 +429,7 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
         assert!(complaint.contains(expected), "{words:?}: {complaint}");
     }
     let file = ["why", "a", "b", "--scenario", "no.toml"];
-    assert!(refused(&file, 1).contains("cannot read no.toml"));
+    assert!(refused(&file, 2).contains("cannot read no.toml"));
     let no_scenario = ["why", "a", "b", "--at", "3s", "--node", "nowhere.ctl"];
     assert!(refused(&no_scenario, 2).contains("--scenario"));
     let nobody = ["why", "a", "b", "--node", "nowhere.ctl"];

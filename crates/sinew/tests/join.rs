@@ -424,7 +424,7 @@ fn up_makes_a_network_whose_first_node_invites() {
     fs::rename(&key, world.dir.join("safe.key")).unwrap();
     let (status, why) =
         failure(&world.try_sinew(&format!("up net --node b --address {at} --start no")));
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     assert!(why.contains("holds a network already"), "{why}");
     for (name, number, said) in [("home", 2, said), ("other", 3, world.sinew("invite"))] {
         let token = said

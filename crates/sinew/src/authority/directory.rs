@@ -57,7 +57,7 @@ impl Directory {
         // Check all files, because the root key may have been moved to a safer place.
         let files = ["network.key", "network.pub", "network.toml"];
         if files.iter().any(|file| path.join(file).exists()) {
-            return Err(Failure::failed(format_args!(
+            return Err(Failure::misused(format_args!(
                 "{} holds a network already: choose another directory, or put its network.key back",
                 path.display()
             )));
@@ -82,7 +82,7 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Directory, Failure> {
         let key = path.join("network.key");
         if !key.exists() {
-            return Err(Failure::failed(format_args!(
+            return Err(Failure::misused(format_args!(
                 "{} holds no network (no network.key): make one with `sinew net init`",
                 path.display()
             )));

@@ -45,6 +45,21 @@ fn certificate(dir: &Path, node: &str) -> Certificate {
 }
 
 #[test]
+fn a_directory_that_cannot_be_right_is_misuse() {
+    let dir = directory("authority-misuse");
+    let at = dir.join("net");
+    for words in ["list", "renew --all"] {
+        let why = sinew(&format!("{words} {}", at.display()));
+        assert!(matches!(why, Err(Failure::Misused(_))), "{words}: {why:?}");
+    }
+    let init = format!("init {} --name try", at.display());
+    sinew(&init).unwrap();
+    let why = sinew(&init);
+    assert!(matches!(why, Err(Failure::Misused(_))), "{why:?}");
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn nodes_get_addresses_links_and_files_that_make_a_node() {
     let dir = directory("net-add");
     let net = dir.join("net");
