@@ -32,6 +32,8 @@ pub struct Outgoing {
     pub bytes: u64,
     /// When the last one was sent.
     pub last: Time,
+    /// The deadline of the last one. The socket may have another deadline since then, for another flow.
+    pub deadline: Option<Duration>,
     /// The refusal of the flow, if the first link has no room for it.
     refusal: Option<Refusal>,
 }
@@ -175,6 +177,7 @@ impl Socket {
             flow.packets += 1;
             flow.bytes += bytes as u64;
             flow.last = now;
+            flow.deadline = self.options.deadline;
             if flow.next.wrapping_sub(self.next_start) as i32 > 0 {
                 self.next_start = flow.next;
             }
@@ -201,6 +204,7 @@ impl Socket {
             packets: 1,
             bytes: bytes as u64,
             last: now,
+            deadline: self.options.deadline,
             refusal: None,
         };
         self.flows.insert(key, flow);
@@ -487,6 +491,24 @@ mod tests {
         }
         let again = next(0);
         assert!(again.wrapping_sub(first) as i32 > 1, "{first} {again}");
+    }
+
+    #[test]
+    fn each_flow_keeps_the_deadline_that_its_packets_had() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        sockets.bind(ClientId(1), VirtualPort(0), &mut rng).unwrap();
+        let socket = sockets.client(ClientId(1)).unwrap();
+        // A program that answers two callers gives its socket the deadline of the one to whom it sends.
+        for (to, ms) in [(2, 60), (3, 150)] {
+            socket.options.deadline = Some(Duration::from_millis(ms));
+            let to = (NodeAddr(to), VirtualPort(9));
+            socket.next_seq(Time::ZERO, None, to, 100);
+        }
+        let told = sockets.outgoing();
+        let told = told.map(|(_, _, to, _, flow)| (to.0, flow.deadline.unwrap().as_millis()));
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, [(2, 60), (3, 150)]);
     }
 
     #[test]
