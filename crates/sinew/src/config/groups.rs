@@ -1,6 +1,6 @@
 //! How groups are carried, and where IP multicast enters: `[[group]]` and `[multicast]`.
 
-use super::parse::{group_address, rate, span};
+use super::parse::{group_address, rate, span, ways};
 use host::control::{AskedWays, Given, GroupSet};
 use serde::Deserialize;
 
@@ -109,7 +109,7 @@ pub struct Group {
     #[serde(default)]
     pub tree: Option<String>,
     /// 1; 2 for two trees; `"targeted"` for a second path to members in trouble; or `"auto"`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ways")]
     pub ways: Option<AskedWays>,
     /// `as-it-comes`, `in-order` or `as-sent`.
     #[serde(default)]

@@ -4,6 +4,7 @@ use super::{Accept, Exit, Exits, Neighbor};
 use crate::authority::is_endpoint;
 use base::NodeAddr;
 use gateway::allow::Rule;
+use host::control::AskedWays;
 use host::mapping::Wish;
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
@@ -221,6 +222,19 @@ pub(super) fn node_address<'de, D: Deserializer<'de>>(
         )));
     }
     Ok(address)
+}
+
+/// Reads the paths of a group. The word `default` takes back what `group set` has set. In a file it would be a second
+/// way to leave a key out, and the other keys of a group do not have it either.
+pub(super) fn ways<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<AskedWays>, D::Error> {
+    match AskedWays::deserialize(deserializer)? {
+        AskedWays::Word(word) if word == "default" => Err(de::Error::custom(
+            "ways `default`: write 1, 2, targeted or auto, or leave the key out",
+        )),
+        ways => Ok(Some(ways)),
+    }
 }
 
 /// Reads a group, a group with its source, or a range of groups, and returns the overlay's group or range. The part

@@ -236,6 +236,7 @@ fn a_group_says_who_may_without_saying_how_it_is_carried() {
     for (bad, says) in [
         ("ways = 3", "write 1, 2, targeted or auto"),
         ("ways = true", "write 1, 2, targeted or auto"),
+        ("ways = 'default'", "or leave the key out"),
         (
             "ways = 'targeted'\ntree = 'scribe'",
             "Scribe builds one tree",
