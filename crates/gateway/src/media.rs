@@ -33,6 +33,7 @@ mod uplink;
 pub use report::{Counters, Drops, Event, Report, SideReport, StreamReport, Why};
 pub use shadow::{SHADOW_PORT, Shadow};
 
+use crate::alive::Over;
 use base::{Duration, NodeAddr, Time};
 use client::{Node, Options};
 use core::fmt;
@@ -156,6 +157,7 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Plane {
     shared: Arc<Shared>,
+    over: Over,
     /// Stops the thread when the last clone is dropped.
     _last: Arc<Stopper>,
 }
@@ -234,16 +236,22 @@ impl Plane {
             tell,
         });
         let media = Media::new(shared.clone(), poller)?;
-        let thread = std::thread::Builder::new().name("media".into());
-        let thread = thread.spawn(move || media.run(realtime))?;
+        let over = Over::new()?;
+        let thread = over.spawn("media", move || media.run(realtime))?;
         let last = Stopper {
             shared: shared.clone(),
             thread: Mutex::new(Some(thread)),
         };
         Ok(Plane {
             shared,
+            over,
             _last: Arc::new(last),
         })
+    }
+
+    /// Returns what is readable once the plane's thread has ended, or another one that was started by this.
+    pub fn over(&self) -> &Over {
+        &self.over
     }
 
     /// Returns the address of this gateway's node.

@@ -41,6 +41,7 @@ pub use message::passed_on;
 pub use proxy::Counter;
 pub use routes::{BadServer, Lookup, Server};
 
+use crate::alive::Over;
 use crate::allow::Allowed;
 use crate::domains::Domains;
 use crate::media::{self, Plane, Shadow, Why};
@@ -220,8 +221,7 @@ impl Gateway {
             endpoint,
         } = started;
         let running = proxy.clone();
-        let thread = std::thread::Builder::new().name("sip".into());
-        let thread = thread.spawn(move || {
+        let thread = proxy.plane.over().spawn("sip", move || {
             runtime.block_on(run(running, endpoint, waiting));
             stopped.cancel();
             runtime.shutdown_background();
@@ -248,6 +248,11 @@ impl Gateway {
     /// Returns the node of the gateway.
     pub fn node(&self) -> NodeAddr {
         self.proxy.own.node
+    }
+
+    /// Returns what is readable once a thread of the gateway has ended.
+    pub fn over(&self) -> &Over {
+        self.proxy.plane.over()
     }
 
     /// Returns the present calls.

@@ -14,9 +14,11 @@ use gateway::allow::Allowed;
 use gateway::domains::{Certified, Table};
 use gateway::media::Shadow;
 use gateway::sip::{End, Event, Gateway, Lookup, Record, Settings};
+use net::poll::Polled;
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -660,7 +662,14 @@ fn tcp_is_as_good_as_udp() {
 fn a_gateway_that_stops_hangs_up() {
     let mut w = World::new("stops");
     let _call = w.call();
+    // A process that waits for the gateway's threads learns of their end.
+    let is_over = || {
+        let mut over = [Polled::new(w.a.gateway.over().as_fd(), true, false)];
+        net::poll::poll(&mut over, Some(Duration::ZERO)).unwrap() > 0
+    };
+    assert!(!is_over());
     w.a.gateway.stop();
+    assert!(is_over());
     let bye = w.alice.until("BYE");
     assert!(bye.one("Reason").contains("stopped"), "{}", bye.text);
     let bye = w.bob.until("BYE");

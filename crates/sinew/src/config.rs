@@ -443,10 +443,10 @@ impl Config {
             let wrong = |what: String| Err((neighbor.offset, what));
             let before = &self.neighbors[..i];
             if before.iter().any(|n| n.address == *address) {
-                return wrong(format!("neighbor {address} is listed twice"));
+                return wrong(format!("neighbour {address} is listed twice"));
             }
             if neighbor.impair.is_some() && !self.lab {
-                return wrong(format!("`impair` of neighbor `{name}` needs `lab = true`"));
+                return wrong(format!("`impair` of neighbour `{name}` needs `lab = true`"));
             }
         }
         let endpoints = self.issuer.as_ref().map(|issuer| issuer.endpoints.len());

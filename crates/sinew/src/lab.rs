@@ -41,7 +41,7 @@ Examples:
     /// End the nodes that `lab up --keep` left running
     #[command(after_help = "Example:\n  sinew lab down ring")]
     Down(Down),
-    /// Impair the packets from node A to its neighbor B, or end this (nodes with `lab = true`)
+    /// Impair the packets from node A to its neighbour B, or end this (nodes with `lab = true`)
     #[command(after_help = "\
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
   outage gilbert=..

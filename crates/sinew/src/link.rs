@@ -26,7 +26,7 @@ pub struct Impair {
 /// The subcommands of `sinew link`.
 #[derive(Debug, Subcommand)]
 pub enum Link {
-    /// Impair the packets from node A to its neighbor B (both nodes with `lab = true`)
+    /// Impair the packets from node A to its neighbour B (both nodes with `lab = true`)
     #[command(after_help = "\
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
   outage gilbert=..
@@ -61,7 +61,7 @@ pub struct Clear {
 struct Ends {
     /// The node that sends: name or overlay address
     a: String,
-    /// Its neighbor
+    /// Its neighbour
     b: String,
     /// Also impair the packets from B to A; both nodes must run here
     #[arg(long)]

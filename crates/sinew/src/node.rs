@@ -447,7 +447,7 @@ fn tunnels(
         lines.clone(),
     );
     let dialler = dialler
-        .map_err(|error| Failure::failed(format_args!("cannot dial neighbors by TCP: {error}")))?;
+        .map_err(|error| Failure::failed(format_args!("cannot dial neighbours by TCP: {error}")))?;
     Ok(Some(dialler))
 }
 

@@ -367,7 +367,7 @@ fn a_node_says_when_its_links_are_up_and_names_those_that_are_not() {
     world.add("fra", 2, "");
     world.add("lon", 3, "--link fra");
     world.start("ams");
-    world.wait_for_line("ams", "ready: no neighbor is configured");
+    world.wait_for_line("ams", "ready: no neighbour is configured");
     world.start("lon");
     let line = world.wait_for_line("lon", "0 of 1 links up");
     assert!(
@@ -457,7 +457,7 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     let told = world.json("reload --node net/fra");
     let taken = [
         "log_file, opened again",
-        "neighbor ams is listed no more",
+        "neighbour ams is listed no more",
         "transfers of relay",
     ];
     assert_eq!(told["taken"], serde_json::json!(taken), "{told}");

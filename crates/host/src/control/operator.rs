@@ -584,7 +584,7 @@ impl Operator {
         match (named.next(), named.next()) {
             (Some(link), None) => link.peer.parse().map_err(text),
             (Some(_), Some(_)) => Err(format!(
-                "two neighbors are called `{word}`: use the overlay address"
+                "two neighbours are called `{word}`: use the overlay address"
             )),
             (None, _) => {
                 let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -593,7 +593,7 @@ impl Operator {
                 } else {
                     names.join(", ")
                 };
-                Err(format!("no neighbor `{word}` (this node has: {names})"))
+                Err(format!("no neighbour `{word}` (this node has: {names})"))
             }
         }
     }

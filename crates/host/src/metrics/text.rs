@@ -238,7 +238,7 @@ fn totals(page: &mut Page, status: &Status) {
         ("links_down", "Times that a link went down.", c.links_down),
         (
             "neighbor_moves",
-            "Times that a neighbor's address below changed.",
+            "Times that a neighbour's address below changed.",
             c.moved,
         ),
         (
@@ -345,7 +345,7 @@ const LINKS: &[Told] = &[
     (
         "mtu_bytes",
         "gauge",
-        "Longest datagram that the link carries to the neighbor, without UDP and IP.",
+        "Longest datagram that the link carries to the neighbour, without UDP and IP.",
         |l| one(f64::from(l.mtu_bytes)),
     ),
     (
@@ -416,49 +416,49 @@ const LINKS: &[Told] = &[
     (
         "repair_packets_total",
         "counter",
-        "Repair packets sent to the neighbor.",
+        "Repair packets sent to the neighbour.",
         |l| one(l.counts.repair_out as f64),
     ),
     (
         "repair_bytes_total",
         "counter",
-        "Bytes of repair packets sent to the neighbor.",
+        "Bytes of repair packets sent to the neighbour.",
         |l| one(l.counts.repair_out_bytes as f64),
     ),
     (
         "realtime_bytes_total",
         "counter",
-        "Bytes of real-time packets sent to the neighbor for the first time.",
+        "Bytes of real-time packets sent to the neighbour for the first time.",
         |l| one(l.counts.realtime_out_bytes as f64),
     ),
     (
         "decoded_packets_total",
         "counter",
-        "Packets that repair packets of the neighbor have told.",
+        "Packets that repair packets of the neighbour have told.",
         |l| one(l.realtime.decoded as f64),
     ),
     (
         "repair_ratio",
         "gauge",
-        "Repair packets per real-time packet to the neighbor, as planned.",
+        "Repair packets per real-time packet to the neighbour, as planned.",
         |l| one(l.realtime.protection.repair_pct / 1e2),
     ),
     (
         "repair_cost_ratio",
         "gauge",
-        "Bytes of repair packets per byte of real-time packets to the neighbor, under the present plan.",
+        "Bytes of repair packets per byte of real-time packets to the neighbour, under the present plan.",
         |l| one(l.realtime.protection.cost_pct / 1e2),
     ),
     (
         "residual_predicted_ratio",
         "gauge",
-        "Share of real-time packets to the neighbor expected to stay lost.",
+        "Share of real-time packets to the neighbour expected to stay lost.",
         |l| one(l.realtime.protection.predicted_pct / 1e2),
     ),
     (
         "residual_measured_ratio",
         "gauge",
-        "Share of real-time packets to the neighbor that stayed lost of late, as it tells.",
+        "Share of real-time packets to the neighbour that stayed lost of late, as it tells.",
         |l| {
             let measured = l.realtime.protection.measured_pct;
             measured.map_or(Vec::new(), |pct| one(pct / 1e2))
@@ -467,7 +467,7 @@ const LINKS: &[Told] = &[
     (
         "retransmitted_packets_total",
         "counter",
-        "Packets sent again to the neighbor.",
+        "Packets sent again to the neighbour.",
         |l| one(l.realtime.retransmissions as f64),
     ),
     (

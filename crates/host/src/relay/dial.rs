@@ -386,7 +386,7 @@ fn legs(
             Known::At(legs) => Ok(legs),
             Known::No => {
                 let text = format!(
-                    "{node} is no neighbor of {here}: name the nodes between by --via, or where it is \
+                    "{node} is no neighbour of {here}: name the nodes between by --via, or where it is \
                      by --via NODE@HOST:PORT"
                 );
                 Err(Failure::new(here, FailureKind::NotFound, text).about(node))

@@ -63,9 +63,7 @@ impl Node {
             link: options.class.link.label(),
             routing: by.map_or(options.class.routing.label(), RouteBy::label),
             priority: options.class.priority,
-            deadline_ms: flow
-                .deadline
-                .map(|deadline| deadline.as_secs_f64() * 1e3),
+            deadline_ms: flow.deadline.map(|deadline| deadline.as_secs_f64() * 1e3),
             target_pct: options.aim.target().map(percent),
             most_pct: options.aim.most().map(percent),
             from: format!("{}:{from}", self.addr),

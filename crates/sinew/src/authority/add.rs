@@ -93,7 +93,7 @@ pub(super) fn run_add(args: &Add) -> Outcome {
         let dir = args.dir.join(name);
         let _ = writeln!(
             text,
-            "{}/node.toml has a neighbor more, because {} cannot dial {name}: restart {name}",
+            "{}/node.toml has a neighbour more, because {} cannot dial {name}: restart {name}",
             dir.display(),
             entry.name
         );

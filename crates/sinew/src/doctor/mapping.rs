@@ -38,7 +38,7 @@ fn judge(status: &Value, is_own: impl Fn(IpAddr) -> bool) -> Option<Finding> {
         "silent" if is_same_for_all(&seen) => Finding::good(
             WHAT,
             format!(
-                "none, and none is needed: the router {router} answers neither PCP, NAT-PMP nor UPnP, but neighbors see one endpoint"
+                "none, and none is needed: the router {router} answers neither PCP, NAT-PMP nor UPnP, but neighbours see one endpoint"
             ),
         ),
         "silent" => Finding::weak(
@@ -73,7 +73,7 @@ fn mapped(seen: &[SocketAddr], at: &str, shown: &str) -> Finding {
     if !seen.is_empty() && !seen.iter().any(is_there) {
         return Finding::weak(
             WHAT,
-            format!("{shown}; but no neighbor sees this node at that address"),
+            format!("{shown}; but no neighbour sees this node at that address"),
             "there may be a second NAT in front of the router, or another uplink: see NAT above",
         );
     }
@@ -127,7 +127,7 @@ mod tests {
         }
         let (state, text) = look_at(mapped, &["203.0.113.1:7700"]).unwrap();
         assert!(
-            state == State::Weak && text.contains("no neighbor sees"),
+            state == State::Weak && text.contains("no neighbour sees"),
             "{text}"
         );
         let silent = json!({"state": "silent", "gateway": "192.168.1.1"});

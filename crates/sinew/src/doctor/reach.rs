@@ -45,7 +45,7 @@ fn judge(
         return None;
     }
     if seen.iter().all(|at| is_own(at.ip())) {
-        let text = format!("none: neighbors see this host's own {}", shown.join(", "));
+        let text = format!("none: neighbours see this host's own {}", shown.join(", "));
         return Some(Finding::good(what, text));
     }
     // A path without translation, such as a link within the house, says nothing about the translation in front of the
@@ -59,8 +59,8 @@ fn judge(
     if most.len() < 2 {
         return Some(Finding::weak(
             what,
-            format!("there is one: a neighbor sees {}", shown.join(", ")),
-            "its kind is known when two neighbors with `direct_links` beyond it tell where they see this node: link to one more",
+            format!("there is one: a neighbour sees {}", shown.join(", ")),
+            "its kind is known when two neighbours with `direct_links` beyond it tell where they see this node: link to one more",
         ));
     }
     let different: BTreeSet<_> = most.iter().collect();
@@ -80,17 +80,17 @@ fn judge(
         return Some(Finding::weak(
             what,
             format!(
-                "not known: neighbors see {}, maybe by several uplinks",
+                "not known: neighbours see {}, maybe by several uplinks",
                 shown.join(", ")
             ),
-            "look with one address in `listen`, so that all neighbors see the same uplink",
+            "look with one address in `listen`, so that all neighbours see the same uplink",
         ));
     }
     Some(match different.len() {
         1 => Finding::good(
             what,
             format!(
-                "endpoint-independent: {} neighbors see {}, {port}",
+                "endpoint-independent: {} neighbours see {}, {port}",
                 most.len(),
                 shown.join(", ")
             ),
@@ -98,7 +98,7 @@ fn judge(
         _ => Finding::weak(
             what,
             format!(
-                "address-dependent (symmetric): neighbors see {}, {port}",
+                "address-dependent (symmetric): neighbours see {}, {port}",
                 shown.join(", ")
             ),
             "direct links need a partner without such a NAT, others go over a third node: forward the UDP port in `listen` on the router to this host, or use IPv6",
@@ -200,7 +200,7 @@ mod tests {
             assert!(text.contains(words), "{text}");
         };
         is(&["198.51.100.9:7700"; 2], State::Good, "none");
-        is(&["203.0.113.4:7700"], State::Weak, "a neighbor sees");
+        is(&["203.0.113.4:7700"], State::Weak, "a neighbour sees");
         is(
             &["203.0.113.4:7700"; 2],
             State::Good,
@@ -220,12 +220,12 @@ mod tests {
         is(
             &["203.0.113.4:7700", "198.51.100.9:7700"],
             State::Weak,
-            "a neighbor sees",
+            "a neighbour sees",
         );
         is(
             &["203.0.113.4:7700", "[2001:db8::4]:7700"],
             State::Weak,
-            "a neighbor sees",
+            "a neighbour sees",
         );
     }
 

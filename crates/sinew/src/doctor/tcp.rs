@@ -42,7 +42,7 @@ pub(super) fn look(config: &Config, link: &Value) -> Option<(String, String)> {
     if of_other.contains(&true) {
         let heard = format!("no answer by UDP; a TCP connection to {other} succeeds");
         let next = format!(
-            "if that is {}, set `tcp = [\"0.0.0.0:{PORT}\"]` there and `tcp = \"{other}\"` of this neighbor here",
+            "if that is {}, set `tcp = [\"0.0.0.0:{PORT}\"]` there and `tcp = \"{other}\"` of this neighbour here",
             neighbor.name
         );
         return Some((heard, next));

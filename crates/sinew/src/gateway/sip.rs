@@ -5,13 +5,14 @@ use super::metrics::Numbers;
 use super::reach::Reach;
 use super::record;
 use super::station::Station;
+use super::wait::stopped;
 use crate::control::{self, Control};
 use crate::domains::Watch;
 use crate::failure::{Failure, Outcome};
 use crate::names::client_socket;
 use crate::quantity;
 use crate::service;
-use crate::stop::Stop;
+use crate::stop::{Stop, Which};
 use crate::terminal;
 use clap::Args;
 use client::discover::{self, Discover, Found};
@@ -178,16 +179,20 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     for text in unnamed {
         warn(args.json, &text)?;
     }
-    while stop.wait_for(&station)? {
-        station.serve_next();
-    }
+    let ended = loop {
+        match stop.wait_for_either(&station, gateway.over())? {
+            None => break Ok(()),
+            Some(Which::First) => station.serve_next(),
+            Some(Which::Second) => break Err(stopped()),
+        }
+    };
     gateway.stop();
     if args.json {
         let mut counters = record::counters(&gateway);
         counters["event"] = json!("stopped");
         terminal::json(&counters)?;
     }
-    Ok(())
+    ended
 }
 
 /// Returns the options of the sockets for media.

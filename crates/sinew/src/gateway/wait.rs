@@ -58,14 +58,17 @@ fn wait(
             return Ok(());
         }
         if ready.iter().any(|ready| ready.token == TOKEN_OVER) {
-            return Err(Failure::failed(
-                "the gateway has stopped by itself; a line above says why: start it again",
-            ));
+            return Err(stopped());
         }
         if every.is_some() && ready.is_empty() {
             status()?;
         }
     }
+}
+
+/// Returns the failure of a process whose gateway has ended without being asked to.
+pub(super) fn stopped() -> Failure {
+    Failure::failed("the gateway has stopped by itself; a line above says why: start it again")
 }
 
 #[cfg(test)]

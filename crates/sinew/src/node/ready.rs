@@ -62,7 +62,7 @@ fn watch(
     ended: &Receiver<()>,
 ) {
     if neighbors.is_empty() {
-        return lines.say("ready: no neighbor is configured, others may dial this node");
+        return lines.say("ready: no neighbour is configured, others may dial this node");
     }
     let start = Instant::now();
     let (mut pace, mut has_kept) = (PACE, false);

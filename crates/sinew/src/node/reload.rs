@@ -301,11 +301,11 @@ impl Running {
         }
         let kept = |n: &Neighbor| config.neighbors.iter().any(|k| k.address == n.address);
         for gone in old.iter().filter(|n| !kept(n)) {
-            let what = format!("neighbor {} is listed no more", gone.name);
+            let what = format!("neighbour {} is listed no more", gone.name);
             self.operate(Operation::Part(gone.address), what, changes);
         }
         if let Some(first) = first_now(&old, &config.neighbors) {
-            self.operate(Operation::First(first), "first neighbors".into(), changes);
+            self.operate(Operation::First(first), "first neighbours".into(), changes);
         }
         for neighbor in &config.neighbors {
             let known = before(neighbor.address);
@@ -322,7 +322,9 @@ impl Running {
             let (commander, lines) = (self.commander.clone(), self.lines.clone());
             match Resolver::start(names, listen, commander, lines) {
                 Ok(resolver) => self.resolver = Some(resolver),
-                Err(error) => changes.refused.push(format!("names of neighbors: {error}")),
+                Err(error) => changes
+                    .refused
+                    .push(format!("names of neighbours: {error}")),
             }
         }
     }

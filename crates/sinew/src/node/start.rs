@@ -56,7 +56,7 @@ pub(super) fn check_neighbors(path: &Path, config: &Config, identity: &Identity)
     match neighbors.find(|n| n.address == identity.address()) {
         None => Ok(()),
         Some(own) => Err(Failure::misused(format_args!(
-            "{}, line {}: neighbor `{}` has this node's own address {}",
+            "{}, line {}: neighbour `{}` has this node's own address {}",
             path.display(),
             own.line,
             own.name,

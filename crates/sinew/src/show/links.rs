@@ -88,7 +88,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
     table.sort(2);
     let mut page = table.page(
         drawing.look,
-        "no links: list neighbors in the configuration, or let others dial this node",
+        "no links: list neighbours in the configuration, or let others dial this node",
     )?;
     if let Some(paths) = paths(list(&status["snapshot"]["links"])) {
         page.push(paths.page(drawing.look, "")?);

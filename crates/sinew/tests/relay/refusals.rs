@@ -170,7 +170,7 @@ fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
     fs::create_dir(chain.world.dir.join("tree")).unwrap();
     for (words, status, expected) in [
         ("data lon:x", 1, "lon: this node keeps and gives no files"),
-        ("data lon:x --direct", 1, "no neighbor"),
+        ("data lon:x --direct", 1, "no neighbour"),
         ("data fra:x --congestion nonsense", 1, "this host has"),
         ("data fra:x --stripes 0", 2, "write 1 to 32"),
         ("data fra:x --stripes 1,2", 2, "1 segments"),
@@ -179,7 +179,7 @@ fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
         ("data fra:missing/x", 1, "fra: "),
         ("tree fra:dir/.. ", 1, "without `..`"),
         ("data other", 2, "NODE:PATH"),
-        ("data fra:x --via lon", 1, "no neighbor"),
+        ("data fra:x --via lon", 1, "no neighbour"),
     ] {
         let (got, text) = failure(&chain.try_cp(words));
         assert!(

@@ -351,11 +351,11 @@ impl Node {
             return format!("traffic to {}", self.name_of(link.peer));
         }
         if link.made == Made::First && self.own_links.finding.first.wants(link.peer) {
-            return "first neighbor: own choices are still too few".into();
+            return "first neighbour: own choices are still too few".into();
         }
         match self.router.database().keeps(link.peer, self.addr) {
-            Some(true) => "the neighbor keeps it".into(),
-            None => "the neighbor finds no links by itself".into(),
+            Some(true) => "the neighbour keeps it".into(),
+            None => "the neighbour finds no links by itself".into(),
             _ => "neither end keeps it: ends when no traffic uses it".into(),
         }
     }
