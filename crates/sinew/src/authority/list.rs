@@ -93,8 +93,8 @@ fn table(is_rotated: bool) -> Table {
         Column::words("UNTIL", 0),
         Column::words("STATE", 0),
         Column::words("SETS GROUPS", 4),
-        Column::words("TAGS", 3),
-        Column::words("ENDPOINTS", 2),
+        Column::words("TAGS", 2),
+        Column::words("ENDPOINTS", 3),
     ];
     if is_rotated {
         columns.insert(3, Column::numbers("ROOT", 1));
