@@ -89,7 +89,7 @@ impl Fields {
             Event::Moved { peer, at } => of("moved").with("peer", peer).with("at", at),
             Event::RecordRefused { origin } => of("record-refused").with("peer", origin),
             Event::Double { node, is_own } => {
-                of("double").with("node", node).with("is_own", is_own)
+                of("double").with("peer", node).with("is_own", is_own)
             }
             Event::RootSucceeded { number, until_s } => of("root-succeeded")
                 .with("root", number)
