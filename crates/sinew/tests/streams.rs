@@ -461,7 +461,7 @@ fn both_halves_of_a_forward_run_from_the_shell() {
     let first_line = |child: &mut Child| -> Value {
         let mut line = String::new();
         let out = child.stdout.as_mut().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        BufRead::read_line(&mut BufReader::new(out), &mut line).unwrap();
         serde_json::from_str(&line).unwrap()
     };
     assert_eq!(first_line(&mut exit)["at"], "10.7.0.2:2080");
