@@ -216,7 +216,8 @@ impl Watch {
                 "the certificate is of root key {root}, which was replaced, and counts until {}: run `sinew net renew` before",
                 crate::date::until(not_after_s)
             ),
-            (0, None) => "the certificate has EXPIRED: neighbours refuse this node; run `sinew net renew`, or join again"
+            (0, None) => "the certificate has EXPIRED: neighbours refuse this node; run `sinew net renew`, \
+                          or join again"
                 .to_owned(),
             (_, None) => format!(
                 "the certificate ends in {} days, and nothing has renewed it: run `sinew net renew`. A node with \

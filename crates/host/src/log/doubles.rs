@@ -1,5 +1,5 @@
-//! Lines about nodes whose key is in use on two hosts: one line names the cause, and the lines about the links that flap
-//! because of it are only counted.
+//! Lines about nodes whose key is in use on two hosts: one line names the cause, and the lines about the links that
+//! flap because of it are only counted.
 
 use base::{Duration, NodeAddr, Time};
 use overlay::event::Event;

@@ -63,8 +63,8 @@ impl Doubles {
         self.others = self.others.max(seq);
     }
 
-    /// Takes in that a start of `node` with this number is heard from. Returns true if it is to be reported now that the
-    /// node's key is in use on two hosts.
+    /// Takes in that a start of `node` with this number is heard from. Returns true if the node's key is in use on two
+    /// hosts, and this is to be reported now.
     pub(super) fn note(
         &mut self,
         now: Time,

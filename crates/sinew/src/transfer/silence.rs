@@ -1,4 +1,5 @@
-//! The note of `sinew send` for its user if the other end does not answer: what the command waits for, and what to check.
+//! The note of `sinew send` for its user if the other end does not answer: what the command waits for, and what to
+//! check.
 //!
 //! ```text
 //!   connect ── waits for SILENCE ──────────────────────────────────▶ note
