@@ -4,9 +4,16 @@ use crate::failure::Failure;
 use net::poll::{Polled, poll};
 use net::signals::Termination;
 use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
-/// From now on, SIGINT and SIGTERM end the process with the exit status and the message of what `why` returns.
+/// How long the message may take. Choice: it needs a millisecond, unless a thread of the command waits for a reader of
+/// its output while it holds what the message needs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// From now on, SIGINT and SIGTERM end the process with the exit status of [`Failure::Interrupted`], after the message
+/// of what `why` returns.
 ///
 /// The thread that waits for the signal ends with the process. What the command has written by then stays, as if the
 /// signal itself had ended the process.
@@ -20,9 +27,14 @@ pub fn on_interrupt(why: impl Fn() -> Failure + Send + 'static) -> Result<(), Fa
                 return;
             }
         }
-        let failure = why();
-        let _ = failure.report();
-        std::process::exit(failure.status().into());
+        let (told, done) = channel();
+        thread::spawn(move || {
+            let _ = why().report();
+            // Nobody waits any more if this took too long.
+            let _ = told.send(());
+        });
+        let _ = done.recv_timeout(PATIENCE);
+        std::process::exit(Failure::Interrupted(String::new()).status().into());
     });
     Ok(())
 }
