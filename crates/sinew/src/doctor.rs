@@ -204,6 +204,14 @@ fn page(findings: &[Finding], look: &Look) -> Page {
     page
 }
 
+/// Returns the configuration of a node's directory.
+fn configuration(dir: &Path) -> PathBuf {
+    match dir.extension().is_some_and(|end| end == "toml") {
+        true => dir.to_owned(),
+        false => dir.join("node.toml"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,13 +253,5 @@ mod tests {
                 .count(),
             2
         );
-    }
-}
-
-/// Returns the configuration of a node's directory.
-fn configuration(dir: &Path) -> PathBuf {
-    match dir.extension().is_some_and(|end| end == "toml") {
-        true => dir.to_owned(),
-        false => dir.join("node.toml"),
     }
 }
