@@ -119,8 +119,9 @@ fn doubled(double: &Value, names: &Names) -> String {
     } else {
         let at: Vec<&str> = list(&double["at"]).iter().map(text).collect();
         let at = match at.as_slice() {
-            [] => String::new(),
-            at => format!(", at {}", at.join(" and ")),
+            [one, other] => format!(", at {one} and {other}"),
+            // One address says nothing about the other host.
+            _ => String::new(),
         };
         let name = names.name(text(&double["node"]));
         format!("{name} runs on two hosts with one key{at}")
