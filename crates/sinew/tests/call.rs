@@ -145,8 +145,8 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     };
     assert_eq!(flows.iter().filter(wanted).count(), 1, "{flows:?}");
 
-    // The answers have the deadline of the latest caller.
-    for deadline in [700.0, 300.0] {
+    // The answers to each caller have its deadline, and the answers to earlier callers keep theirs.
+    for (deadline, earlier) in [(700.0, vec![150.0]), (300.0, vec![150.0, 700.0])] {
         let call = format!("test-call fra --seconds 1 --deadline {deadline}ms --node net/ams");
         assert_eq!(world.json(&call)["scenario"]["deadline_ms"], deadline);
         let flows = world.json("flows --node net/fra");
@@ -154,11 +154,10 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
         let answers = flows.filter(|flow| {
             (&flow["role"], &flow["from"]) == (&"originates".into(), &"10.7.0.2:17".into())
         });
-        let found: Vec<&Value> = answers.map(|flow| &flow["deadline_ms"]).collect();
-        assert!(
-            !found.is_empty() && found.iter().all(|ms| **ms == deadline),
-            "{found:?}"
-        );
+        let found = answers.map(|flow| flow["deadline_ms"].as_f64().unwrap());
+        let (own, others): (Vec<f64>, Vec<f64>) = found.partition(|ms| *ms == deadline);
+        assert_eq!(own.len(), 1, "{own:?} {others:?}");
+        assert!(others.iter().all(|ms| earlier.contains(ms)), "{others:?}");
     }
 
     // If no direct answer comes, there is no score and no gain, and the result has the reason.
