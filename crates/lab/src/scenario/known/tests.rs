@@ -689,7 +689,10 @@ fn a_rate_that_nothing_tells_of_is_unknown_and_no_number() {
     for link in &mut snapshot.links {
         (link.loss, link.capacity_kbps) = (0, None);
     }
-    let asked = PlanAsked::default();
+    let asked = PlanAsked {
+        advises_probe: true,
+        ..PlanAsked::default()
+    };
     let plan = plan(&View::new(snapshot).unwrap(), "a", "b", &asked).unwrap();
     let text = plan.to_string();
     assert!(
