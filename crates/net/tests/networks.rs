@@ -10,10 +10,15 @@ use net::addr::{socket_addr, underlay};
 use net::epoll::{Interest, Poller};
 use net::hops::{HopsError, TOTAL, probe};
 use net::netns::{Namespace, available};
+use net::poll::{Polled, poll};
 use net::udp::{Options, SendQueue, Sent, Socket};
 use std::net::{IpAddr, UdpSocket};
 use std::num::NonZeroU8;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// The longest wait for datagrams that were sent.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn address(socket: &Socket) -> UnderlayAddr {
     underlay(socket.local_addr().unwrap(), 0)
@@ -29,10 +34,28 @@ fn burst(pool: &Pool, first: u8, count: usize, stride: usize) -> Burst {
     burst
 }
 
-/// Returns everything that waits at `socket`: the number of each datagram.
-fn drain(socket: &mut Socket, pool: &Pool) -> Vec<u8> {
-    let mut out = Vec::new();
-    while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
+/// Waits until datagrams are there: a busy kernel delivers them some time after they were sent.
+fn wait_for(socket: &Socket) {
+    let mut polled = [Polled::new(socket.as_fd(), true, false)];
+    assert!(
+        poll(&mut polled, Some(PATIENCE)).unwrap() > 0,
+        "nothing arrives"
+    );
+}
+
+/// Returns at least `count` datagrams, and where they come from.
+fn receive(socket: &mut Socket, pool: &Pool, count: usize) -> Vec<(UnderlayAddr, Burst)> {
+    let mut out: Vec<(UnderlayAddr, Burst)> = Vec::new();
+    while out.iter().map(|(_, burst)| burst.segments()).sum::<usize>() < count {
+        wait_for(socket);
+        while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
+    }
+    out
+}
+
+/// Returns the numbers of at least `count` datagrams.
+fn numbers(socket: &mut Socket, pool: &Pool, count: usize) -> Vec<u8> {
+    let out = receive(socket, pool, count);
     let numbers = out
         .iter()
         .flat_map(|(_, burst)| (0..burst.segments()).map(|i| burst.segment(i)[0]));
@@ -113,7 +136,7 @@ fn bursts_too_long_for_the_mtu_leave_in_fragments_without_blaming_gso() {
         let told: Vec<_> = a.too_long().collect();
         assert_eq!(told, [(address(&b), 1300)], "the single one just went");
         assert_eq!(a.too_long().count(), 0, "it is told once");
-        assert_eq!(drain(&mut b, &pool), Vec::from_iter(0..11));
+        assert_eq!(numbers(&mut b, &pool, 11), Vec::from_iter(0..11));
     }
 }
 
@@ -138,13 +161,12 @@ fn what_must_not_be_fragmented_is_lost_alone_and_told() {
     assert_eq!(a.counters().send_too_long, 1);
     let told: Vec<_> = a.too_long().collect();
     assert_eq!(told, [(address(&b), 1300)]);
-    assert_eq!(drain(&mut b, &pool), [0, 1, 12, 3, 13, 4, 5]);
+    assert_eq!(numbers(&mut b, &pool, 7), [0, 1, 12, 3, 13, 4, 5]);
 }
 
-/// Returns the senders of what waits at `socket`, each once.
-fn senders(socket: &mut Socket, pool: &Pool) -> Vec<IpAddr> {
-    let mut out = Vec::new();
-    while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
+/// Returns the senders of at least `count` datagrams, each once.
+fn senders(socket: &mut Socket, pool: &Pool, count: usize) -> Vec<IpAddr> {
+    let out = receive(socket, pool, count);
     let mut from: Vec<_> = out
         .iter()
         .map(|(from, _)| socket_addr(*from).ip())
@@ -196,9 +218,7 @@ fn answers_leave_from_the_address_that_was_asked() {
                 let mut queue = SendQueue::new();
                 queue.push(underlay((ip, port).into(), 0), burst(&pool, 0, 1, 50));
                 assert_eq!(asker.send_batch(&mut queue).datagrams, 1);
-                let mut out = Vec::new();
-                b.recv_batch(&pool, &mut out, 64).unwrap();
-                let (from, _) = out.pop().unwrap();
+                let (from, _) = receive(&mut b, &pool, 1).pop().unwrap();
                 assert_eq!(from.remote(), address(asker));
                 // A burst, and single datagrams with and without a class.
                 let mut answers = SendQueue::marking(&DSCP);
@@ -209,7 +229,7 @@ fn answers_leave_from_the_address_that_was_asked() {
                 assert_eq!(b.send_batch(&mut answers).datagrams, 6);
                 answers.push(from, burst(&pool, 6, 1, 1_300));
                 assert_eq!(b.send_batch(&mut answers).datagrams, 1);
-                assert_eq!(senders(asker, &pool), [ip], "{any}");
+                assert_eq!(senders(asker, &pool, 7), [ip], "{any}");
                 last = Some(from);
             }
             // The address is removed; what is still sent from it leaves from another one.
@@ -227,7 +247,7 @@ fn answers_leave_from_the_address_that_was_asked() {
             assert_eq!(sent.datagrams, 4, "{any} {:?}", b.counters());
             assert!(b.gso(), "it is no fault of GSO");
             let near: IpAddr = asked[0].parse().unwrap();
-            assert_eq!(senders(asker, &pool), [near]);
+            assert_eq!(senders(asker, &pool, 4), [near]);
             b_space.ip(&["address", "add", gone, "dev", "lo"]).unwrap();
         }
     }
@@ -283,14 +303,7 @@ fn a_full_kernel_buffer_keeps_the_rest_in_order() {
         a.send_batch(&mut queue);
     }
     assert_eq!(a.counters().send_datagrams, 51);
-    poller.add(&b, 2, Interest::READ).unwrap();
-    poller.remove(&a).unwrap();
-    let mut numbers = Vec::new();
-    while numbers.len() < 11 {
-        poller.wait(None, &mut ready).unwrap();
-        numbers.extend(drain(&mut b, &pool));
-    }
-    assert_eq!(numbers, Vec::from_iter(0..11));
+    assert_eq!(numbers(&mut b, &pool, 11), Vec::from_iter(0..11));
 }
 
 /// The laboratory relies on this for a node that is not scheduled (`NODE_DATAGRAMS` there is more; this holds with
@@ -311,7 +324,9 @@ fn thousands_of_small_datagrams_wait_for_a_node_that_does_not_run() {
         assert_eq!(a.send_batch(&mut queue).datagrams, EACH);
     }
     let (mut out, mut waited) = (Vec::new(), 0);
-    while b.recv_batch(&pool, &mut out, 64).unwrap() > 0 {
+    while waited < BURSTS * EACH {
+        wait_for(&b);
+        b.recv_batch(&pool, &mut out, 64).unwrap();
         waited += out.iter().map(|(_, burst)| burst.segments()).sum::<usize>();
         out.clear();
     }
