@@ -380,7 +380,7 @@ mod tests {
             2,
             "{text}"
         );
-        assert!(text.contains("(100 lines about links"), "{text}");
+        assert!(text.contains("(100 lines about flapping links"), "{text}");
         assert!(
             text.contains("another host runs with this node's key: stop one"),
             "{text}"

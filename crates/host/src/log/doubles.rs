@@ -38,7 +38,7 @@ impl Doubles {
         };
         let left_out = match left_out {
             0 => String::new(),
-            _ => format!(" ({left_out} lines about links that flap left out)"),
+            _ => format!(" ({left_out} lines about flapping links were left out)"),
         };
         format!(
             "{what}: stop one of the two, delete its copy of the node's directory, and give that host a key of its own \

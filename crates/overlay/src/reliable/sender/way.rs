@@ -73,7 +73,7 @@ pub(super) struct Way {
     pub(super) is_limited: bool,
     /// By how much longer than a quarter of the least round trip packets may be overtaken, and the number of cuts since
     /// this last proved too small. Choice: a time and not a number of round trips, because a path that has become longer
-    /// overtakes no more than before.
+    /// does not reorder by more.
     pub(super) overtaken: Duration,
     pub(super) cuts_right: u32,
     pub(super) last_sent: Time,
