@@ -500,10 +500,12 @@ impl Driver {
         let (buffers_large, buffers_small) = self.io.pool.in_use();
         let (kept_bytes, kept_bytes_limit) = self.io.pool.kept_bytes();
         let listen = self.local_addrs().unwrap_or_default();
-        let client_socket = self
-            .listener
-            .as_ref()
-            .map(|l| l.path().display().to_string());
+        // Programs that ask for it may run in another directory.
+        let client_socket = self.listener.as_ref().map(|listener| {
+            let path = listener.path();
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            path.display().to_string()
+        });
         let host = HostStatus {
             version: VERSION,
             pid: std::process::id(),

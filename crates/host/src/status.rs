@@ -331,7 +331,7 @@ pub struct HostStatus {
     pub pid: u32,
     /// The addresses on which it listens in the underlay.
     pub listen: Vec<String>,
-    /// The clients' socket file.
+    /// The clients' socket file, as an absolute path.
     pub client_socket: Option<String>,
     /// Connected clients.
     pub clients: usize,

@@ -16,7 +16,8 @@
 //!
 //! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
 //! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
-//! arrive later if a link has to repair them.
+//! arrive later if a link has to repair them. The sender's node gives the first number to the first packet that anybody
+//! receives, so no receiver waits for what was sent to nobody.
 //!
 //! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
@@ -388,6 +389,7 @@ impl<T: Hold> Flow<T> {
                 totals.given_up += 1;
             }
             self.losses.missed += first - self.next;
+            self.lead.on_gap(now);
         }
         // Everything before a packet whose time has come is handed over first, so order is kept.
         self.next = first + 1;

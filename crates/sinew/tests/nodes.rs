@@ -9,7 +9,8 @@ use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use world::{World, failure};
 
 #[test]
@@ -304,6 +305,20 @@ fn two_nodes_do_not_share_an_address_or_a_socket() {
         "ams",
         "the first one goes on"
     );
+}
+
+#[test]
+fn a_node_started_by_a_relative_path_is_found_from_other_directories() {
+    let world = World::new("relative");
+    world.add("a", 1, "");
+    let mut node = world.begin("node --config net/a/node.toml");
+    let socket = world.control("a");
+    world.wait("the node answers", || UnixStream::connect(&socket).is_ok());
+    let status = world.status("a");
+    let clients = status["host"]["client_socket"].as_str().unwrap();
+    assert!(Path::new(clients).is_absolute(), "{clients}");
+    node.kill().unwrap();
+    node.wait().unwrap();
 }
 
 #[test]

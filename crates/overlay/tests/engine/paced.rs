@@ -112,3 +112,62 @@ fn a_release_time_holds_where_the_deadline_is_longer_than_a_header_tells() {
     let off = (seen.p50_ms - 300.0).abs().max((seen.p99_ms - 300.0).abs());
     assert!(off <= 2.0, "{off} ms from 300");
 }
+
+#[test]
+fn what_was_sent_before_anybody_joined_delays_nobody() {
+    let mut nodes = Nodes::new(3, 4, &[(0, 1), (1, 2), (2, 3)], "delay=5ms");
+    nodes.run_ms(5_000);
+    let deadline = Duration::from_millis(500);
+    let flow = Flow::new(&mut nodes, 1, (0, 3), 200, deadline);
+    let setting = Setting {
+        class: default_options().class,
+        deadline_ms: 500,
+        delivery: Some(Delivery::AsSent(None)),
+        ..Setting::of(flow.group)
+    };
+    set_group(&mut nodes, 0, setting);
+    // The sender begins while the join is under way.
+    let next = nodes.world.now();
+    let mut flows = [Flow { next, ..flow }];
+    run(&mut nodes, &mut flows, 2_000, true);
+    run(&mut nodes, &mut flows, 1_000, false);
+    let [flow] = &flows;
+    let missed = flow.came.first().copied().unwrap();
+    assert!((1..16).contains(&missed), "{missed} before the join");
+    assert_eq!(flow.lost(), missed);
+    assert!(flow.latest < Duration::from_millis(20), "{}", flow.latest);
+    nodes.world.close().unwrap();
+}
+
+/// The path loses everything for 100 ms, once. A repair would take longer than the deadline.
+#[test]
+fn after_a_gap_the_flow_is_soon_as_early_as_before() {
+    let mut nodes = Nodes::new(3, 2, &[(0, 1)], "delay=30ms");
+    nodes.run_ms(5_000);
+    let deadline = Duration::from_millis(50);
+    let mut flows = [Flow::new(&mut nodes, 1, (0, 1), 200, deadline)];
+    let setting = Setting {
+        class: default_options().class,
+        deadline_ms: 50,
+        delivery: Some(Delivery::AsSent(None)),
+        ..Setting::of(flows[0].group)
+    };
+    set_group(&mut nodes, 0, setting);
+    nodes.run_ms(1_000);
+    run(&mut nodes, &mut flows, 2_000, true);
+    nodes.set_outage(0, 1, true);
+    run(&mut nodes, &mut flows, 100, true);
+    nodes.set_outage(0, 1, false);
+    let healed = nodes.world.now();
+    run(&mut nodes, &mut flows, 2_000, true);
+    let [flow] = &flows;
+    assert!((15..30).contains(&flow.lost()), "{}", flow.lost());
+    let late = |ms: u64| {
+        let from = healed + Duration::from_millis(ms);
+        let later = flow.at.iter().filter(|(at, _)| *at >= from);
+        later.map(|(_, took)| *took).max().unwrap()
+    };
+    assert!(late(0) > Duration::from_millis(45), "{}", late(0));
+    assert!(late(500) < Duration::from_millis(35), "{}", late(500));
+    nodes.world.close().unwrap();
+}

@@ -100,7 +100,7 @@ impl Experiment for Continental {
              datagrams wait for each UDP receiver and {NODE_DATAGRAMS} for the node, as Linux holds for them, later \
              ones are dropped. {} rounds of 16 disjoint ordered \
              pairs, {STREAMS} overlay and {STREAMS} UDP streams of {PACKETS} packets each; late is later \
-             than 120 ms.",
+             than 120 ms, which is also the deadline of the streams with the defaults.",
             100.0 * mesh::STALLED_SHARE_MAX,
             rounds(size),
         )

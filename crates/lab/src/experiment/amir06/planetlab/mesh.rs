@@ -16,6 +16,8 @@ use crate::scenario::{
 use base::impair::{LossModel, Model};
 use base::{Duration, Rng};
 use graph::generate::cities::{Site, great_circle_km};
+use overlay::request::Options;
+use overlay::sockets::default_options;
 use sim::traffic::{Pattern, VOICE_BYTES, VOICE_INTERVAL};
 use std::fmt::Write as _;
 
@@ -218,15 +220,27 @@ impl Trial<'_> {
         })
     }
 
+    /// Returns the options of a stream: real-time links and expected latency. A late packet is still delivered, and
+    /// counts as late. With the defaults, a stream has the deadline by which it is judged, as calls have. The paper's
+    /// protocol has none in its packets.
+    fn options(&self) -> Options {
+        let deadline = match self.profile {
+            Profile::Modern => self.threshold,
+            Profile::Paper => None,
+        };
+        Options {
+            deadline,
+            ..default_options()
+        }
+    }
+
     /// Adds four streams over each carrier, with phases spread over an interval.
     fn add_flows(&self, scenario: &mut Scenario, pair: &Pair) -> Result<(), CellError> {
         let (from, to) = (pair.from, pair.to);
         for name in CARRIERS {
             for stream in 0..STREAMS {
                 let carrier = match name {
-                    // The flow uses real-time links and expected latency. A late packet is still delivered, and counts
-                    // as late.
-                    "overlay" => Carrier::Overlay(overlay::sockets::default_options()),
+                    "overlay" => Carrier::Overlay(self.options()),
                     "udp" => Carrier::Direct(Box::new(self.path(from, to)?)),
                     _ => Carrier::Direct(Box::new(self.path_with(from, to, LossModel::None)?)),
                 };
