@@ -567,7 +567,7 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
 
 #[test]
 fn the_units_of_services_are_those_that_the_documentation_quotes() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
     let unit = read("packaging/sinew@.service");
     let gateway = read("packaging/sinew-gateway@.service");
@@ -593,7 +593,7 @@ fn the_units_of_services_are_those_that_the_documentation_quotes() {
 
 #[test]
 fn the_release_program_is_small_and_its_first_build_is_announced() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
     // With debug information the program has 115 MB, without it 27 MB.
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
