@@ -378,9 +378,13 @@ impl Node {
             }
             Request::Join { group, port } => {
                 let opened = self.sockets.open(client, &mut self.rng).map(drop);
-                let router = &mut self.router;
-                let joined = opened.and_then(|()| self.groups.join(client, (group, port), router));
-                Ok(joined.unwrap_or_else(|why| Reply::NotJoined { group, why }))
+                let (router, to) = (&mut self.router, (group, port));
+                let joined = opened.and_then(|()| self.groups.join(client, to, router));
+                if joined == Ok(true) {
+                    self.handover.join(now, client, to);
+                }
+                let refused = |why| Reply::NotJoined { group, why };
+                Ok(joined.map_or_else(refused, |_| Reply::Joined))
             }
             Request::Leave { group, port } => {
                 self.handover.leave(client, Some((group, port)));

@@ -16,8 +16,8 @@
 //!
 //! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
 //! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
-//! arrive later if a link has to repair them. The sender's node gives the first number to the first packet that anybody
-//! receives, so no receiver waits for what was sent to nobody.
+//! arrive later if a link has to repair them. A client that has joined a group a moment ago does not wait for them: they
+//! were sent before the network knew that it is a member.
 //!
 //! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
@@ -54,6 +54,9 @@ pub const START_SPACING: u32 = 1 << 16;
 /// If the number of the first received packet is at least this much above a multiple of [`START_SPACING`], the flow has
 /// begun earlier. Choice: the number of packets that may be lost in one burst when a flow begins.
 const FIRST_FEW: u32 = 16;
+/// For this long after a join, the first numbers of a flow are not waited for. Choice: a join is known everywhere within
+/// a few hundred milliseconds, even if its message is lost once.
+const NEW_MEMBER: Duration = Duration::from_secs(1);
 /// The interval at which packets that are handed over at their sender's pace are checked: receivers do not notice less,
 /// and 10 000 packets/s do not wake the node 10 000 times.
 const PACE_STEP: Duration = Duration::from_micros(500);
@@ -116,6 +119,8 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Resequencer<T> {
     flows: Map<FlowKey, Flow<T>>,
+    /// When clients joined groups, for [`NEW_MEMBER`].
+    joined: Map<(ClientId, (NodeAddr, VirtualPort)), Time>,
     /// When to look at which flow.
     agenda: BTreeSet<(Time, FlowKey)>,
     /// When a packet was last handed over at its sender's pace.
@@ -158,6 +163,7 @@ impl<T> Default for Resequencer<T> {
     fn default() -> Self {
         Resequencer {
             flows: Map::default(),
+            joined: Map::default(),
             agenda: BTreeSet::new(),
             paced_at: Time::ZERO,
             totals: HeldTotals::default(),
@@ -183,7 +189,11 @@ impl<T: Hold> Resequencer<T> {
                 return Err((Verdict::Full, item));
             }
             // The widened numbers start high enough that a late first packet can be below them.
-            let next = (1 << 32) + u64::from(seq - after_start(seq));
+            let missing = match self.is_new_member(now, (key.0, key.1)) {
+                true => 0,
+                false => after_start(seq),
+            };
+            let next = (1 << 32) + u64::from(seq - missing);
             let flow = Flow {
                 shift: 0,
                 next,
@@ -314,6 +324,22 @@ impl<T: Hold> Resequencer<T> {
     pub fn next_timeout(&self) -> Option<Time> {
         let (at, _) = self.agenda.first()?;
         Some((*at).max(self.paced_at + PACE_STEP))
+    }
+
+    /// A client has joined a group at a port.
+    pub fn join(&mut self, now: Time, client: ClientId, to: (NodeAddr, VirtualPort)) {
+        self.joined.insert((client, to), now);
+    }
+
+    fn is_new_member(&self, now: Time, member: (ClientId, (NodeAddr, VirtualPort))) -> bool {
+        let joined = self.joined.get(&member);
+        joined.is_some_and(|joined| now.since(*joined) < NEW_MEMBER)
+    }
+
+    /// Slow housekeeping, about once a second: without it, joins take memory for longer.
+    pub fn expire(&mut self, now: Time) {
+        self.joined
+            .retain(|_, joined| now.since(*joined) < NEW_MEMBER);
     }
 
     /// Forgets the flows of a client that has gone.

@@ -163,21 +163,17 @@ impl Socket {
     }
 
     /// Counts a packet of this length from a port of its range to a destination, and returns its sequence number.
-    /// Packets that nobody receives have the number of the first packet that `is_received`.
     pub fn next_seq(
         &mut self,
         now: Time,
         from: Option<VirtualPort>,
         (to, port): (NodeAddr, VirtualPort),
         bytes: usize,
-        is_received: impl FnOnce() -> bool,
     ) -> u32 {
         let key = (from.unwrap_or_default(), to, port);
         if let Some(flow) = self.flows.get_mut(&key) {
             let seq = flow.next;
-            if !seq.is_multiple_of(START_SPACING) || is_received() {
-                flow.next = seq.wrapping_add(1);
-            }
+            flow.next = seq.wrapping_add(1);
             flow.packets += 1;
             flow.bytes += bytes as u64;
             flow.last = now;
@@ -204,7 +200,7 @@ impl Socket {
         }
         let seq = self.next_start;
         let flow = Outgoing {
-            next: seq.wrapping_add(u32::from(is_received())),
+            next: seq.wrapping_add(1),
             packets: 1,
             bytes: bytes as u64,
             last: now,
@@ -473,8 +469,7 @@ mod tests {
         sockets.bind_range(ClientId(1), ports, &mut rng).unwrap();
         let to = (NodeAddr(0x0a00_0002), VirtualPort(9));
         let socket = sockets.client(ClientId(1)).unwrap();
-        let mut next =
-            |from| socket.next_seq(Time::ZERO, Some(VirtualPort(from)), to, 100, || true);
+        let mut next = |from| socket.next_seq(Time::ZERO, Some(VirtualPort(from)), to, 100);
         let (first, _) = (next(500), next(501));
         assert_eq!(next(500), first.wrapping_add(1));
         let told = sockets.outgoing();
@@ -488,7 +483,7 @@ mod tests {
     fn flow_numbers_rise_even_when_flows_are_forgotten() {
         let mut socket = Socket::new(&mut Rng::new(3));
         let to = |i: u32| (NodeAddr(0x0a00_0001 + i), VirtualPort(9));
-        let mut next = |i| socket.next_seq(Time::ZERO, None, to(i), 100, || true);
+        let mut next = |i| socket.next_seq(Time::ZERO, None, to(i), 100);
         let first = next(0);
         assert_eq!(next(0), first.wrapping_add(1));
         for i in 1..=MAX_FLOWS_PER_SOCKET as u32 {
@@ -496,16 +491,6 @@ mod tests {
         }
         let again = next(0);
         assert!(again.wrapping_sub(first) as i32 > 1, "{first} {again}");
-    }
-
-    #[test]
-    fn the_first_packet_that_is_received_has_the_first_number() {
-        let mut socket = Socket::new(&mut Rng::new(3));
-        let group = (NodeAddr(0xef01_0101), VirtualPort(9));
-        let is_received = [false, false, true, true, false];
-        let numbers = is_received.map(|is| socket.next_seq(Time::ZERO, None, group, 100, || is));
-        assert_eq!(numbers[0] % START_SPACING, 0);
-        assert_eq!(numbers.map(|n| n - numbers[0]), [0, 0, 0, 1, 2]);
     }
 
     #[test]
@@ -517,7 +502,7 @@ mod tests {
         for (to, ms) in [(2, 60), (3, 150)] {
             socket.options.deadline = Some(Duration::from_millis(ms));
             let to = (NodeAddr(to), VirtualPort(9));
-            socket.next_seq(Time::ZERO, None, to, 100, || true);
+            socket.next_seq(Time::ZERO, None, to, 100);
         }
         let told = sockets.outgoing();
         let told = told.map(|(_, _, to, _, flow)| (to.0, flow.deadline.unwrap().as_millis()));
@@ -532,7 +517,7 @@ mod tests {
         let (to, port, later) = (NodeAddr(0x0a00_0002), VirtualPort(9), Time::from_nanos(5));
         let socket = sockets.open(ClientId(1), &mut rng).unwrap();
         for (now, bytes) in [(Time::ZERO, 100), (later, 60)] {
-            socket.next_seq(now, None, (to, port), bytes, || true);
+            socket.next_seq(now, None, (to, port), bytes);
         }
         assert_eq!(sockets.outgoing().count(), 0, "from no port");
         let own = sockets.bind(ClientId(1), VirtualPort(0), &mut rng).unwrap();

@@ -37,7 +37,7 @@ use crate::link_state::{Database, OwnGroups};
 use crate::request::Operation;
 use crate::settings::Settings;
 use base::token_bucket::TokenBucket;
-use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time, VirtualPort};
+use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time};
 use graph::Metric;
 use secure::{Context, Identity, Network};
 use wire::CLEAR_BYTES;
@@ -123,18 +123,6 @@ impl Groups {
     #[inline]
     pub(super) fn receives(&self, group: NodeAddr, router: &Router) -> bool {
         self.local.is_member(group) && router.permits().may_receive(self.own, group)
-    }
-
-    /// Returns true if somebody else receives what a client of this node sends to a group and port.
-    pub(super) fn is_received(
-        &self,
-        router: &Router,
-        (own, client): (NodeAddr, ClientId),
-        (group, port): (NodeAddr, VirtualPort),
-    ) -> bool {
-        let mut here = self.local.subscribers(group, port);
-        let mut elsewhere = router.membership().receivers(group);
-        here.any(|other| other != client) || elsewhere.any(|member| member != own)
     }
 
     /// Returns the member of an anycast group that is nearest by the metric; `None` without members in reach.

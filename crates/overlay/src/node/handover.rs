@@ -219,6 +219,11 @@ impl Handover {
         }
     }
 
+    /// A client has joined a group at a port.
+    pub(super) fn join(&mut self, now: Time, client: ClientId, to: (NodeAddr, VirtualPort)) {
+        self.resequencer.join(now, client, to);
+    }
+
     /// A client gets nothing more: of a group at a port, or at all.
     pub(super) fn leave(&mut self, client: ClientId, of: Option<(NodeAddr, VirtualPort)>) {
         match of {
@@ -235,6 +240,7 @@ impl Handover {
     /// Slow housekeeping.
     pub(super) fn look(&mut self, now: Time) {
         self.given_up.look(now, self.resequencer.totals().given_up);
+        self.resequencer.expire(now);
     }
 
     /// Returns when something is due, with a name for it.

@@ -16,7 +16,6 @@ use crate::link::{Counts, LinkIndex, Path, mark, place_mut};
 use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Protect, Strike};
 use crate::request::{Options, Reply, RequestError};
-use crate::sockets::Socket;
 use crate::stamps::Wish;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
 use congestion::brake::Verdict;
@@ -301,14 +300,8 @@ impl Node {
         if class.link == LinkProtocol::RealTime {
             self.aims.note(now, flow, aim, Teller::Client(client));
         }
-        let (groups, router, own) = (&self.groups, &self.router, self.addr);
-        // Where the members of a shared tree are, only the tree knows.
-        let is_received = || {
-            !to.is_multicast() || is_shared || groups.is_received(router, (own, client), (to, port))
-        };
         let socket = self.sockets.open(client, &mut self.rng)?;
-        let seq = socket.next_seq(now, from, (to, port), payload.len(), is_received);
-        let flow_seq = FlowSeq(seq);
+        let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         if socket.is_let_in(now, (source_port, to, port)) {
             out.deliver(client, room(source_port, (to, port), true));
         }
@@ -376,8 +369,7 @@ impl Node {
             let stamp = &copy[..stamp.len()];
             let number = |node: &mut Node| {
                 let socket = node.sockets.client(client);
-                let next = |socket: &mut Socket| socket.next_seq(now, from, (to, port), 0, || true);
-                FlowSeq(socket.map_or(0, next))
+                FlowSeq(socket.map_or(0, |socket| socket.next_seq(now, from, (to, port), 0)))
             };
             self.send_in_fragments(now, &header, (stamp, seals), (payload, max), number, out);
             return Ok(());

@@ -224,6 +224,23 @@ fn a_sender_that_begins_anew_is_heard_at_once() {
 }
 
 #[test]
+fn a_new_member_waits_for_no_first_packets_and_an_old_one_does() {
+    let (client, to) = (KEY.0, KEY.1);
+    for (joined, waits) in [(None, true), (Some(0), false), (Some(1_500), true)] {
+        let mut r = Resequencer::default();
+        if let Some(before) = joined {
+            r.join(ms(0), client, to);
+            r.expire(ms(before));
+        }
+        let (now, seq) = (ms(joined.unwrap_or(0)), START_SPACING + 3);
+        let left = Some(Duration::from_millis(50));
+        r.push(now, KEY, (seq, Order::AtOnce), left, seq, &none())
+            .unwrap();
+        assert_eq!(drain(&mut r, now).is_empty(), waits, "{joined:?}");
+    }
+}
+
+#[test]
 fn who_joins_again_does_not_wait_for_what_was_sent_meanwhile() {
     let mut r = Resequencer::default();
     let group = NodeAddr(0xef01_0101);

@@ -23,21 +23,25 @@ const POLICED_BURST: Duration = Duration::from_millis(250);
 const REFUSING_MAX: usize = 1_024;
 
 impl Groups {
-    /// A client joins a group.
+    /// A client joins a group. Returns false if it is in the group at this port already.
     pub(in crate::node) fn join(
         &mut self,
         client: ClientId,
         (group, port): (NodeAddr, VirtualPort),
         router: &mut Router,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<bool, RequestError> {
         if !router.permits().may_receive(self.own, group) {
             return Err(RequestError::MayNotReceive { group });
         }
+        let is_new = self
+            .local
+            .subscribers(group, port)
+            .all(|known| known != client);
         let change = self
             .local
             .join(client, group, port, router.builder(group))?;
         self.on_own_change(group, change, router);
-        Ok(Reply::Joined)
+        Ok(is_new)
     }
 
     /// A client leaves a group.
