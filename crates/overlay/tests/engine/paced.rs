@@ -9,10 +9,10 @@
 
 use crate::world::Nodes;
 use crate::world::video::{Flow, run, set_group};
-use base::{Duration, NodeAddr, Time};
+use base::{Duration, Time};
 use overlay::request::Delivery;
 use overlay::sockets::default_options;
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::Setting;
 
 /// What a member's socket receives of a flow, without the first seconds.
 struct Seen {
@@ -115,32 +115,28 @@ fn a_release_time_holds_where_the_deadline_is_longer_than_a_header_tells() {
 
 #[test]
 fn what_was_sent_before_anybody_joined_delays_nobody() {
-    for tree in [TreeBuilder::LinkState, TreeBuilder::Scribe] {
-        let mut nodes = Nodes::new(3, 4, &[(0, 1), (1, 2), (2, 3)], "delay=5ms");
-        nodes.run_ms(5_000);
-        let setting = Setting {
-            tree,
-            class: default_options().class,
-            deadline_ms: 500,
-            delivery: Some(Delivery::AsSent(None)),
-            ..Setting::of(NodeAddr(0xef01_0201))
-        };
-        set_group(&mut nodes, 0, setting);
-        nodes.run_ms(500);
-        let flow = Flow::new(&mut nodes, 1, (0, 3), 200, Duration::from_millis(500));
-        assert_eq!(flow.group, setting.group);
-        // The sender begins while the join is under way.
-        let next = nodes.world.now();
-        let mut flows = [Flow { next, ..flow }];
-        run(&mut nodes, &mut flows, 2_000, true);
-        run(&mut nodes, &mut flows, 1_000, false);
-        let [flow] = &flows;
-        let missed = flow.came.first().copied().unwrap();
-        assert!((1..16).contains(&missed), "{missed} before the join");
-        assert_eq!(flow.lost(), missed);
-        assert!(flow.latest < Duration::from_millis(20), "{}", flow.latest);
-        nodes.world.close().unwrap();
-    }
+    let mut nodes = Nodes::new(3, 4, &[(0, 1), (1, 2), (2, 3)], "delay=5ms");
+    nodes.run_ms(5_000);
+    let deadline = Duration::from_millis(500);
+    let flow = Flow::new(&mut nodes, 1, (0, 3), 200, deadline);
+    let setting = Setting {
+        class: default_options().class,
+        deadline_ms: 500,
+        delivery: Some(Delivery::AsSent(None)),
+        ..Setting::of(flow.group)
+    };
+    set_group(&mut nodes, 0, setting);
+    // The sender begins while the join is under way.
+    let next = nodes.world.now();
+    let mut flows = [Flow { next, ..flow }];
+    run(&mut nodes, &mut flows, 2_000, true);
+    run(&mut nodes, &mut flows, 1_000, false);
+    let [flow] = &flows;
+    let missed = flow.came.first().copied().unwrap();
+    assert!((1..16).contains(&missed), "{missed} before the join");
+    assert_eq!(flow.lost(), missed);
+    assert!(flow.latest < Duration::from_millis(20), "{}", flow.latest);
+    nodes.world.close().unwrap();
 }
 
 /// The path loses everything for 100 ms, once. A repair would take longer than the deadline.
