@@ -336,7 +336,7 @@ impl<T: Hold> Resequencer<T> {
         joined.is_some_and(|joined| now.since(*joined) < NEW_MEMBER)
     }
 
-    /// Slow housekeeping, about once a second: without it, joins take memory for longer.
+    /// Slow housekeeping, about once a second: forgets when clients joined.
     pub fn expire(&mut self, now: Time) {
         self.joined
             .retain(|_, joined| now.since(*joined) < NEW_MEMBER);
@@ -344,12 +344,14 @@ impl<T: Hold> Resequencer<T> {
 
     /// Forgets the flows of a client that has gone.
     pub fn close(&mut self, client: ClientId) {
+        self.joined.retain(|(member, _), _| *member != client);
         self.forget(|key, _| key.0 == client);
     }
 
     /// Forgets what arrived at a client for a group that it has left: when the client joins again, packets do not wait
     /// for those that were sent meanwhile.
     pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) {
+        self.joined.remove(&(client, (group, port)));
         self.forget(|key, _| (key.0, key.1) == (client, (group, port)));
     }
 

@@ -238,6 +238,13 @@ fn a_new_member_waits_for_no_first_packets_and_an_old_one_does() {
             .unwrap();
         assert_eq!(drain(&mut r, now).is_empty(), waits, "{joined:?}");
     }
+    let mut r: Resequencer<u32> = Resequencer::default();
+    r.join(ms(0), client, to);
+    r.leave(client, to.0, to.1);
+    assert!(r.joined.is_empty(), "what has left takes no memory");
+    r.join(ms(0), client, to);
+    r.close(client);
+    assert!(r.joined.is_empty());
 }
 
 #[test]

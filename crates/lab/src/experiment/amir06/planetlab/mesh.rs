@@ -220,9 +220,9 @@ impl Trial<'_> {
         })
     }
 
-    /// Returns the options of a stream: real-time links and expected latency. A late packet is still delivered, and
-    /// counts as late. With the defaults, a stream has the deadline by which it is judged, as calls have. The paper's
-    /// protocol has none in its packets.
+    /// Returns the options of a stream: real-time links and expected latency. A packet that is delivered late counts as
+    /// late. With the defaults, a stream has the deadline by which it is judged, as calls have, and nodes may drop what
+    /// is later. The paper's protocol has no deadline in its packets.
     fn options(&self) -> Options {
         let deadline = match self.profile {
             Profile::Modern => self.threshold,
