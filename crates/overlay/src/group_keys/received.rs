@@ -26,15 +26,21 @@ const GONE_MAX: usize = 4;
 /// A key that has not opened anything for this long is forgotten. Its source uses another one by then, so nobody can
 /// send this key again to make the node accept repeated packets.
 const IDLE: Duration = Duration::from_secs(660);
-/// Maximum number of bytes of packets of one source that wait for a key, and of all sources.
-const WAITING_BYTES_OF_SOURCE: usize = 128 << 10;
-const WAITING_BYTES: usize = 1 << 20;
+/// Maximum number of bytes of packets of one source that wait for a key, and of all sources. Choice: a key that is lost
+/// arrives a round trip later. 2 MiB are 10 000 packets of video per second for 150 ms, or half as many by two ways.
+const WAITING_BYTES_OF_SOURCE: usize = 2 << 20;
+const WAITING_BYTES: usize = 8 << 20;
+/// A packet that waits counts as at least this many bytes.
+const WAITING_LEAST: usize = 256;
 /// How long a packet waits: as long as for the end of a handshake, which may be needed first.
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 /// Delay before the node asks for a key. Choice: not in the middle of a burst, so that it does not matter whether its
 /// packets arrived one by one; and the key may follow directly behind them.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// The interval at which a source is asked again for the key of a group, while packets arrive.
+/// The intervals at which a source is asked again for the key of a group, while packets arrive: each is twice as long as
+/// the one before. Choice: the source takes a question that comes within 50 ms of its answer for an older one, so the
+/// first interval is longer than that.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(60);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// The same after the source has replied that a permit excludes this node, or that it does not send to the group: in
 /// the latter case the packet is forged.
@@ -51,6 +57,8 @@ const ASKED_MAX: usize = 1_024;
 pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
     waiting: VecDeque<Waiting>,
+    /// The bytes of these packets by source, and of all.
+    waiting_of: Map<NodeAddr, usize>,
     waiting_bytes: usize,
     asked: Map<Of, Asked>,
     asks: TokenBucket,
@@ -63,8 +71,9 @@ pub(crate) struct ReceivedKeys {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: SessionIndex,
-    /// The time from which the source may be asked again.
+    /// The time from which the source may be asked again, and the interval after that question.
     again: Time,
+    next: Duration,
     /// The source has refused this key. Another key may be requested at once.
     is_refused: bool,
 }
@@ -111,6 +120,7 @@ impl ReceivedKeys {
         ReceivedKeys {
             keys: Map::default(),
             waiting: VecDeque::new(),
+            waiting_of: Map::default(),
             waiting_bytes: 0,
             asked: Map::default(),
             asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
@@ -238,16 +248,16 @@ impl ReceivedKeys {
             return false;
         };
         let number = clear.session;
-        let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
-        let of_source = self.waiting.iter().filter(|one| one.of.0 == of.0);
-        let held: usize = of_source.map(|one| one.packet.len()).sum();
+        let bytes = (CLEAR_BYTES + packet.len() + TAG_BYTES).max(WAITING_LEAST);
+        let held = self.waiting_of.get(&of.0).copied().unwrap_or_default();
         if held + bytes > WAITING_BYTES_OF_SOURCE || self.waiting_bytes + bytes > WAITING_BYTES {
             return false;
         }
         let Some(packet) = kept(packet, pool) else {
             return false;
         };
-        self.waiting_bytes += packet.len();
+        self.waiting_of.insert(of.0, held + bytes);
+        self.waiting_bytes += bytes;
         self.waiting.push_back(Waiting {
             at: now,
             packet,
@@ -260,28 +270,44 @@ impl ReceivedKeys {
 
     /// Takes the packets that have waited for a key.
     pub(crate) fn take_waiting(&mut self, of: Of, number: SessionIndex) -> Vec<Waiting> {
+        self.take_waiting_if(|one| (one.of, one.number) == (of, number))
+    }
+
+    fn take_waiting_if(&mut self, is_taken: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let all = core::mem::take(&mut self.waiting);
-        let (its, rest): (Vec<Waiting>, Vec<Waiting>) = all
-            .into_iter()
-            .partition(|one| (one.of, one.number) == (of, number));
+        let (taken, rest): (Vec<Waiting>, Vec<Waiting>) = all.into_iter().partition(is_taken);
         self.waiting = rest.into();
-        self.waiting_bytes -= its.iter().map(|one| one.packet.len()).sum::<usize>();
-        its
+        taken.iter().for_each(|one| self.count_out(one));
+        taken
+    }
+
+    /// Updates the counts after a packet has ended its wait.
+    fn count_out(&mut self, one: &Waiting) {
+        let bytes = one.packet.len().max(WAITING_LEAST);
+        self.waiting_bytes -= bytes;
+        let source = one.of.0;
+        let left = self.waiting_of.get(&source).copied().unwrap_or_default();
+        match left.checked_sub(bytes) {
+            None | Some(0) => drop(self.waiting_of.remove(&source)),
+            Some(left) => drop(self.waiting_of.insert(source, left)),
+        }
     }
 
     fn expire_waiting(&mut self, now: Time) {
         while let Some(first) = self.waiting.front()
             && now.since(first.at) >= WAITS_FOR
         {
-            self.waiting_bytes -= first.packet.len();
-            self.waiting.pop_front();
+            if let Some(first) = self.waiting.pop_front() {
+                self.count_out(&first);
+            }
         }
     }
 
     /// A packet has arrived under an unknown key: the source is to be asked, but not for each packet.
     pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
         let is_answer = |asked: &Asked| !asked.is_refused || asked.number == number;
-        let last = self.asked.get(&of).filter(|asked| is_answer(asked));
+        let last = self.asked.get(&of).copied();
+        let last = last.filter(is_answer);
         if last.is_some_and(|asked| now < asked.again) {
             return;
         }
@@ -291,9 +317,11 @@ impl ReceivedKeys {
         if self.asked.len() >= ASKED_MAX || !self.asks.try_take(now, 1.0) {
             return;
         }
+        let interval = last.map_or(ASK_AGAIN_FIRST, |asked| asked.next);
         let asked = Asked {
             number,
-            again: now + ASK_AGAIN,
+            again: now + interval,
+            next: (interval * 2).min(ASK_AGAIN),
             is_refused: false,
         };
         self.asked.insert(of, asked);
@@ -333,12 +361,7 @@ impl ReceivedKeys {
             }
         }
         self.asked.retain(|(_, of), _| *of != group);
-        let waiting = core::mem::take(&mut self.waiting);
-        self.waiting = waiting
-            .into_iter()
-            .filter(|one| one.of.1 != group)
-            .collect();
-        self.waiting_bytes = self.waiting.iter().map(|one| one.packet.len()).sum();
+        self.take_waiting_if(|one| one.of.1 == group);
     }
 
     /// Slow housekeeping.

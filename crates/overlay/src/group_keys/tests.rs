@@ -244,23 +244,22 @@ fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
 #[test]
 fn what_waits_is_bounded_by_source_and_by_time() {
     let mut bench = Bench::new();
-    let pool = Pool::new(64, 4_096);
+    let pool = Pool::new(64, 16_384);
     let mut now = Time::ZERO;
     let mut key = bench.keys.make(now);
+    let number = key.number();
     let mut waits = |bench: &mut Bench, now: Time, source: NodeAddr| {
         let packet = packet(source, group(1), 1, &mut key);
         bench.received.wait(now, (&packet, Route::Tree), &pool)
     };
-    let kept = (0..4_000)
+    let kept = (0..10_000)
         .filter(|_| waits(&mut bench, now, SOURCE))
         .count();
-    let bytes = CLEAR_BYTES + HEADER_BYTES + SEAL_BYTES + 40 + TAG_BYTES;
-    assert_eq!(kept, (128 << 10) / bytes);
+    assert_eq!(kept, (2 << 20) / 256, "a short packet counts as 256 bytes");
     assert!(
         waits(&mut bench, now, node(1)),
         "others have their own room"
     );
-    let number = key.number();
     let other = SessionIndex::new(number.value().wrapping_add(1));
     let of = (node(1), group(1));
     assert!(bench.received.take_waiting(of, other).is_empty());
@@ -269,6 +268,14 @@ fn what_waits_is_bounded_by_source_and_by_time() {
     bench.received.expire(now);
     let of = (SOURCE, group(1));
     assert!(bench.received.take_waiting(of, number).is_empty());
+    // What has ended its wait takes no room any more.
+    assert!(waits(&mut bench, now, SOURCE));
+    bench.received.leave(group(1));
+    assert!(bench.received.take_waiting(of, number).is_empty());
+    let kept = (0..10_000)
+        .filter(|_| waits(&mut bench, now, SOURCE))
+        .count();
+    assert_eq!(kept, (2 << 20) / 256);
 }
 
 /// Returns how many requests are due after packets under an unknown key of these sources and groups.
@@ -286,7 +293,8 @@ fn a_source_is_asked_at_a_limited_rate() {
         count += asked(&mut bench, now, of);
         now += Duration::from_millis(1);
     }
-    assert_eq!(count, 4);
+    // After 0, 60, 180, 420, 670 and 920 ms.
+    assert_eq!(count, 6);
     // A refusal counts only if the key was requested.
     for n in 0..10_000 {
         bench

@@ -4,11 +4,11 @@
 use crate::ends::{Tapped, as_it_is, changed_first, is_marked, sealed, with_one_behind};
 use crate::world::groups::{Cast, GROUP, SOURCE};
 use crate::world::{Nodes, PAYLOAD, PORT, Plan, addr, chain, read, voice};
-use base::Time;
+use base::{Duration, Time};
 use overlay::Reply;
 use overlay::event::Drop;
 use overlay::groups::Permit;
-use overlay::request::Operation;
+use overlay::request::{Operation, Options};
 use overlay::settings::Sealing;
 use overlay::snapshot::GroupStatus;
 use std::collections::BTreeSet;
@@ -197,6 +197,43 @@ fn packets_wait_for_a_key_that_was_lost_and_all_come() {
 }
 
 #[test]
+fn a_lost_key_costs_a_fast_group_with_half_a_second_nothing() {
+    let mut tapped = joined(sealed(2));
+    let deadline = Some(Duration::from_millis(500));
+    tapped.nodes.set_sender(
+        0,
+        SOURCE,
+        Options {
+            deadline,
+            ..voice()
+        },
+    );
+    let mut is_lost = false;
+    let mut passes = |packet: &[u8]| {
+        if is_key(packet) && !is_lost {
+            is_lost = true;
+            return Vec::new();
+        }
+        as_it_is(packet)
+    };
+    // A video of 50 Mbit/s.
+    let to = (GROUP, PORT);
+    for number in 0..1_000 {
+        let now = tapped.nodes.world.now();
+        let nodes = &mut tapped.nodes;
+        nodes.send_to_addr(now, 0, SOURCE, to, number, 1_300);
+        if number % 5 == 4 {
+            tapped.run(1, &mut passes);
+        }
+    }
+    tapped.run(500, &mut passes);
+    assert!(is_lost);
+    let replies = tapped.nodes.world.take_replies().into_iter();
+    let datagrams = replies.filter(|answer| matches!(answer.reply, Reply::Datagram { .. }));
+    assert_eq!(datagrams.count(), 1_000);
+}
+
+#[test]
 fn who_joins_in_the_middle_gets_all_from_then_on() {
     let mut nodes = Nodes::new(1, 3, &chain(3), "delay=10ms");
     nodes.run_ms(3_000);
@@ -210,7 +247,7 @@ fn who_joins_in_the_middle_gets_all_from_then_on() {
     let joined = nodes.world.now();
     cast.run_ms(&mut nodes, 1_000);
     cast.finish(&mut nodes);
-    let (got, sent) = cast.got(2, joined + base::Duration::from_millis(100), Time::FAR);
+    let (got, sent) = cast.got(2, joined + Duration::from_millis(100), Time::FAR);
     assert_eq!(got, sent);
     assert_eq!(cast.got(1, Time::ZERO, Time::FAR), (400, 400));
     assert_eq!(cast.doubles(), 0);

@@ -1,4 +1,4 @@
-//! Requests and answers in parallel with bulk, over two hops.
+//! Requests and answers in parallel with bulk, over two hops: in the simulator, and by real nodes on this machine.
 //!
 //! ```text
 //!   a ── rate, 10 ms, a buffer of 20 ms, losses ── relay ── the same ── b      a question each 50 ms, n bulk
@@ -6,7 +6,9 @@
 
 use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
 use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
-use super::{chart, flow, head, link, links, run, stream, verdict};
+use super::{chart, flow, head, link, links, parsed, run, stream, verdict};
+use crate::live;
+use crate::scenario::Report;
 
 /// Bytes of a full datagram of a reliable link.
 const DATAGRAM_BYTES: u64 = 1_372;
@@ -17,8 +19,15 @@ const P99_MORE_MS: f64 = 30.0;
 const MAX_MORE_MS: f64 = 100.0;
 const BULK_SHARE: f64 = 0.9;
 
-pub(super) struct Echo;
+/// The experiment, by the nodes that run it.
+pub(super) enum Echo {
+    /// Nodes in the simulator.
+    Simulated,
+    /// Processes on this machine, which shape the links themselves.
+    Real,
+}
 const ID: &str = "streams/echo";
+const REAL: &str = "streams/real";
 
 pub(super) const CLAIMS: &[ClaimText] = &[
     claim(
@@ -49,6 +58,20 @@ pub(super) const CLAIMS: &[ClaimText] = &[
         "the bulk streams beside these answers, over links with BBR",
         "at least 90 % of the link",
     ),
+    claim(
+        REAL,
+        "echo",
+        SOURCE,
+        "answers beside 1 to 16 bulk streams, at every rate and loss, by real nodes",
+        "p99 at most alone and 30 ms, the longest at most alone and 100 ms",
+    ),
+    claim(
+        REAL,
+        "bulk",
+        SOURCE,
+        "the bulk streams beside these answers, by real nodes",
+        "at least 90 % of the link",
+    ),
 ];
 
 fn scenario(cell: &Cell, size: Size, bulk: usize) -> String {
@@ -76,20 +99,48 @@ fn scenario(cell: &Cell, size: Size, bulk: usize) -> String {
     text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
 }
 
+impl Echo {
+    /// Runs a scenario's text.
+    fn report(&self, plan: &Plan, text: &str, seed: u64) -> Result<Report, CellError> {
+        match self {
+            Echo::Simulated => run(text, seed),
+            Echo::Real => live::report_of(&parsed(text)?, &plan.program)
+                .map_err(|error| CellError(error.to_string())),
+        }
+    }
+}
+
 impl Experiment for Echo {
     fn id(&self) -> &'static str {
-        ID
+        match self {
+            Echo::Simulated => ID,
+            Echo::Real => REAL,
+        }
     }
 
     fn title(&self) -> &'static str {
-        "Questions and answers beside bulk streams over two hops"
+        match self {
+            Echo::Simulated => "Questions and answers beside bulk streams over two hops",
+            Echo::Real => "Questions and answers beside bulk streams over two hops, by real nodes",
+        }
     }
 
     fn method(&self, _: Size) -> String {
-        "Production nodes in the simulator, three in a row, 10 ms each, buffers of 20 ms. A stream asks with 64 bytes every 50 ms and is \
-         answered at once, alone and beside bulk streams of its direction, class and priority. Programs act once a millisecond. Loss is of \
-         single packets, in both directions."
-            .into()
+        let nodes = match self {
+            Echo::Simulated => "in the simulator",
+            Echo::Real => {
+                "on this machine, which emulate the links' delay, rate, buffers and losses"
+            }
+        };
+        format!(
+            "Production nodes {nodes}, three in a row, 10 ms each, buffers of 20 ms. A stream asks with 64 bytes every 50 ms and is \
+             answered at once, alone and beside bulk streams of its direction, class and priority. Programs act once a millisecond. Loss is \
+             of single packets, in both directions."
+        )
+    }
+
+    fn is_real_time(&self) -> bool {
+        matches!(self, Echo::Real)
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
@@ -97,12 +148,16 @@ impl Experiment for Echo {
             Size::Quick => (&[10.0, 50.0], &[1.0, 16.0]),
             Size::Full => (&[10.0, 50.0, 100.0], &[1.0, 4.0, 16.0]),
         };
+        let links: &[f64] = match self {
+            Echo::Simulated => &[0.0, 1.0],
+            Echo::Real => &[0.0],
+        };
         let mut cells = Vec::new();
-        for links in [0.0, 1.0] {
+        for links in links {
             for rate in rates {
                 for loss in [0.0, 1.0] {
                     let cell = |bulk: &f64| {
-                        let at = [("links", links), ("mbit/s", *rate), ("loss %", loss)];
+                        let at = [("links", *links), ("mbit/s", *rate), ("loss %", loss)];
                         Cell::at(&[&at[..], &[("bulk", *bulk)]].concat())
                     };
                     cells.extend(bulks.iter().map(cell));
@@ -116,7 +171,7 @@ impl Experiment for Echo {
         let mut row = Row::of(cell);
         let bulk = cell.parameter("bulk") as usize;
         for (name, bulk) in [("alone", 0), ("beside", bulk)] {
-            let report = run(&scenario(cell, plan.size, bulk), seed)?;
+            let report = self.report(plan, &scenario(cell, plan.size, bulk), seed)?;
             let echo = &flow(&report, "echo")?.packets;
             let ms = |value: Option<f64>| match echo.lost {
                 0 => value.unwrap_or(f64::NAN),
@@ -162,12 +217,15 @@ impl Experiment for Echo {
         };
         Findings {
             charts: vec![chart("p99 beside bulk", "ms", &rows.0, "beside p99 ms")],
-            verdicts: vec![
-                echo("echo", 0.0),
-                bulk("bulk", 0.0),
-                echo("echo-bbr", 1.0),
-                bulk("bulk-bbr", 1.0),
-            ],
+            verdicts: match self {
+                Echo::Simulated => vec![
+                    echo("echo", 0.0),
+                    bulk("bulk", 0.0),
+                    echo("echo-bbr", 1.0),
+                    bulk("bulk-bbr", 1.0),
+                ],
+                Echo::Real => vec![echo("echo", 0.0), bulk("bulk", 0.0)],
+            },
         }
     }
 

@@ -1,8 +1,8 @@
 //! Reliable streams that share: requests and answers in parallel with bulk, a fast branch next to a slow one, links and
 //! TCP in one bottleneck, messages that expire, and streams through partitions.
 //!
-//! Each cell is a scenario of production nodes in the simulator, and each scenario is a file in addition to the
-//! numbers. None of this comes from a paper; the goals are for the defaults.
+//! Each cell is a scenario of production nodes, in the simulator or by real processes, and each scenario is a file in
+//! addition to the numbers. None of this comes from a paper; the goals are for the defaults.
 
 mod echo;
 mod messages;
@@ -16,7 +16,8 @@ use crate::scenario::{FlowReport, Report, Scenario, simulate};
 
 /// The experiments.
 pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
-    &echo::Echo,
+    &echo::Echo::Simulated,
+    &echo::Echo::Real,
     &star::Star,
     &shares::Shares,
     &messages::Messages,
@@ -41,9 +42,11 @@ pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
 
 /// Simulates a scenario's text.
 fn run(text: &str, seed: u64) -> Result<Report, CellError> {
-    let scenario =
-        Scenario::parse("streams", text).map_err(|error| CellError(error.to_string()))?;
-    Ok(simulate(&scenario, seed))
+    Ok(simulate(&parsed(text)?, seed))
+}
+
+fn parsed(text: &str) -> Result<Scenario, CellError> {
+    Scenario::parse("streams", text).map_err(|error| CellError(error.to_string()))
 }
 
 /// Returns the flow with this name.

@@ -8,8 +8,8 @@
 
 use super::super::{Cell, Findings, Plan, Rows, Size, claim};
 use super::{CellError, ClaimText, Experiment, Row, SOURCE};
-use super::{chart, flow, head, link, run, stream, verdict};
-use crate::scenario::{Scenario, Simulation};
+use super::{chart, flow, head, link, parsed, run, stream, verdict};
+use crate::scenario::Simulation;
 use base::Duration;
 
 const WARM_S: u64 = 5;
@@ -97,8 +97,7 @@ impl Experiment for Star {
         let alone = run(&scenario(plan.size, 0), seed)?;
         row.set("alone mbit/s", flow(&alone, "to fast")?.goodput_bps / 1e6);
         let text = scenario(plan.size, cell.parameter("slow") as usize);
-        let scenario =
-            Scenario::parse("star", &text).map_err(|error| CellError(error.to_string()))?;
+        let scenario = parsed(&text)?;
         let mut simulation = Simulation::new(&scenario, seed);
         let mut held = 0;
         while simulation.run_for(LOOK) {
