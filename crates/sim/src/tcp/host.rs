@@ -186,8 +186,10 @@ impl TcpHost {
         }
         let ack = incoming.receiver.on_segment(now, segment, bytes);
         // A relay takes the new data before the acknowledgement is sent, so that its window is that of a socket from
-        // which the program reads.
+        // which the program reads. If the window were that before the read, the acknowledgement of a copy, which nobody
+        // reads, would have more room than the one before. The sender would take it for an update of the window.
         self.read(now, place, out);
+        let ack = ack.map(|ack| self.incoming[place as usize].receiver.with_room(ack));
         self.acknowledge(ack, out);
         self.arm(Place::Incoming(place));
     }

@@ -287,6 +287,15 @@ impl Receiver {
         !self.ready.is_empty()
     }
 
+    /// Returns an acknowledgement that is not yet sent, with the room that there is now.
+    pub(crate) fn with_room(&mut self, ack: Ack) -> Ack {
+        self.advertised = self.window();
+        Ack {
+            window: self.advertised,
+            ..ack
+        }
+    }
+
     /// Returns an acknowledgement that announces new room. The room must be at least one segment if the last
     /// acknowledgement announced none, otherwise half of the buffer.
     pub(crate) fn update(&mut self) -> Option<Ack> {

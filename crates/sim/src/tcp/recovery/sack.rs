@@ -45,7 +45,8 @@ impl Sender {
     }
 
     pub(super) fn sack(&mut self, now: Time, ack: &Ack) {
-        if self.sack_state().recovers {
+        let was_recovering = self.sack_state().recovers;
+        if was_recovering {
             self.sack_in_recovery(now, ack);
         } else if ack.acked > self.last_ack {
             let acked = self.on_new(now, ack);
@@ -59,7 +60,8 @@ impl Sender {
         if ack.acked < self.last_ack {
             return;
         }
-        if self.dupacks == 0 || self.sack_state().recovers {
+        // The duplicate that begins recovery sends the missing segment and nothing else, even if the pipe has room.
+        if self.dupacks == 0 || was_recovering {
             self.send_more(now, i64::MAX);
         }
     }
