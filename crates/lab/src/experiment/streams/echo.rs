@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
-use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
+use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE, UNSEALED};
 use super::{chart, flow, head, link, links, parsed, run, stream, verdict};
 use crate::live;
 use crate::scenario::Report;
@@ -100,6 +100,14 @@ fn scenario(cell: &Cell, size: Size, bulk: usize) -> String {
 }
 
 impl Echo {
+    fn scenario(&self, cell: &Cell, size: Size, bulk: usize) -> String {
+        let text = scenario(cell, size, bulk);
+        match self {
+            Echo::Simulated => text,
+            Echo::Real => text.replacen(UNSEALED, "", 1),
+        }
+    }
+
     /// Runs a scenario's text.
     fn report(&self, plan: &Plan, text: &str, seed: u64) -> Result<Report, CellError> {
         match self {
@@ -171,7 +179,7 @@ impl Experiment for Echo {
         let mut row = Row::of(cell);
         let bulk = cell.parameter("bulk") as usize;
         for (name, bulk) in [("alone", 0), ("beside", bulk)] {
-            let report = self.report(plan, &scenario(cell, plan.size, bulk), seed)?;
+            let report = self.report(plan, &self.scenario(cell, plan.size, bulk), seed)?;
             let echo = &flow(&report, "echo")?.packets;
             let ms = |value: Option<f64>| match echo.lost {
                 0 => value.unwrap_or(f64::NAN),
@@ -261,7 +269,10 @@ impl Experiment for Echo {
         let file = |cell: Cell| {
             let name = cell.key.replace([' ', '=', '/', '%'], "-");
             let bulk = cell.parameter("bulk") as usize;
-            (format!("{name}.toml"), scenario(&cell, plan.size, bulk))
+            (
+                format!("{name}.toml"),
+                self.scenario(&cell, plan.size, bulk),
+            )
         };
         self.cells(plan.size).into_iter().map(file).collect()
     }

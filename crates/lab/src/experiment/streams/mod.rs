@@ -55,10 +55,12 @@ fn flow<'a>(report: &'a Report, name: &str) -> Result<&'a FlowReport, CellError>
     found.ok_or_else(|| CellError(format!("the scenario has no flow `{name}`")))
 }
 
+/// The line of a scenario's head by which nodes in the simulator encrypt nothing. Real nodes always do.
+const UNSEALED: &str = "sealing = false\n";
+
 /// Returns the head of a scenario, with its nodes.
 fn head(name: &str, seconds: u64, nodes: &[&str]) -> String {
-    let mut text =
-        format!("[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\nsealing = false\n");
+    let mut text = format!("[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\n{UNSEALED}");
     for node in nodes {
         text += &format!("[[node]]\nname = \"{node}\"\n");
     }
