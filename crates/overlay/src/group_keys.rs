@@ -23,4 +23,4 @@ mod received;
 mod tests;
 
 pub(crate) use own::OwnKeys;
-pub(crate) use received::ReceivedKeys;
+pub(crate) use received::{ReceivedKeys, Waiting};

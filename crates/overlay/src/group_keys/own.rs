@@ -22,7 +22,7 @@ const TOLD_BEFORE: Duration = Duration::from_secs(1);
 /// members come and go, each member gets at most one message of 150 bytes in this time.
 const CHANGES_AFTER: Duration = Duration::from_secs(10);
 /// A node that asks again this soon has asked before the answer arrived.
-const ANSWERED_LATELY: Duration = Duration::from_millis(50);
+pub(super) const ANSWERED_LATELY: Duration = Duration::from_millis(50);
 /// Number of keys that are sent at once, and the time until the next are: 3200 members per second.
 const TOLD_AT_ONCE: usize = 32;
 const TELL_AGAIN: Duration = Duration::from_millis(10);

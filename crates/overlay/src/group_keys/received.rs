@@ -2,10 +2,11 @@
 
 use crate::ends::{kept, uncover};
 use crate::event::Drop;
+use crate::group_keys::own::ANSWERED_LATELY;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
 use secure::{OpenError, OpeningKey, Route};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use wire::data::Header;
 use wire::link::{Clear, SessionIndex};
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -27,21 +28,33 @@ const GONE_MAX: usize = 4;
 /// send this key again to make the node accept repeated packets.
 const IDLE: Duration = Duration::from_secs(660);
 /// Maximum number of bytes of packets of one source that wait for a key, and of all sources. Choice: a key that is lost
-/// arrives a round trip later. 2 MiB are 10 000 packets of video per second for 150 ms, or half as many by two ways.
+/// arrives 80 ms and a round trip later. 2 MiB are 10 000 packets of video per second for 150 ms. Over two paths each
+/// packet waits twice, so they are 5000 packets per second.
 const WAITING_BYTES_OF_SOURCE: usize = 2 << 20;
-const WAITING_BYTES: usize = 8 << 20;
+const WAITING_BYTES: usize = 16 << 20;
 /// A packet that waits counts as at least this many bytes.
 const WAITING_LEAST: usize = 256;
+/// Number of packets that are delivered at once after their key has arrived, and the time until the next are. Choice: a
+/// third of what a client's socket holds by default, so that it can read between two deliveries.
+const DELIVERED_AT_ONCE: usize = 64;
+const DELIVER_AGAIN: Duration = Duration::from_millis(1);
 /// How long a packet waits: as long as for the end of a handshake, which may be needed first.
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 /// Delay before the node asks for a key. Choice: not in the middle of a burst, so that it does not matter whether its
 /// packets arrived one by one; and the key may follow directly behind them.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// The intervals at which a source is asked again for the key of a group, while packets arrive: each is twice as long as
-/// the one before. Choice: the source takes a question that comes within 50 ms of its answer for an older one, so the
-/// first interval is longer than that.
-const ASK_AGAIN_FIRST: Duration = Duration::from_millis(60);
+/// The interval after which a source is asked again for the key of a group, while packets arrive. It doubles with each
+/// question up to the second value. Choice: a source ignores questions within 50 ms of its last answer, because they
+/// have left before that answer arrived. Over a path with a longer round trip than the interval, a second answer is sent
+/// in vain.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(80);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
+const _: () = assert!(
+    ASK_AGAIN_FIRST.as_micros() >= ANSWERED_LATELY.as_micros() + 30_000,
+    "a second question would be ignored"
+);
+/// How long it is remembered that a source was asked, after it may be asked again: for an answer over a long path.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 /// The same after the source has replied that a permit excludes this node, or that it does not send to the group: in
 /// the latter case the packet is forged.
 const ASK_REFUSED: Duration = Duration::from_secs(5);
@@ -57,7 +70,10 @@ const ASKED_MAX: usize = 1_024;
 pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
     waiting: VecDeque<Waiting>,
-    /// The bytes of these packets by source, and of all.
+    /// Packets whose key has arrived, and those that have come behind them: they are delivered in order.
+    ready: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
+    deliver_at: Option<Time>,
+    /// The bytes of all these packets by source, and of all sources.
     waiting_of: Map<NodeAddr, usize>,
     waiting_bytes: usize,
     asked: Map<Of, Asked>,
@@ -120,6 +136,8 @@ impl ReceivedKeys {
         ReceivedKeys {
             keys: Map::default(),
             waiting: VecDeque::new(),
+            ready: BTreeMap::new(),
+            deliver_at: None,
             waiting_of: Map::default(),
             waiting_bytes: 0,
             asked: Map::default(),
@@ -175,7 +193,13 @@ impl ReceivedKeys {
 
     /// A source has sent a key. Returns true if this node had asked for it.
     pub(crate) fn insert(&mut self, now: Time, of: Of, key: OpeningKey) -> bool {
-        let is_asked_for = self.asked.remove(&of).is_some();
+        let asked = self.asked.get(&of).map(|asked| asked.number);
+        if asked == Some(key.number()) {
+            // An answer with another key does not make the next question due: nobody may have the key that the packets
+            // name.
+            self.asked.remove(&of);
+        }
+        let is_asked_for = asked.is_some();
         let told = Held {
             key,
             last: now,
@@ -258,7 +282,11 @@ impl ReceivedKeys {
         };
         self.waiting_of.insert(of.0, held + bytes);
         self.waiting_bytes += bytes;
-        self.waiting.push_back(Waiting {
+        let queue = match self.ready.get_mut(&(of, number)) {
+            Some(before) => before,
+            None => &mut self.waiting,
+        };
+        queue.push_back(Waiting {
             at: now,
             packet,
             route,
@@ -268,16 +296,48 @@ impl ReceivedKeys {
         true
     }
 
-    /// Takes the packets that have waited for a key.
-    pub(crate) fn take_waiting(&mut self, of: Of, number: SessionIndex) -> Vec<Waiting> {
-        self.take_waiting_if(|one| (one.of, one.number) == (of, number))
+    /// Returns true if packets under the same key as this one are still to be delivered before it.
+    pub(crate) fn is_behind(&self, header: &Header<&[u8]>) -> bool {
+        let of = (header.source(), header.destination());
+        !self.ready.is_empty()
+            && Clear::parse(header.payload())
+                .is_ok_and(|clear| self.ready.contains_key(&(of, clear.session)))
     }
 
-    fn take_waiting_if(&mut self, is_taken: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+    /// A key has arrived: the packets that have waited for it are to be delivered.
+    pub(crate) fn release(&mut self, now: Time, of: Of, number: SessionIndex) {
+        if !self.waiting_of.contains_key(&of.0) {
+            return;
+        }
         let all = core::mem::take(&mut self.waiting);
-        let (taken, rest): (Vec<Waiting>, Vec<Waiting>) = all.into_iter().partition(is_taken);
-        self.waiting = rest.into();
+        let (its, rest): (VecDeque<Waiting>, _) = all
+            .into_iter()
+            .partition(|one| (one.of, one.number) == (of, number));
+        self.waiting = rest;
+        if !its.is_empty() {
+            self.ready.entry((of, number)).or_default().extend(its);
+            self.deliver_at = Some(now);
+        }
+    }
+
+    /// Takes packets that are to be delivered now.
+    pub(crate) fn take_ready(&mut self, now: Time) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        if self.deliver_at.take_if(|at| *at <= now).is_none() {
+            return taken;
+        }
+        while taken.len() < DELIVERED_AT_ONCE
+            && let Some(mut queue) = self.ready.first_entry()
+        {
+            let left = DELIVERED_AT_ONCE - taken.len();
+            let count = left.min(queue.get().len());
+            taken.extend(queue.get_mut().drain(..count));
+            if queue.get().is_empty() {
+                queue.remove();
+            }
+        }
         taken.iter().for_each(|one| self.count_out(one));
+        self.deliver_at = (!self.ready.is_empty()).then(|| now + DELIVER_AGAIN);
         taken
     }
 
@@ -286,10 +346,11 @@ impl ReceivedKeys {
         let bytes = one.packet.len().max(WAITING_LEAST);
         self.waiting_bytes -= bytes;
         let source = one.of.0;
-        let left = self.waiting_of.get(&source).copied().unwrap_or_default();
-        match left.checked_sub(bytes) {
-            None | Some(0) => drop(self.waiting_of.remove(&source)),
-            Some(left) => drop(self.waiting_of.insert(source, left)),
+        let held = self.waiting_of.get(&source).copied().unwrap_or_default();
+        debug_assert!(held >= bytes, "counted when it came");
+        match held.saturating_sub(bytes) {
+            0 => drop(self.waiting_of.remove(&source)),
+            left => drop(self.waiting_of.insert(source, left)),
         }
     }
 
@@ -338,7 +399,8 @@ impl ReceivedKeys {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.ask_at
+        let both = [self.ask_at, self.deliver_at];
+        both.into_iter().flatten().min()
     }
 
     /// The source refuses the key that it was asked for. A refusal from another node, or one that was not asked for,
@@ -361,7 +423,15 @@ impl ReceivedKeys {
             }
         }
         self.asked.retain(|(_, of), _| *of != group);
-        self.take_waiting_if(|one| one.of.1 == group);
+        let all = core::mem::take(&mut self.waiting);
+        let (mut left, rest): (VecDeque<Waiting>, _) =
+            all.into_iter().partition(|one| one.of.1 == group);
+        self.waiting = rest;
+        let keys = self.ready.keys().filter(|(of, _)| of.1 == group);
+        for key in keys.copied().collect::<Vec<_>>() {
+            left.extend(self.ready.remove(&key).unwrap_or_default());
+        }
+        left.iter().for_each(|one| self.count_out(one));
     }
 
     /// Slow housekeeping.
@@ -369,7 +439,7 @@ impl ReceivedKeys {
         self.expire_waiting(now);
         self.keys
             .retain(|_, received| now.since(received.used) < IDLE);
-        self.asked.retain(|_, asked| now < asked.again);
+        self.asked.retain(|_, asked| now < asked.again + ASKED_FOR);
         for received in self.keys.values_mut() {
             received.expire();
         }

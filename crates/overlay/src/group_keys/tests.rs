@@ -241,41 +241,97 @@ fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
     assert_eq!(kept(node(1)), 1_024 - 500);
 }
 
+/// Returns the numbers of packets that are delivered each millisecond after their key has arrived.
+fn released(
+    bench: &mut Bench,
+    mut now: Time,
+    of: (NodeAddr, NodeAddr),
+    key: SessionIndex,
+) -> Vec<usize> {
+    bench.received.release(now, of, key);
+    let mut counts = Vec::new();
+    while bench.received.next_timeout().is_some_and(|at| at <= now) {
+        counts.push(bench.received.take_ready(now).len());
+        now += Duration::from_millis(1);
+    }
+    counts
+}
+
 #[test]
-fn what_waits_is_bounded_by_source_and_by_time() {
+fn what_waits_is_bounded_by_source_and_in_all() {
     let mut bench = Bench::new();
-    let pool = Pool::new(64, 16_384);
+    let pool = Pool::new(512, 1 << 17);
     let mut now = Time::ZERO;
     let mut key = bench.keys.make(now);
     let number = key.number();
-    let mut waits = |bench: &mut Bench, now: Time, source: NodeAddr| {
-        let packet = packet(source, group(1), 1, &mut key);
-        bench.received.wait(now, (&packet, Route::Tree), &pool)
+    let packets: Vec<Vec<u8>> = (0..9)
+        .map(|source| packet(node(source), group(1), 1, &mut key))
+        .collect();
+    let fill = |bench: &mut Bench, now: Time, source: usize| {
+        let packet = &packets[source];
+        let waits = |_: &usize| bench.received.wait(now, (packet, Route::Tree), &pool);
+        (0..10_000).filter(waits).count()
     };
-    let kept = (0..10_000)
-        .filter(|_| waits(&mut bench, now, SOURCE))
-        .count();
-    assert_eq!(kept, (2 << 20) / 256, "a short packet counts as 256 bytes");
-    assert!(
-        waits(&mut bench, now, node(1)),
-        "others have their own room"
-    );
+    // A short packet counts as 256 bytes. Others have their own room, up to eight times that of one.
+    let room = (2 << 20) / 256;
+    for source in 0..8 {
+        assert_eq!(fill(&mut bench, now, source), room, "{source}");
+    }
+    assert_eq!(fill(&mut bench, now, 8), 0, "no room is left in all");
+    // What has ended its wait takes no room any more, however it ended.
+    let of = (node(0), group(1));
     let other = SessionIndex::new(number.value().wrapping_add(1));
-    let of = (node(1), group(1));
-    assert!(bench.received.take_waiting(of, other).is_empty());
-    assert_eq!(bench.received.take_waiting(of, number).len(), 1);
-    now += Duration::from_secs(4);
-    bench.received.expire(now);
-    let of = (SOURCE, group(1));
-    assert!(bench.received.take_waiting(of, number).is_empty());
-    // What has ended its wait takes no room any more.
-    assert!(waits(&mut bench, now, SOURCE));
+    assert!(released(&mut bench, now, of, other).is_empty());
+    let counts = released(&mut bench, now, of, number);
+    assert_eq!(counts, vec![64; room / 64], "not all at once");
+    assert_eq!(fill(&mut bench, now, 0), room);
     bench.received.leave(group(1));
-    assert!(bench.received.take_waiting(of, number).is_empty());
-    let kept = (0..10_000)
-        .filter(|_| waits(&mut bench, now, SOURCE))
-        .count();
-    assert_eq!(kept, (2 << 20) / 256);
+    for source in 0..8 {
+        assert_eq!(fill(&mut bench, now, source), room, "{source}");
+    }
+    now += SECOND * 4;
+    bench.received.expire(now);
+    assert!(released(&mut bench, now, of, number).is_empty());
+    for source in 1..9 {
+        assert_eq!(fill(&mut bench, now, source), room, "{source}");
+    }
+}
+
+#[test]
+fn what_comes_behind_packets_that_waited_is_delivered_behind_them() {
+    let mut bench = Bench::new();
+    let pool = Pool::new(64, 4_096);
+    let now = Time::ZERO;
+    let mut key = bench.keys.make(now);
+    let (of, number) = ((SOURCE, group(1)), key.number());
+    let mut wait = |bench: &mut Bench, seq: u32| {
+        let packet = packet(SOURCE, group(1), seq, &mut key);
+        let is_behind = bench.received.is_behind(&Header::trusted(&packet[..]));
+        assert!(bench.received.wait(now, (&packet, Route::Tree), &pool));
+        is_behind
+    };
+    let before: Vec<bool> = (0..100).map(|seq| wait(&mut bench, seq)).collect();
+    assert!(!before.contains(&true), "no key, nothing to be behind");
+    bench.received.release(now, of, number);
+    let numbers = |taken: Vec<super::received::Waiting>| -> Vec<u32> {
+        let seq = |one: &super::received::Waiting| {
+            Header::trusted(&one.packet.bytes()[CLEAR_BYTES..])
+                .flow_seq()
+                .0
+        };
+        taken.iter().map(seq).collect()
+    };
+    assert_eq!(
+        numbers(bench.received.take_ready(now)),
+        (0..64).collect::<Vec<_>>()
+    );
+    assert!(wait(&mut bench, 100), "36 are before it");
+    let later = now + Duration::from_millis(1);
+    assert_eq!(
+        numbers(bench.received.take_ready(later)),
+        (64..101).collect::<Vec<_>>()
+    );
+    assert_eq!(bench.received.next_timeout(), None);
 }
 
 /// Returns how many requests are due after packets under an unknown key of these sources and groups.
@@ -293,7 +349,7 @@ fn a_source_is_asked_at_a_limited_rate() {
         count += asked(&mut bench, now, of);
         now += Duration::from_millis(1);
     }
-    // After 0, 60, 180, 420, 670 and 920 ms.
+    // After 0, 80, 240, 490, 740 and 990 ms.
     assert_eq!(count, 6);
     // A refusal counts only if the key was requested.
     for n in 0..10_000 {

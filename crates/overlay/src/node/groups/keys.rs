@@ -15,7 +15,7 @@ use crate::ends::{PORT, is_own};
 use crate::ends::{has_seal, uncover};
 use crate::event::Drop;
 use crate::flow::{self, FlowKey, Mark};
-use crate::group_keys::{OwnKeys, ReceivedKeys};
+use crate::group_keys::{OwnKeys, ReceivedKeys, Waiting};
 use crate::node::Node;
 use crate::node::ends::{Around, CLASS, tag_of, whole_of};
 use crate::node::receive::{Verdict, drop_one, drop_some, ends_here};
@@ -249,10 +249,16 @@ impl Node {
         let of = (header.source(), header.destination());
         let around = if has_seal(&header) {
             let key = FlowKey::of(&header);
-            match self.groups.keys.received.open(now, route, packet) {
+            let keys = &mut self.groups.keys;
+            if may_wait
+                && keys.received.is_behind(&Header::trusted(&*packet))
+                && keys.received.wait(now, (packet, route), out.pool())
+            {
+                return;
+            }
+            match keys.received.open(now, route, packet) {
                 Ok(()) => Around::END,
                 Err(reason) => {
-                    let keys = &mut self.groups.keys;
                     if reason == Drop::EndNoSession
                         && may_wait
                         && keys.wait(now, (packet, route), out.pool(), &self.router)
@@ -325,16 +331,7 @@ impl Node {
                     // The source sees no members: it sends the next key to nodes that have asked for this one.
                     self.send_key(now, source, &GroupKey::Asked(name), out);
                 }
-                for waiting in self.groups.keys.received.take_waiting(of, name.number) {
-                    let (mut packet, route) = (waiting.packet, waiting.route);
-                    let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);
-                    let left = header.remaining().minus(now.since(waiting.at));
-                    header.set_remaining(left);
-                    match left.is_expired() {
-                        true => drop_one(Drop::Expired, out),
-                        false => self.deliver_believed(now, (packet, route), false, out),
-                    }
-                }
+                self.groups.keys.received.release(now, of, name.number);
             }
         }
     }
@@ -369,8 +366,24 @@ impl Node {
         }
     }
 
-    /// Asks for keys, and sends members the keys that they lack. Called once per flush.
+    /// Delivers a packet that has waited for its key.
+    fn deliver_waited(&mut self, now: Time, waited: Waiting, out: &mut impl Outbox<Node>) {
+        let (mut packet, route) = (waited.packet, waited.route);
+        let mut header = Header::trusted(&mut packet.bytes_mut()[CLEAR_BYTES..]);
+        let left = header.remaining().minus(now.since(waited.at));
+        header.set_remaining(left);
+        match left.is_expired() {
+            true => drop_one(Drop::Expired, out),
+            false => self.deliver_believed(now, (packet, route), false, out),
+        }
+    }
+
+    /// Delivers what has waited for keys, asks for keys, and sends members the keys that they lack. Called once per
+    /// flush.
     pub(in crate::node) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for waited in self.groups.keys.received.take_ready(now) {
+            self.deliver_waited(now, waited, out);
+        }
         for ((source, group), number) in self.groups.keys.received.take_to_ask(now) {
             // The key has arrived meanwhile, or the node has left the group.
             if self
