@@ -23,6 +23,8 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use check::can_run;
 pub use state::{Kept, down};
 
 use crate::bench::BenchError;

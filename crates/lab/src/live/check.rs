@@ -13,7 +13,7 @@ pub(super) const STREAMS_MAX: usize = 1_000;
 type Refusal = (String, String);
 
 /// Checks whether real nodes on one machine support the whole scenario.
-pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
+pub(crate) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     let refuse = |key: String, what: String| Err((key, what));
     let nodes = scenario.nodes.len();
     if nodes > NODES_MAX {

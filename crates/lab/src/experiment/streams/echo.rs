@@ -5,8 +5,8 @@
 //! ```
 
 use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
-use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE, UNSEALED};
-use super::{chart, flow, head, link, links, parsed, run, stream, verdict};
+use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
+use super::{chart, flow, head, head_for, link, links, parsed, run, stream, verdict};
 use crate::live;
 use crate::scenario::Report;
 
@@ -74,38 +74,34 @@ pub(super) const CLAIMS: &[ClaimText] = &[
     ),
 ];
 
-fn scenario(cell: &Cell, size: Size, bulk: usize) -> String {
-    let (mbit, loss) = (cell.parameter("mbit/s") as u64, cell.parameter("loss %"));
-    let queue = (mbit * 20_000 / 8 / DATAGRAM_BYTES).max(10);
-    let path = format!("delay=10ms rate={mbit}mbit queue={queue} loss={loss}%");
-    let seconds = match size {
-        Size::Quick => 15,
-        Size::Full => 25,
-    };
-    let mut text = head("echo", seconds, &["a", "relay", "b"]);
-    text += links(cell.parameter("links"));
-    text += &link("a", "relay", &path);
-    text += &link("relay", "b", &path);
-    text += &stream(
-        "echo",
-        "a",
-        "b",
-        "pattern = \"cbr\"\nrate = \"10240bit\"\npacket = 64\nanswered = true\n",
-    );
-    if bulk > 0 {
-        let more = format!("count = {bulk}\npattern = \"bulk\"\n");
-        text += &stream("bulk", "a", "b", &more);
-    }
-    text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
-}
-
 impl Echo {
     fn scenario(&self, cell: &Cell, size: Size, bulk: usize) -> String {
-        let text = scenario(cell, size, bulk);
-        match self {
-            Echo::Simulated => text,
-            Echo::Real => text.replacen(UNSEALED, "", 1),
+        let (mbit, loss) = (cell.parameter("mbit/s") as u64, cell.parameter("loss %"));
+        let queue = (mbit * 20_000 / 8 / DATAGRAM_BYTES).max(10);
+        let path = format!("delay=10ms rate={mbit}mbit queue={queue} loss={loss}%");
+        let seconds = match size {
+            Size::Quick => 15,
+            Size::Full => 25,
+        };
+        let nodes = ["a", "relay", "b"];
+        let mut text = match self {
+            Echo::Simulated => head("echo", seconds, &nodes),
+            Echo::Real => head_for("echo", seconds, "", &nodes),
+        };
+        text += links(cell.parameter("links"));
+        text += &link("a", "relay", &path);
+        text += &link("relay", "b", &path);
+        text += &stream(
+            "echo",
+            "a",
+            "b",
+            "pattern = \"cbr\"\nrate = \"10240bit\"\npacket = 64\nanswered = true\n",
+        );
+        if bulk > 0 {
+            let more = format!("count = {bulk}\npattern = \"bulk\"\n");
+            text += &stream("bulk", "a", "b", &more);
         }
+        text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
     }
 
     /// Runs a scenario's text.

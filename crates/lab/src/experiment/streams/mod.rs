@@ -55,12 +55,14 @@ fn flow<'a>(report: &'a Report, name: &str) -> Result<&'a FlowReport, CellError>
     found.ok_or_else(|| CellError(format!("the scenario has no flow `{name}`")))
 }
 
-/// The line of a scenario's head by which nodes in the simulator encrypt nothing. Real nodes always do.
-const UNSEALED: &str = "sealing = false\n";
-
-/// Returns the head of a scenario, with its nodes.
+/// Returns the head of a scenario for the simulator, where nodes need not encrypt, with its nodes.
 fn head(name: &str, seconds: u64, nodes: &[&str]) -> String {
-    let mut text = format!("[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\n{UNSEALED}");
+    head_for(name, seconds, "sealing = false\n", nodes)
+}
+
+/// Returns the head of a scenario with more settings, and with its nodes.
+fn head_for(name: &str, seconds: u64, more: &str, nodes: &[&str]) -> String {
+    let mut text = format!("[scenario]\nname = \"{name}\"\nduration = \"{seconds}s\"\n{more}");
     for node in nodes {
         text += &format!("[[node]]\nname = \"{node}\"\n");
     }
@@ -166,7 +168,11 @@ mod tests {
                 assert_eq!(files.len(), experiment.cells(size).len());
                 for (name, text) in files {
                     let scenario = Scenario::parse(&name, &text);
-                    assert!(scenario.is_ok(), "{name}: {:?}\n{text}", scenario.err());
+                    let scenario =
+                        scenario.unwrap_or_else(|error| panic!("{name}: {error:?}\n{text}"));
+                    if experiment.is_real_time() {
+                        assert_eq!(crate::live::can_run(&scenario), Ok(()), "{name}");
+                    }
                 }
             }
         }
