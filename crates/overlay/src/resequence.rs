@@ -461,8 +461,12 @@ impl<T: Hold> Flow<T> {
             return Time::FAR;
         };
         let is_timed = matches!(self.order, Order::AsSent(Some(_)));
-        let paced = (held.is_paced && (first == self.next || is_timed))
+        let mut paced = (held.is_paced && (first == self.next || is_timed))
             .then(|| held.at - self.lead_of(now));
+        if self.order == Order::AsSent(None) && self.lead.hurries() {
+            // As the packet waits, the time left with which it leaves grows.
+            paced = paced.map(|at| now + at.since(now).div(2));
+        }
         let at = paced.unwrap_or(Time::FAR).min(self.earliest);
         at.max(now + Duration::from_micros(1))
     }

@@ -120,21 +120,27 @@ fn steady(count: u32) -> Vec<(u64, u32, u64)> {
 }
 
 #[test]
-fn after_a_repair_all_are_as_late_as_it_was_and_keep_their_pace() {
-    let mut arrivals = steady(100);
+fn after_a_second_repair_all_are_as_late_as_it_was_and_keep_their_pace() {
+    let mut arrivals = steady(700);
     // Two repaired packets, each 70 ms later than the others.
-    for n in [20, 60] {
+    for n in [220, 520] {
         arrivals[n].0 += 70;
         arrivals[n].2 -= 70;
     }
-    let got = handed_over(Order::AsSent(None), &arrivals, 3_000);
+    let got = handed_over(Order::AsSent(None), &arrivals, 9_000);
     let numbers: Vec<u32> = got.iter().map(|(n, _)| *n).collect();
-    assert_eq!(numbers, (100..200).collect::<Vec<_>>());
+    assert_eq!(numbers, (100..800).collect::<Vec<_>>());
     for (n, at) in &got {
         let sent = 10 * u64::from(n - 100);
-        let expected = if *n < 120 { 50 } else { 120 };
-        assert!((expected..=expected + 1).contains(&(at - sent)), "{n} {at}");
+        let expected = match n - 100 {
+            220 | 520.. => 120..=121,
+            221..240 => 50..=121,
+            _ => 50..=51,
+        };
+        assert!(expected.contains(&(at - sent)), "{n} {at}");
     }
+    let times = got.windows(2).map(|w| w[1].1 - w[0].1);
+    assert!(times.skip(1).all(|gap| gap >= 4), "no burst");
 }
 
 #[test]
