@@ -23,7 +23,6 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
 pub(crate) use check::can_run;
 pub use state::{Kept, down};
 
@@ -133,7 +132,7 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
         }
         None => scenario,
     };
-    check::can_run(&scenario).map_err(|(key, what)| LiveError::NotLive {
+    can_run(&scenario).map_err(|(key, what)| LiveError::NotLive {
         file: options.file.display().to_string(),
         key,
         what,
@@ -175,7 +174,7 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
 
 /// Returns the report of a scenario with flows that runs with real nodes. The caller must handle signals.
 pub(crate) fn report_of(scenario: &Scenario, program: &Path) -> Result<Report, LiveError> {
-    check::can_run(scenario).map_err(|(key, what)| LiveError::NotLive {
+    can_run(scenario).map_err(|(key, what)| LiveError::NotLive {
         file: scenario.name.clone(),
         key,
         what,
