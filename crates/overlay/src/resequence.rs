@@ -16,8 +16,8 @@
 //!
 //! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
 //! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
-//! arrive later if a link has to repair them. A client that has joined a group a moment ago does not wait for them: they
-//! were sent before the network knew that it is a member.
+//! arrive later if a link has to repair them. For a client that has joined a group a moment ago, the node waits for them
+//! for a short time only ([`FIRST_WAIT`]): perhaps they were sent before the network knew that it is a member.
 //!
 //! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
@@ -54,9 +54,11 @@ pub const START_SPACING: u32 = 1 << 16;
 /// If the number of the first received packet is at least this much above a multiple of [`START_SPACING`], the flow has
 /// begun earlier. Choice: the number of packets that may be lost in one burst when a flow begins.
 const FIRST_FEW: u32 = 16;
-/// For this long after a join, the first numbers of a flow are not waited for. Choice: a join is known everywhere within
-/// a few hundred milliseconds, even if its message is lost once.
+/// For this long after a join, the first numbers of a flow are waited for at most [`FIRST_WAIT`]. Choice: a join is known
+/// everywhere within a few hundred milliseconds, even if its message is lost once.
 const NEW_MEMBER: Duration = Duration::from_secs(1);
+/// How long a new member waits for the first numbers of a flow. Choice: enough for a repair on a continental hop.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The interval at which packets that are handed over at their sender's pace are checked: receivers do not notice less,
 /// and 10 000 packets/s do not wake the node 10 000 times.
 const PACE_STEP: Duration = Duration::from_micros(500);
@@ -137,6 +139,8 @@ struct Flow<T> {
     next: u64,
     held: BTreeMap<u64, Held<T>>,
     order: Order,
+    /// The member is new: it waits for the first numbers until then. `None` after the first packet.
+    first_until: Option<Time>,
     lead: Lead,
     losses: Losses,
     /// Its place in the agenda.
@@ -154,6 +158,8 @@ struct Flow<T> {
 struct Held<T> {
     /// The latest time at which the packet is handed over.
     at: Time,
+    /// The end of its deadline, less the margin.
+    ends: Time,
     /// The packet keeps its sender's pace until then.
     is_paced: bool,
     item: T,
@@ -189,16 +195,14 @@ impl<T: Hold> Resequencer<T> {
                 return Err((Verdict::Full, item));
             }
             // The widened numbers start high enough that a late first packet can be below them.
-            let missing = match self.is_new_member(now, (key.0, key.1)) {
-                true => 0,
-                false => after_start(seq),
-            };
-            let next = (1 << 32) + u64::from(seq - missing);
+            let next = (1 << 32) + u64::from(seq - after_start(seq));
+            let is_new = self.is_new_member(now, (key.0, key.1));
             let flow = Flow {
                 shift: 0,
                 next,
                 held: BTreeMap::new(),
                 order,
+                first_until: is_new.then(|| now + FIRST_WAIT),
                 lead: Lead::default(),
                 losses: Losses::default(),
                 wake: Time::FAR,
@@ -220,21 +224,27 @@ impl<T: Hold> Resequencer<T> {
             return Err((Verdict::Full, item));
         }
         let left = remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
-        let mut at = now + left;
+        let ends = now + left;
+        let mut at = flow.first_until.map_or(ends, |until| until.min(ends));
         flow.order = order;
         let mut is_paced = order != Order::AtOnce && remaining.is_some();
         if is_paced {
             flow.lead.on_arrival(now, left);
         }
         // A packet that is next and due is fetched at once. Any other packet waits, if it has memory of its own.
-        let is_ready = wide == flow.next && !(is_paced && at - flow.lead_of(now) > now);
+        let is_ready = wide == flow.next && !(is_paced && ends - flow.lead_of(now) > now);
         if !is_ready && !item.keep(pool) {
             (at, is_paced) = (now, false);
             flow.given_up += 1;
             self.totals.given_up += 1;
         }
         let bytes = item.bytes();
-        let held = Held { at, is_paced, item };
+        let held = Held {
+            at,
+            ends,
+            is_paced,
+            item,
+        };
         let replaced = flow.held.insert(wide, held);
         let freed = replaced.as_ref().map_or(0, |held| held.item.bytes());
         flow.bytes = flow.bytes + bytes - freed;
@@ -400,9 +410,9 @@ impl<T: Hold> Flow<T> {
 
     fn pop(&mut self, now: Time, totals: &mut HeldTotals) -> Option<T> {
         let (&first, held) = self.held.first_key_value()?;
-        let (at, is_paced) = (held.at, held.is_paced);
+        let (ends, is_paced) = (held.ends, held.is_paced);
         let is_full = self.held.len() > MAX_HELD || self.bytes > FLOW_BYTES_MAX;
-        let is_early = is_paced && at - self.lead_of(now) > now;
+        let is_early = is_paced && ends - self.lead_of(now) > now;
         if !is_full && is_early && first == self.next {
             return None;
         }
@@ -416,14 +426,18 @@ impl<T: Hold> Flow<T> {
                 self.given_up += 1;
                 totals.given_up += 1;
             }
-            self.losses.missed += first - self.next;
+            // What was sent before the member had joined is no loss.
+            if self.first_until.is_none() {
+                self.losses.missed += first - self.next;
+            }
             self.lead.on_gap(now);
         }
+        self.first_until = None;
         // Everything before a packet whose time has come is handed over first, so order is kept.
         self.next = first + 1;
         let Held { item, .. } = self.held.remove(&first)?;
         if is_paced {
-            self.lead.on_release(now, at.since(now));
+            self.lead.on_release(now, ends.since(now));
         }
         self.bytes -= item.bytes();
         totals.bytes -= item.bytes();
@@ -462,7 +476,7 @@ impl<T: Hold> Flow<T> {
         };
         let is_timed = matches!(self.order, Order::AsSent(Some(_)));
         let mut paced = (held.is_paced && (first == self.next || is_timed))
-            .then(|| held.at - self.lead_of(now));
+            .then(|| held.ends - self.lead_of(now));
         if self.order == Order::AsSent(None) && self.lead.hurries() {
             // As the packet waits, the time left with which it leaves grows.
             paced = paced.map(|at| now + at.since(now).div(2));

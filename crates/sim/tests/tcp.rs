@@ -293,7 +293,7 @@ fn compare_relayed(seeds: std::ops::Range<u64>, seconds: u64) {
 
 #[test]
 fn hop_by_hop_is_as_late_as_in_ns2() {
-    compare_relayed(3..6, 300);
+    compare_relayed(3..6, NS2_S);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use crate::ends::{kept, uncover};
 use crate::event::Drop;
 use crate::group_keys::own::ANSWERED_LATELY;
+use base::pool::KEPT_OVERHEAD;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
+use core::ops::Bound;
 use secure::{OpenError, OpeningKey, Route};
 use std::collections::{BTreeMap, VecDeque};
 use wire::data::Header;
@@ -31,9 +33,7 @@ const IDLE: Duration = Duration::from_secs(660);
 /// arrives 80 ms and a round trip later. 2 MiB are 10 000 packets of video per second for 150 ms. Over two paths each
 /// packet waits twice, so they are 5000 packets per second.
 const WAITING_BYTES_OF_SOURCE: usize = 2 << 20;
-const WAITING_BYTES: usize = 16 << 20;
-/// A packet that waits counts as at least this many bytes.
-const WAITING_LEAST: usize = 256;
+const WAITING_BYTES: usize = 8 << 20;
 /// Number of packets that are delivered at once after their key has arrived, and the time until the next are. Choice: a
 /// third of what a client's socket holds by default, so that it can read between two deliveries.
 const DELIVERED_AT_ONCE: usize = 64;
@@ -45,19 +45,18 @@ const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 const ASK_AFTER: Duration = Duration::from_millis(1);
 /// The interval after which a source is asked again for the key of a group, while packets arrive. It doubles with each
 /// question up to the second value. Choice: a source ignores questions within 50 ms of its last answer, because they
-/// have left before that answer arrived. Over a path with a longer round trip than the interval, a second answer is sent
-/// in vain.
+/// have left before that answer arrived. If the round trip is longer than the interval, the source answers twice.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(80);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const _: () = assert!(
     ASK_AGAIN_FIRST.as_micros() >= ANSWERED_LATELY.as_micros() + 30_000,
     "a second question would be ignored"
 );
-/// How long it is remembered that a source was asked, after it may be asked again: for an answer over a long path.
-const ASKED_FOR: Duration = Duration::from_secs(2);
 /// The same after the source has replied that a permit excludes this node, or that it does not send to the group: in
 /// the latter case the packet is forged.
 const ASK_REFUSED: Duration = Duration::from_secs(5);
+/// A question is remembered for this long after the next one is allowed. The answer may come over a long path.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 /// Requests per second: a node that forges packets of other sources can cause this many requests.
 const ASKS_PER_S: f64 = 100.0;
 /// Requests at once: for a member of many groups that has just started.
@@ -73,6 +72,9 @@ pub(crate) struct ReceivedKeys {
     /// Packets whose key has arrived, and those that have come behind them: they are delivered in order.
     ready: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
     deliver_at: Option<Time>,
+    /// The number of packets that have come behind others since the last delivery, and the key that was served last.
+    came_behind: usize,
+    served: Option<(Of, SessionIndex)>,
     /// The bytes of all these packets by source, and of all sources.
     waiting_of: Map<NodeAddr, usize>,
     waiting_bytes: usize,
@@ -138,6 +140,8 @@ impl ReceivedKeys {
             waiting: VecDeque::new(),
             ready: BTreeMap::new(),
             deliver_at: None,
+            came_behind: 0,
+            served: None,
             waiting_of: Map::default(),
             waiting_bytes: 0,
             asked: Map::default(),
@@ -199,7 +203,7 @@ impl ReceivedKeys {
             // name.
             self.asked.remove(&of);
         }
-        let is_asked_for = asked.is_some();
+        let is_asked_for = asked == Some(key.number());
         let told = Held {
             key,
             last: now,
@@ -272,7 +276,7 @@ impl ReceivedKeys {
             return false;
         };
         let number = clear.session;
-        let bytes = (CLEAR_BYTES + packet.len() + TAG_BYTES).max(WAITING_LEAST);
+        let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES + KEPT_OVERHEAD;
         let held = self.waiting_of.get(&of.0).copied().unwrap_or_default();
         if held + bytes > WAITING_BYTES_OF_SOURCE || self.waiting_bytes + bytes > WAITING_BYTES {
             return false;
@@ -283,7 +287,10 @@ impl ReceivedKeys {
         self.waiting_of.insert(of.0, held + bytes);
         self.waiting_bytes += bytes;
         let queue = match self.ready.get_mut(&(of, number)) {
-            Some(before) => before,
+            Some(before) => {
+                self.came_behind += 1;
+                before
+            }
             None => &mut self.waiting,
         };
         queue.push_back(Waiting {
@@ -316,34 +323,47 @@ impl ReceivedKeys {
         self.waiting = rest;
         if !its.is_empty() {
             self.ready.entry((of, number)).or_default().extend(its);
-            self.deliver_at = Some(now);
+            self.deliver_at.get_or_insert(now);
         }
     }
 
-    /// Takes packets that are to be delivered now.
+    /// Takes packets that are to be delivered now. The number of those that are left falls each time, however many come
+    /// behind them. Keys take turns.
     pub(crate) fn take_ready(&mut self, now: Time) -> Vec<Waiting> {
         let mut taken = Vec::new();
         if self.deliver_at.take_if(|at| *at <= now).is_none() {
             return taken;
         }
-        while taken.len() < DELIVERED_AT_ONCE
-            && let Some(mut queue) = self.ready.first_entry()
+        let most = DELIVERED_AT_ONCE + core::mem::take(&mut self.came_behind);
+        while taken.len() < most
+            && let Some(key) = self.next_ready()
+            && let Some(queue) = self.ready.get_mut(&key)
         {
-            let left = DELIVERED_AT_ONCE - taken.len();
-            let count = left.min(queue.get().len());
-            taken.extend(queue.get_mut().drain(..count));
-            if queue.get().is_empty() {
-                queue.remove();
+            let count = queue.len().min(most - taken.len());
+            taken.extend(queue.drain(..count));
+            if queue.is_empty() {
+                self.ready.remove(&key);
             }
+            self.served = Some(key);
         }
         taken.iter().for_each(|one| self.count_out(one));
         self.deliver_at = (!self.ready.is_empty()).then(|| now + DELIVER_AGAIN);
         taken
     }
 
+    /// Returns the key whose packets are delivered next: the one behind the last.
+    fn next_ready(&self) -> Option<(Of, SessionIndex)> {
+        let behind = self.served.and_then(|served| {
+            let behind = (Bound::Excluded(served), Bound::Unbounded);
+            self.ready.range(behind).next()
+        });
+        let next = behind.or_else(|| self.ready.first_key_value());
+        next.map(|(key, _)| *key)
+    }
+
     /// Updates the counts after a packet has ended its wait.
     fn count_out(&mut self, one: &Waiting) {
-        let bytes = one.packet.len().max(WAITING_LEAST);
+        let bytes = one.packet.len() + KEPT_OVERHEAD;
         self.waiting_bytes -= bytes;
         let source = one.of.0;
         let held = self.waiting_of.get(&source).copied().unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::own::{OwnKeys, Telling};
 use super::received::ReceivedKeys;
 use crate::event::Drop;
+use base::pool::KEPT_OVERHEAD;
 use base::{Duration, NodeAddr, Pool, Time};
 use secure::{Authority, GroupKeys, Network, Route, SealingKey};
 use std::collections::BTreeSet;
@@ -272,29 +273,68 @@ fn what_waits_is_bounded_by_source_and_in_all() {
         let waits = |_: &usize| bench.received.wait(now, (packet, Route::Tree), &pool);
         (0..10_000).filter(waits).count()
     };
-    // A short packet counts as 256 bytes. Others have their own room, up to eight times that of one.
-    let room = (2 << 20) / 256;
-    for source in 0..8 {
+    // Others have their own room, up to four times that of one.
+    let bytes = CLEAR_BYTES + packets[0].len() + TAG_BYTES + KEPT_OVERHEAD;
+    let room = (2 << 20) / bytes;
+    for source in 0..4 {
         assert_eq!(fill(&mut bench, now, source), room, "{source}");
     }
-    assert_eq!(fill(&mut bench, now, 8), 0, "no room is left in all");
+    let left = (8 << 20) / bytes - 4 * room;
+    assert_eq!(fill(&mut bench, now, 4), left, "no room is left in all");
     // What has ended its wait takes no room any more, however it ended.
     let of = (node(0), group(1));
     let other = SessionIndex::new(number.value().wrapping_add(1));
     assert!(released(&mut bench, now, of, other).is_empty());
     let counts = released(&mut bench, now, of, number);
-    assert_eq!(counts, vec![64; room / 64], "not all at once");
+    assert!(counts.iter().all(|count| *count <= 64), "not all at once");
+    assert_eq!(counts.iter().sum::<usize>(), room);
     assert_eq!(fill(&mut bench, now, 0), room);
     bench.received.leave(group(1));
-    for source in 0..8 {
+    for source in 0..4 {
         assert_eq!(fill(&mut bench, now, source), room, "{source}");
     }
     now += SECOND * 4;
     bench.received.expire(now);
     assert!(released(&mut bench, now, of, number).is_empty());
-    for source in 1..9 {
+    for source in 5..9 {
         assert_eq!(fill(&mut bench, now, source), room, "{source}");
     }
+}
+
+#[test]
+fn keys_take_turns_and_a_fast_flow_ends_its_wait() {
+    let mut bench = Bench::new();
+    let pool = Pool::new(512, 1 << 17);
+    let mut now = Time::ZERO;
+    let mut key = bench.keys.make(now);
+    let number = key.number();
+    let [busy, other] = [1, 2].map(|n| packet(node(n), group(1), 1, &mut key));
+    let wait = |bench: &mut Bench, packet: &[u8], count: usize, now: Time| {
+        for _ in 0..count {
+            assert!(bench.received.wait(now, (packet, Route::Tree), &pool));
+        }
+    };
+    wait(&mut bench, &busy, 1_000, now);
+    wait(&mut bench, &other, 10, now);
+    for n in [1, 2] {
+        bench.received.release(now, (node(n), group(1)), number);
+    }
+    let (mut rounds, mut others) = (0, 0);
+    while bench.received.next_timeout().is_some() {
+        let taken = bench.received.take_ready(now);
+        others += taken
+            .iter()
+            .filter(|one| Header::trusted(&one.packet.bytes()[CLEAR_BYTES..]).source() == node(2))
+            .count();
+        rounds += 1;
+        assert!(others == 10 || rounds < 2, "it waits one turn");
+        // Twice as many come as are delivered at once.
+        if bench.received.next_timeout().is_some() {
+            wait(&mut bench, &busy, 128, now);
+        }
+        now += Duration::from_millis(1);
+    }
+    assert_eq!(rounds, 1_010usize.div_ceil(64));
 }
 
 #[test]
@@ -332,6 +372,34 @@ fn what_comes_behind_packets_that_waited_is_delivered_behind_them() {
         (64..101).collect::<Vec<_>>()
     );
     assert_eq!(bench.received.next_timeout(), None);
+}
+
+#[test]
+fn an_answer_with_another_key_makes_no_question_due() {
+    let mut bench = Bench::new();
+    let (at, of) = (
+        |ms| Time::ZERO + Duration::from_millis(ms),
+        (SOURCE, group(1)),
+    );
+    assert_eq!(asked(&mut bench, at(1), of), 0);
+    assert_eq!(asked(&mut bench, at(2), of), 1);
+    let key = bench.keys.make(at(3));
+    bench.tell(at(3), of, &key);
+    assert_eq!(asked(&mut bench, at(70), of), 0);
+    // Housekeeping does not make the interval begin anew.
+    assert_eq!(
+        asked(&mut bench, at(82), of) + asked(&mut bench, at(84), of),
+        1
+    );
+    bench.received.expire(at(300));
+    assert_eq!(
+        asked(&mut bench, at(301), of) + asked(&mut bench, at(303), of),
+        1
+    );
+    assert_eq!(
+        asked(&mut bench, at(500), of) + asked(&mut bench, at(502), of),
+        0
+    );
 }
 
 /// Returns how many requests are due after packets under an unknown key of these sources and groups.

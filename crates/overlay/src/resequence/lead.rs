@@ -6,17 +6,17 @@
 //!                         at once, soon again  while repairs are remembered, then slowly
 //! ```
 //! All packets are handed over with the same time left. The less time is left, the later they are. If nothing is
-//! repaired, no packet waits. A single late packet is made up for soon: a receiver has noticed it anyway. After a second
-//! one within [`WINDOWS`], all packets wait as long as the longest repair took, so that the next one causes no gap. When no
-//! repair has occurred for a while, the flow becomes faster than its sender by a fraction that no receiver notices,
-//! until no packet waits any more.
+//! repaired, no packet waits. A single late packet is made up for soon: a receiver has noticed it anyway. After a
+//! second one within 16 s, all packets wait as long as the longest repair took, so that the next one causes no gap.
+//! When no repair has occurred for a while, the flow becomes faster than its sender by a fraction that no receiver
+//! notices, until no packet waits any more.
 //!
 //! A flow may begin late, because its first packets wait for a key or for a path. It does not stay late for that.
 //!
-//! A gap that is given up delays the packets behind it up to their deadline. If it is the only one for a while, the flow
-//! then leaves twice as fast as it was sent, until no packet waits any more: a receiver has noticed the gap anyway, and
-//! this is no burst. If gaps are frequent, the flow becomes faster by the small fraction only, so that the next gap
-//! interrupts it for a shorter time.
+//! A gap that is given up delays the packets behind it up to their deadline. If it is the only one for a while, the
+//! flow then leaves twice as fast as it was sent, until no packet waits any more: a receiver has noticed the gap
+//! anyway, and this is no burst. If gaps are frequent, the flow becomes faster by the small fraction only, so that the
+//! next gap interrupts it for a shorter time.
 
 use base::{Duration, Time};
 
@@ -26,8 +26,8 @@ const WINDOW: Duration = Duration::from_millis(500);
 /// Number of windows that are remembered. Choice: at 0.3 % loss and 50 packets/s, a repair occurs every seven seconds,
 /// so two of them are remembered.
 const WINDOWS: usize = 32;
-/// A disturbance is a single one if it made packets at least this many times as late as all others are. Choice: on a path
-/// that loses packets, a packet that is lost twice is two to three times as late as one that is lost once.
+/// A disturbance is a single one if it made packets at least this many times as late as all others are. Choice: on a
+/// path that loses packets, a packet that is lost twice is two to three times as late as one that is lost once.
 const SINGLE: u64 = 4;
 /// Packets are handed over faster than they were sent by one part in this many: 450 ms are gone in half a minute.
 const SLOW: u64 = 64;
@@ -44,7 +44,7 @@ pub(super) struct Lead {
     seen: [Option<(Duration, Duration)>; WINDOWS],
     /// The number of the present window.
     window: u64,
-    /// The time left with which no packet waits, except for a repair like those of late.
+    /// The time left with which no packet waits, except for a repair like the recent ones.
     most: Duration,
     /// When a gap was last given up.
     gap: Option<Time>,
@@ -71,9 +71,10 @@ impl Lead {
         if is_new || is_less {
             self.most = self.usual();
         }
-        // It is later than those of late, or the flow has begun late.
-        let is_young = is_new && self.seen.iter().flatten().count() == 2;
-        self.hurries |= left < self.most || is_young;
+        // It is later than the recent packets and delays those behind it, or the flow began late. Such a beginning may
+        // lie in two windows.
+        let is_young = is_new && matches!(self.seen.iter().flatten().count(), 2 | 3);
+        self.hurries |= left < self.most && left < self.at(now) || is_young;
     }
 
     /// Returns the time left with which packets are to be handed over now.
@@ -175,6 +176,31 @@ mod tests {
         assert!(all.is_sorted(), "one way back");
         assert!(all.windows(2).all(|w| w[1] - w[0] <= ms(10).div(SLOW)));
         assert_eq!(all[5_999], ms(480));
+    }
+
+    #[test]
+    fn what_is_repaired_behind_one_of_many_gaps_makes_no_hurry() {
+        let (mut lead, mut now) = (Lead::default(), Time::ZERO);
+        lead.on_arrival(now, ms(480));
+        after_a_gap(&mut lead, &mut now, 500);
+        lead.on_gap(now);
+        lead.on_release(now, Duration::ZERO);
+        for left in [5, 50, 100] {
+            lead.on_arrival(now, ms(left));
+            lead.on_release(now, ms(left));
+        }
+        now += ms(640);
+        assert_eq!(lead.at(now), ms(10), "1/64");
+    }
+
+    #[test]
+    fn a_late_beginning_across_a_boundary_is_made_up_for() {
+        let mut flow = Steps::default();
+        flow.steps(48, ms(330));
+        flow.step(ms(400));
+        let after = flow.steps(150, ms(480));
+        assert_eq!(after[149], ms(480));
+        assert!(after.windows(2).all(|w| w[1] - w[0] <= ms(10)), "no burst");
     }
 
     #[test]

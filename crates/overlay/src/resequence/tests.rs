@@ -230,20 +230,33 @@ fn a_sender_that_begins_anew_is_heard_at_once() {
 }
 
 #[test]
-fn a_new_member_waits_for_no_first_packets_and_an_old_one_does() {
+fn a_new_member_waits_for_first_packets_a_moment_and_an_old_one_longer() {
     let (client, to) = (KEY.0, KEY.1);
-    for (joined, waits) in [(None, true), (Some(0), false), (Some(1_500), true)] {
+    for (joined, waits_ms) in [(None, 449), (Some(0), 100), (Some(1_500), 449)] {
         let mut r = Resequencer::default();
         if let Some(before) = joined {
             r.join(ms(0), client, to);
             r.expire(ms(before));
         }
         let (now, seq) = (ms(joined.unwrap_or(0)), START_SPACING + 3);
-        let left = Some(Duration::from_millis(50));
+        let left = Some(Duration::from_millis(450));
         r.push(now, KEY, (seq, Order::AtOnce), left, seq, &none())
             .unwrap();
-        assert_eq!(drain(&mut r, now).is_empty(), waits, "{joined:?}");
+        let later = |ms| now + Duration::from_millis(ms);
+        assert_eq!(drain(&mut r, later(waits_ms - 1)), [], "{joined:?}");
+        assert_eq!(drain(&mut r, later(waits_ms)), [seq], "{joined:?}");
+        let missed = r.of_group(KEY.2, to.0).missed;
+        assert_eq!(missed > 0, waits_ms > 100, "sent before the join");
     }
+    let mut r = Resequencer::default();
+    r.join(ms(0), client, to);
+    let left = Some(Duration::from_millis(450));
+    for seq in [START_SPACING + 1, START_SPACING] {
+        r.push(ms(30), KEY, (seq, Order::AsSent(None)), left, seq, &none())
+            .unwrap();
+    }
+    let both = [START_SPACING, START_SPACING + 1];
+    assert_eq!(drain(&mut r, ms(30)), both, "repaired in time");
     let mut r: Resequencer<u32> = Resequencer::default();
     r.join(ms(0), client, to);
     r.leave(client, to.0, to.1);
