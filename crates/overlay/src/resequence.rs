@@ -17,7 +17,7 @@
 //! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
 //! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
 //! arrive later if a link has to repair them. For a client that has joined a group a moment ago, the node waits for them
-//! for a short time only ([`FIRST_WAIT`]): perhaps they were sent before the network knew that it is a member.
+//! for a tenth of a second only: perhaps they were sent before the network knew that it is a member.
 //!
 //! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
