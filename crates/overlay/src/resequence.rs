@@ -16,8 +16,8 @@
 //!
 //! Numbers of a flow begin at a multiple of [`START_SPACING`]. If the first number received is a little above such a
 //! multiple, the node waits for the numbers before it, as for any missing ones: they are the first of a flow, and
-//! arrive later if a link has to repair them. For a client that has joined a group a moment ago, the node waits for them
-//! for a tenth of a second only: perhaps they were sent before the network knew that it is a member.
+//! arrive later if a link has to repair them. For a client that has joined a group a moment ago, the node waits for
+//! them for a tenth of a second only: perhaps they were sent before the network knew that it is a member.
 //!
 //! The memory for held packets is limited, per flow and for the whole node. At the limit, the first gap is given up:
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
@@ -54,8 +54,8 @@ pub const START_SPACING: u32 = 1 << 16;
 /// If the number of the first received packet is at least this much above a multiple of [`START_SPACING`], the flow has
 /// begun earlier. Choice: the number of packets that may be lost in one burst when a flow begins.
 const FIRST_FEW: u32 = 16;
-/// For this long after a join, the first numbers of a flow are waited for at most [`FIRST_WAIT`]. Choice: a join is known
-/// everywhere within a few hundred milliseconds, even if its message is lost once.
+/// For this long after a join, the first numbers of a flow are waited for at most [`FIRST_WAIT`]. Choice: a join is
+/// known everywhere within a few hundred milliseconds, even if its message is lost once.
 const NEW_MEMBER: Duration = Duration::from_secs(1);
 /// How long a new member waits for the first numbers of a flow. Choice: enough for a repair on a continental hop.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
