@@ -158,8 +158,6 @@ struct Flow<T> {
 struct Held<T> {
     /// The latest time at which the packet is handed over.
     at: Time,
-    /// The end of its deadline, less the margin.
-    ends: Time,
     /// The packet keeps its sender's pace until then.
     is_paced: bool,
     item: T,
@@ -224,27 +222,21 @@ impl<T: Hold> Resequencer<T> {
             return Err((Verdict::Full, item));
         }
         let left = remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
-        let ends = now + left;
-        let mut at = flow.first_until.map_or(ends, |until| until.min(ends));
+        let mut at = now + left;
         flow.order = order;
         let mut is_paced = order != Order::AtOnce && remaining.is_some();
         if is_paced {
             flow.lead.on_arrival(now, left);
         }
         // A packet that is next and due is fetched at once. Any other packet waits, if it has memory of its own.
-        let is_ready = wide == flow.next && !(is_paced && ends - flow.lead_of(now) > now);
+        let is_ready = wide == flow.next && !(is_paced && at - flow.lead_of(now) > now);
         if !is_ready && !item.keep(pool) {
             (at, is_paced) = (now, false);
             flow.given_up += 1;
             self.totals.given_up += 1;
         }
         let bytes = item.bytes();
-        let held = Held {
-            at,
-            ends,
-            is_paced,
-            item,
-        };
+        let held = Held { at, is_paced, item };
         let replaced = flow.held.insert(wide, held);
         let freed = replaced.as_ref().map_or(0, |held| held.item.bytes());
         flow.bytes = flow.bytes + bytes - freed;
@@ -253,7 +245,7 @@ impl<T: Hold> Resequencer<T> {
         flow.earliest = flow.earliest.min(at);
         // The caller now fetches the packet that is next.
         if wide != flow.next {
-            let wake = flow.wake.min(at);
+            let wake = flow.wake.min(at).min(flow.first_until.unwrap_or(Time::FAR));
             schedule(&mut self.agenda, key, flow, wake);
         }
         Ok(())
@@ -410,16 +402,17 @@ impl<T: Hold> Flow<T> {
 
     fn pop(&mut self, now: Time, totals: &mut HeldTotals) -> Option<T> {
         let (&first, held) = self.held.first_key_value()?;
-        let (ends, is_paced) = (held.ends, held.is_paced);
+        let (at, is_paced) = (held.at, held.is_paced);
         let is_full = self.held.len() > MAX_HELD || self.bytes > FLOW_BYTES_MAX;
-        let is_early = is_paced && ends - self.lead_of(now) > now;
+        let is_early = is_paced && at - self.lead_of(now) > now;
         if !is_full && is_early && first == self.next {
             return None;
         }
         if first != self.next {
             // At a given time, no packet waits any longer, as the receiver wants it.
             let is_timed = is_paced && matches!(self.order, Order::AsSent(Some(_))) && !is_early;
-            if !is_timed && !self.is_due(now) {
+            let are_given_up = self.first_until.is_some_and(|until| until <= now);
+            if !is_timed && !are_given_up && !self.is_due(now) {
                 if !is_full {
                     return None;
                 }
@@ -437,7 +430,7 @@ impl<T: Hold> Flow<T> {
         self.next = first + 1;
         let Held { item, .. } = self.held.remove(&first)?;
         if is_paced {
-            self.lead.on_release(now, ends.since(now));
+            self.lead.on_release(now, at.since(now));
         }
         self.bytes -= item.bytes();
         totals.bytes -= item.bytes();
@@ -476,12 +469,13 @@ impl<T: Hold> Flow<T> {
         };
         let is_timed = matches!(self.order, Order::AsSent(Some(_)));
         let mut paced = (held.is_paced && (first == self.next || is_timed))
-            .then(|| held.ends - self.lead_of(now));
+            .then(|| held.at - self.lead_of(now));
         if self.order == Order::AsSent(None) && self.lead.hurries() {
             // As the packet waits, the time left with which it leaves grows.
             paced = paced.map(|at| now + at.since(now).div(2));
         }
-        let at = paced.unwrap_or(Time::FAR).min(self.earliest);
+        let until = self.first_until.unwrap_or(Time::FAR);
+        let at = paced.unwrap_or(Time::FAR).min(self.earliest).min(until);
         at.max(now + Duration::from_micros(1))
     }
 }

@@ -30,7 +30,7 @@ const GONE_MAX: usize = 4;
 /// send this key again to make the node accept repeated packets.
 const IDLE: Duration = Duration::from_secs(660);
 /// Maximum number of bytes of packets of one source that wait for a key, and of all sources. Choice: a key that is lost
-/// arrives 80 ms and a round trip later. 2 MiB are 10 000 packets of video per second for 150 ms. Over two paths each
+/// arrives 80 ms and a round trip later. 2 MiB are 10 000 packets of video per second for 140 ms. Over two paths each
 /// packet waits twice, so they are 5000 packets per second.
 const WAITING_BYTES_OF_SOURCE: usize = 2 << 20;
 const WAITING_BYTES: usize = 8 << 20;
@@ -52,8 +52,8 @@ const _: () = assert!(
     ASK_AGAIN_FIRST.as_micros() >= ANSWERED_LATELY.as_micros() + 30_000,
     "a second question would be ignored"
 );
-/// The same after the source has replied that a permit excludes this node, or that it does not send to the group: in
-/// the latter case the packet is forged.
+/// The interval after the source has replied that a permit excludes this node, or that it does not send to the group.
+/// In the latter case the packet is forged.
 const ASK_REFUSED: Duration = Duration::from_secs(5);
 /// A question is remembered for this long after the next one is allowed. The answer may come over a long path.
 const ASKED_FOR: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! The two tables of keys, without a node.
 
 use super::own::{OwnKeys, Telling};
-use super::received::ReceivedKeys;
+use super::received::{ReceivedKeys, Waiting};
 use crate::event::Drop;
 use base::pool::KEPT_OVERHEAD;
 use base::{Duration, NodeAddr, Pool, Time};
@@ -353,8 +353,8 @@ fn what_comes_behind_packets_that_waited_is_delivered_behind_them() {
     let before: Vec<bool> = (0..100).map(|seq| wait(&mut bench, seq)).collect();
     assert!(!before.contains(&true), "no key, nothing to be behind");
     bench.received.release(now, of, number);
-    let numbers = |taken: Vec<super::received::Waiting>| -> Vec<u32> {
-        let seq = |one: &super::received::Waiting| {
+    let numbers = |taken: Vec<Waiting>| -> Vec<u32> {
+        let seq = |one: &Waiting| {
             Header::trusted(&one.packet.bytes()[CLEAR_BYTES..])
                 .flow_seq()
                 .0

@@ -257,6 +257,32 @@ fn a_new_member_waits_for_first_packets_a_moment_and_an_old_one_longer() {
     }
     let both = [START_SPACING, START_SPACING + 1];
     assert_eq!(drain(&mut r, ms(30)), both, "repaired in time");
+    // What is lost behind the first packets has the whole deadline.
+    let mut r = Resequencer::default();
+    r.join(ms(0), client, to);
+    for (at, seq) in [(0, 3), (90, 5)] {
+        r.push(
+            ms(at),
+            KEY,
+            (START_SPACING + seq, Order::AtOnce),
+            left,
+            seq,
+            &none(),
+        )
+        .unwrap();
+        assert_eq!(drain(&mut r, ms(at)), []);
+    }
+    assert_eq!(drain(&mut r, ms(100)), [3]);
+    r.push(
+        ms(150),
+        KEY,
+        (START_SPACING + 4, Order::AtOnce),
+        left,
+        4,
+        &none(),
+    )
+    .unwrap();
+    assert_eq!(drain(&mut r, ms(150)), [4, 5]);
     let mut r: Resequencer<u32> = Resequencer::default();
     r.join(ms(0), client, to);
     r.leave(client, to.0, to.1);
