@@ -26,8 +26,8 @@
 //! memory it does not wait.
 
 use base::{ClientId, Duration, Map, NodeAddr, Pool, Time, VirtualPort};
-use lead::Lead;
-use std::collections::{BTreeMap, BTreeSet};
+use flow::{Flow, Held};
+use std::collections::BTreeSet;
 
 /// How long a packet without a deadline waits for its predecessors. Choice: two hundred
 /// milliseconds, time for several strikes on a continental hop.
@@ -43,7 +43,7 @@ pub const FLOW_BYTES_MAX: usize = 16 << 20;
 pub const NODE_BYTES_MAX: usize = 48 << 20;
 /// Maximum number of flows that are put in order at one node.
 const MAX_FLOWS: usize = 4_096;
-/// A flow that has been silent this long is forgotten.
+/// A flow that has been silent this long is forgotten if there are many.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// A number this far from the expected one belongs to a sender that has restarted: numbers begin at random, so all but
 /// one of 2^15 restarts are detected. Choice: 3 s at 20 000 packets/s, longer than any packet is late.
@@ -106,14 +106,14 @@ pub struct Losses {
     pub missed: u64,
 }
 
-/// The result of an arrival.
+/// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Taken; [`Resequencer::pop`] hands out what is ready.
-    Taken,
+pub enum Refused {
     /// Its successors have been delivered already.
     TooLate,
-    /// The limit of flows is reached, or nobody has fetched the packets that are ready.
+    /// The limit of flows is reached: the packet can be delivered out of order only.
+    NoFlow,
+    /// The flow holds as much as it may, and nobody has fetched what is ready.
     Full,
 }
 
@@ -121,6 +121,8 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Resequencer<T> {
     flows: Map<FlowKey, Flow<T>>,
+    /// The number of flows by source.
+    flows_of: Map<NodeAddr, usize>,
     /// When clients joined groups, for [`NEW_MEMBER`].
     joined: Map<(ClientId, (NodeAddr, VirtualPort)), Time>,
     /// When to look at which flow.
@@ -131,42 +133,11 @@ pub struct Resequencer<T> {
     node_bytes_max: usize,
 }
 
-#[derive(Debug)]
-struct Flow<T> {
-    /// The difference that is added to the sender's numbers, so that they continue to rise after the sender restarts.
-    shift: u32,
-    /// The next number to deliver, shifted and widened.
-    next: u64,
-    held: BTreeMap<u64, Held<T>>,
-    order: Order,
-    /// The member is new: it waits for the first numbers until then. `None` after the first packet.
-    first_until: Option<Time>,
-    lead: Lead,
-    losses: Losses,
-    /// Its place in the agenda.
-    wake: Time,
-    /// Their bytes.
-    bytes: usize,
-    /// Gaps that were given up for lack of room.
-    given_up: u64,
-    /// A time not later than the earliest release of a held packet.
-    earliest: Time,
-    last: Time,
-}
-
-#[derive(Debug)]
-struct Held<T> {
-    /// The latest time at which the packet is handed over.
-    at: Time,
-    /// The packet keeps its sender's pace until then.
-    is_paced: bool,
-    item: T,
-}
-
 impl<T> Default for Resequencer<T> {
     fn default() -> Self {
         Resequencer {
             flows: Map::default(),
+            flows_of: Map::default(),
             joined: Map::default(),
             agenda: BTreeSet::new(),
             paced_at: Time::ZERO,
@@ -177,7 +148,7 @@ impl<T> Default for Resequencer<T> {
 }
 
 impl<T: Hold> Resequencer<T> {
-    /// Takes a packet that arrived `now` with `remaining` time to its deadline. Returns it if it cannot be delivered.
+    /// Takes a packet that arrived `now` with `remaining` time to its deadline. Returns it if it was not taken.
     pub fn push(
         &mut self,
         now: Time,
@@ -186,40 +157,20 @@ impl<T: Hold> Resequencer<T> {
         remaining: Option<Duration>,
         mut item: T,
         pool: &Pool,
-    ) -> Result<(), (Verdict, T)> {
-        if !self.flows.contains_key(&key) {
-            self.make_room(now);
-            if self.flows.len() >= MAX_FLOWS {
-                return Err((Verdict::Full, item));
-            }
-            // The widened numbers start high enough that a late first packet can be below them.
-            let next = (1 << 32) + u64::from(seq - after_start(seq));
-            let is_new = self.is_new_member(now, (key.0, key.1));
-            let flow = Flow {
-                shift: 0,
-                next,
-                held: BTreeMap::new(),
-                order,
-                first_until: is_new.then(|| now + FIRST_WAIT),
-                lead: Lead::default(),
-                losses: Losses::default(),
-                wake: Time::FAR,
-                bytes: 0,
-                given_up: 0,
-                earliest: Time::FAR,
-                last: now,
-            };
-            self.flows.insert(key, flow);
+    ) -> Result<(), (Refused, T)> {
+        if !self.flows.contains_key(&key) && !self.begin(now, key, (seq, order)) {
+            self.totals.given_up += 1;
+            return Err((Refused::NoFlow, item));
         }
-        let flow = self.flows.get_mut(&key).expect("inserted above");
+        let flow = self.flows.get_mut(&key).expect("it has begun");
         flow.last = now;
         let wide = flow.number(seq);
         if wide < flow.next {
             flow.losses.late += 1;
-            return Err((Verdict::TooLate, item));
+            return Err((Refused::TooLate, item));
         }
-        if flow.held.len() > MAX_HELD {
-            return Err((Verdict::Full, item));
+        if flow.totals().packets > MAX_HELD {
+            return Err((Refused::Full, item));
         }
         let left = remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
         let mut at = now + left;
@@ -229,23 +180,17 @@ impl<T: Hold> Resequencer<T> {
             flow.lead.on_arrival(now, left);
         }
         // A packet that is next and due is fetched at once. Any other packet waits, if it has memory of its own.
-        let is_ready = wide == flow.next && !(is_paced && at - flow.lead_of(now) > now);
+        let is_next = wide == flow.next;
+        let is_ready = is_next && !(is_paced && flow.is_early(now, at));
         if !is_ready && !item.keep(pool) {
             (at, is_paced) = (now, false);
-            flow.given_up += 1;
-            self.totals.given_up += 1;
+            flow.count_given_up(&mut self.totals);
         }
-        let bytes = item.bytes();
         let held = Held { at, is_paced, item };
-        let replaced = flow.held.insert(wide, held);
-        let freed = replaced.as_ref().map_or(0, |held| held.item.bytes());
-        flow.bytes = flow.bytes + bytes - freed;
-        self.totals.bytes = self.totals.bytes + bytes - freed;
-        self.totals.packets += usize::from(replaced.is_none());
-        flow.earliest = flow.earliest.min(at);
+        flow.hold(wide, held, &mut self.totals);
         // The caller now fetches the packet that is next.
-        if wide != flow.next {
-            let wake = flow.wake.min(at).min(flow.first_until.unwrap_or(Time::FAR));
+        if !is_next {
+            let wake = flow.wake.min(flow.wake_at(now));
             schedule(&mut self.agenda, key, flow, wake);
         }
         Ok(())
@@ -270,18 +215,12 @@ impl<T: Hold> Resequencer<T> {
         if self.totals.bytes <= self.node_bytes_max {
             return None;
         }
-        let most = self.flows.iter_mut().max_by_key(|(_, flow)| flow.bytes);
+        let most = self
+            .flows
+            .iter_mut()
+            .max_by_key(|(_, flow)| flow.totals().bytes);
         let (key, flow) = most?;
-        let (&first, _) = flow.held.first_key_value()?;
-        if first != flow.next {
-            flow.losses.missed += first - flow.next;
-            flow.next = first;
-            flow.given_up += 1;
-            self.totals.given_up += 1;
-        }
-        if let Some(held) = flow.held.get_mut(&first) {
-            held.is_paced = false;
-        }
+        flow.give_up_gap(&mut self.totals);
         Some(*key)
     }
 
@@ -338,10 +277,14 @@ impl<T: Hold> Resequencer<T> {
         joined.is_some_and(|joined| now.since(*joined) < NEW_MEMBER)
     }
 
-    /// Slow housekeeping, about once a second: forgets when clients joined.
+    /// Slow housekeeping, about once a second: forgets when clients joined, and silent flows if there are many. A
+    /// silent flow has counts that users look at.
     pub fn expire(&mut self, now: Time) {
         self.joined
             .retain(|_, joined| now.since(*joined) < NEW_MEMBER);
+        if self.flows.len() > MAX_FLOWS / 2 {
+            self.forget(|_, flow| now.since(flow.last) >= FORGET_AFTER);
+        }
     }
 
     /// Forgets the flows of a client that has gone.
@@ -359,132 +302,60 @@ impl<T: Hold> Resequencer<T> {
 
     fn forget(&mut self, is_gone: impl Fn(&FlowKey, &Flow<T>) -> bool) {
         let (totals, agenda) = (&mut self.totals, &mut self.agenda);
+        let flows_of = &mut self.flows_of;
         self.flows.retain(|key, flow| {
             let gone = is_gone(key, flow);
             if gone {
                 schedule(agenda, *key, flow, Time::FAR);
-                totals.bytes -= flow.bytes;
-                totals.packets -= flow.held.len();
+                let held = flow.totals();
+                totals.bytes -= held.bytes;
+                totals.packets -= held.packets;
+                count_out(flows_of, key.2);
             }
             !gone
         });
     }
 
-    fn make_room(&mut self, now: Time) {
-        if self.flows.len() >= MAX_FLOWS {
-            self.forget(|_, flow| now.since(flow.last) >= FORGET_AFTER);
+    /// Begins a flow. Returns false if there are as many as there may be.
+    fn begin(&mut self, now: Time, key: FlowKey, (seq, order): (u32, Order)) -> bool {
+        if self.flows.len() >= MAX_FLOWS && !self.make_room(key.2) {
+            return false;
         }
-    }
-}
-
-impl<T: Hold> Flow<T> {
-    /// Returns the place of a packet in the flow. Packets of a restarted sender are placed behind all held packets from
-    /// before the restart.
-    fn number(&mut self, seq: u32) -> u64 {
-        let wide = |shift| base::seq::widen(u64::from(seq.wrapping_add(shift)), 32, self.next);
-        if wide(self.shift).abs_diff(self.next) > RESTART_JUMP {
-            let last = self.held.last_key_value();
-            let behind_all = last.map_or(self.next, |(number, _)| number + 1);
-            let after = after_start(seq);
-            self.shift = (behind_all as u32).wrapping_sub(seq - after);
-            return behind_all + u64::from(after);
-        }
-        wide(self.shift)
+        let is_new = self.is_new_member(now, (key.0, key.1));
+        let flow = Flow::new(now, (seq, order), is_new.then(|| now + FIRST_WAIT));
+        self.flows.insert(key, flow);
+        *self.flows_of.entry(key.2).or_default() += 1;
+        true
     }
 
-    fn totals(&self) -> HeldTotals {
-        HeldTotals {
-            packets: self.held.len(),
-            bytes: self.bytes,
-            given_up: self.given_up,
-        }
-    }
-
-    fn pop(&mut self, now: Time, totals: &mut HeldTotals) -> Option<T> {
-        let (&first, held) = self.held.first_key_value()?;
-        let (at, is_paced) = (held.at, held.is_paced);
-        let is_full = self.held.len() > MAX_HELD || self.bytes > FLOW_BYTES_MAX;
-        let is_early = is_paced && at - self.lead_of(now) > now;
-        if !is_full && is_early && first == self.next {
-            return None;
-        }
-        if first != self.next {
-            // At a given time, no packet waits any longer, as the receiver wants it.
-            let is_timed = is_paced && matches!(self.order, Order::AsSent(Some(_))) && !is_early;
-            let are_given_up = self.first_until.is_some_and(|until| until <= now);
-            if !is_timed && !are_given_up && !self.is_due(now) {
-                if !is_full {
-                    return None;
-                }
-                self.given_up += 1;
-                totals.given_up += 1;
-            }
-            // What was sent before the member had joined is no loss.
-            if self.first_until.is_none() {
-                self.losses.missed += first - self.next;
-            }
-            self.lead.on_gap(now);
-        }
-        self.first_until = None;
-        // Everything before a packet whose time has come is handed over first, so order is kept.
-        self.next = first + 1;
-        let Held { item, .. } = self.held.remove(&first)?;
-        if is_paced {
-            self.lead.on_release(now, at.since(now));
-        }
-        self.bytes -= item.bytes();
-        totals.bytes -= item.bytes();
-        totals.packets -= 1;
-        if self.held.is_empty() {
-            self.earliest = Time::FAR;
-        }
-        Some(item)
-    }
-
-    /// Returns true if the time of a held packet has come. The held packets are searched only when that is possible:
-    /// handing out packets in order costs the same however many wait behind them.
-    fn is_due(&mut self, now: Time) -> bool {
-        if self.earliest <= now {
-            let releases = self.held.values().map(|held| held.at);
-            self.earliest = releases.min().unwrap_or(Time::FAR);
-        }
-        self.earliest <= now
-    }
-
-    /// Returns the time left, less the margin, with which packets are handed over at present.
-    fn lead_of(&self, now: Time) -> Duration {
-        match self.order {
-            Order::AtOnce => Duration::from_secs(u64::from(u32::MAX)),
-            Order::AsSent(Some(left)) => left - MARGIN,
-            // A packet that would wait for less than the interval of checks does not wait: the header's time has a
-            // precision of 100 µs.
-            Order::AsSent(None) => self.lead.at(now) + PACE_STEP,
-        }
-    }
-
-    /// Returns when there may be a packet to hand over, after a check now.
-    fn wake_at(&self, now: Time) -> Time {
-        let Some((&first, held)) = self.held.first_key_value() else {
-            return Time::FAR;
+    /// Makes room for a flow of this source. Choice: the source with the most flows loses the one that has been silent
+    /// for longest, so that a source with thousands of flows takes no room from others. A source that has the most
+    /// itself gets none, so that it does not make this node search for each of its packets.
+    #[cold]
+    fn make_room(&mut self, source: NodeAddr) -> bool {
+        let most = self.flows_of.iter().max_by_key(|(_, count)| **count);
+        let Some((&busiest, &most)) = most else {
+            return false;
         };
-        let is_timed = matches!(self.order, Order::AsSent(Some(_)));
-        let mut paced = (held.is_paced && (first == self.next || is_timed))
-            .then(|| held.at - self.lead_of(now));
-        if self.order == Order::AsSent(None) && self.lead.hurries() {
-            // As the packet waits, the time left with which it leaves grows.
-            paced = paced.map(|at| now + at.since(now).div(2));
+        if self.flows_of.get(&source).is_some_and(|own| *own >= most) {
+            return false;
         }
-        let until = self.first_until.unwrap_or(Time::FAR);
-        let at = paced.unwrap_or(Time::FAR).min(self.earliest).min(until);
-        at.max(now + Duration::from_micros(1))
+        let its = self.flows.iter().filter(|(key, _)| key.2 == busiest);
+        let idle = its.filter(|(_, flow)| flow.totals().packets == 0);
+        let Some((&silent, _)) = idle.min_by_key(|(key, flow)| (flow.last, **key)) else {
+            return false;
+        };
+        self.flows.remove(&silent);
+        count_out(&mut self.flows_of, busiest);
+        true
     }
 }
 
-/// Returns how far a number is above the beginning of its flow, if it is one of the first few.
-const fn after_start(seq: u32) -> u32 {
-    match seq % START_SPACING {
-        after if after < FIRST_FEW => after,
-        _ => 0,
+/// Counts a flow of a source out.
+fn count_out(flows_of: &mut Map<NodeAddr, usize>, source: NodeAddr) {
+    match flows_of.get_mut(&source) {
+        Some(count) if *count > 1 => *count -= 1,
+        _ => drop(flows_of.remove(&source)),
     }
 }
 
@@ -501,6 +372,7 @@ fn schedule<T>(agenda: &mut BTreeSet<(Time, FlowKey)>, key: FlowKey, flow: &mut 
     flow.wake = at;
 }
 
+mod flow;
 mod lead;
 #[cfg(test)]
 mod tests;

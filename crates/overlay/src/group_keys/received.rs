@@ -6,6 +6,7 @@ use crate::group_keys::own::ANSWERED_LATELY;
 use base::pool::KEPT_OVERHEAD;
 use base::token_bucket::TokenBucket;
 use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
+use core::cmp::Ordering;
 use core::ops::Bound;
 use secure::{OpenError, OpeningKey, Route};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +22,7 @@ pub(crate) type Of = (NodeAddr, NodeAddr);
 /// arrive; 33 MiB at most.
 const KEYS_MAX: usize = 1_024;
 /// If one of two keys was neither received nor used for this long while the other one opened packets, it is the former
-/// key and opens nothing any more. Packets that reliable links recover arrive seconds late.
+/// key and opens nothing any more, unless it is the later one. Packets that reliable links recover arrive seconds late.
 const FORMER_FOR: Duration = Duration::from_secs(10);
 /// Number of discarded keys of a source and group that are remembered. Choice: a source sends two of its keys, and
 /// changes them at most every ten seconds, so an older key is of no use to an honest node.
@@ -38,6 +39,8 @@ const WAITING_BYTES: usize = 8 << 20;
 /// third of what a client's socket holds by default, so that it can read between two deliveries.
 const DELIVERED_AT_ONCE: usize = 64;
 const DELIVER_AGAIN: Duration = Duration::from_millis(1);
+/// The interval at which the node looks for packets that have waited long enough.
+const EXPIRE_AGAIN: Duration = Duration::from_millis(100);
 /// How long a packet waits: as long as for the end of a handshake, which may be needed first.
 const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 /// Delay before the node asks for a key. Choice: not in the middle of a burst, so that it does not matter whether its
@@ -68,7 +71,9 @@ const ASKED_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
-    waiting: VecDeque<Waiting>,
+    waiting: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
+    /// When to look for packets that have waited long enough.
+    expire_at: Time,
     /// Packets whose key has arrived, and those that have come behind them: they are delivered in order.
     ready: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
     deliver_at: Option<Time>,
@@ -112,8 +117,10 @@ struct Held {
     key: OpeningKey,
     /// When it was last received or last opened a packet.
     last: Time,
-    /// When it last opened a packet.
-    opened: Option<Time>,
+    /// When it first and last opened a packet.
+    opened: Option<(Time, Time)>,
+    /// When it was first received.
+    told: Time,
     /// The earliest time at which the key can count as out of use: when the other key was received, or opened its first
     /// packet. A source that sends nothing for long may still send the key again.
     since: Time,
@@ -130,14 +137,14 @@ pub(crate) struct Waiting {
     pub(crate) packet: Burst,
     pub(crate) route: Route,
     of: Of,
-    number: SessionIndex,
 }
 
 impl ReceivedKeys {
     pub(crate) fn new() -> ReceivedKeys {
         ReceivedKeys {
             keys: Map::default(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            expire_at: Time::ZERO,
             ready: BTreeMap::new(),
             deliver_at: None,
             came_behind: 0,
@@ -169,7 +176,8 @@ impl ReceivedKeys {
             Err(_) => return Err(Drop::EndForged),
         };
         held.last = now;
-        if held.opened.replace(now).is_none()
+        let first = held.opened.map_or(now, |(first, _)| first);
+        if held.opened.replace((first, now)).is_none()
             && let Some(other) = other
         {
             other.since = now;
@@ -208,6 +216,7 @@ impl ReceivedKeys {
             key,
             last: now,
             opened: None,
+            told: now,
             since: now,
             is_left: false,
         };
@@ -291,14 +300,13 @@ impl ReceivedKeys {
                 self.came_behind += 1;
                 before
             }
-            None => &mut self.waiting,
+            None => self.waiting.entry((of, number)).or_default(),
         };
         queue.push_back(Waiting {
             at: now,
             packet,
             route,
             of,
-            number,
         });
         true
     }
@@ -313,15 +321,7 @@ impl ReceivedKeys {
 
     /// A key has arrived: the packets that have waited for it are to be delivered.
     pub(crate) fn release(&mut self, now: Time, of: Of, number: SessionIndex) {
-        if !self.waiting_of.contains_key(&of.0) {
-            return;
-        }
-        let all = core::mem::take(&mut self.waiting);
-        let (its, rest): (VecDeque<Waiting>, _) = all
-            .into_iter()
-            .partition(|one| (one.of, one.number) == (of, number));
-        self.waiting = rest;
-        if !its.is_empty() {
+        if let Some(its) = self.waiting.remove(&(of, number)) {
             self.ready.entry((of, number)).or_default().extend(its);
             self.deliver_at.get_or_insert(now);
         }
@@ -375,13 +375,17 @@ impl ReceivedKeys {
     }
 
     fn expire_waiting(&mut self, now: Time) {
-        while let Some(first) = self.waiting.front()
-            && now.since(first.at) >= WAITS_FOR
-        {
-            if let Some(first) = self.waiting.pop_front() {
-                self.count_out(&first);
-            }
+        if now < self.expire_at {
+            return;
         }
+        self.expire_at = now + EXPIRE_AGAIN;
+        let mut expired = Vec::new();
+        self.waiting.retain(|_, queue| {
+            let old = queue.partition_point(|one| now.since(one.at) >= WAITS_FOR);
+            expired.extend(queue.drain(..old));
+            !queue.is_empty()
+        });
+        expired.iter().for_each(|one| self.count_out(one));
     }
 
     /// A packet has arrived under an unknown key: the source is to be asked, but not for each packet.
@@ -443,13 +447,15 @@ impl ReceivedKeys {
             }
         }
         self.asked.retain(|(_, of), _| *of != group);
-        let all = core::mem::take(&mut self.waiting);
-        let (mut left, rest): (VecDeque<Waiting>, _) =
-            all.into_iter().partition(|one| one.of.1 == group);
-        self.waiting = rest;
-        let keys = self.ready.keys().filter(|(of, _)| of.1 == group);
-        for key in keys.copied().collect::<Vec<_>>() {
-            left.extend(self.ready.remove(&key).unwrap_or_default());
+        let mut left = Vec::new();
+        for queues in [&mut self.waiting, &mut self.ready] {
+            queues.retain(|(of, _), queue| {
+                let stays = of.1 != group;
+                if !stays {
+                    left.extend(queue.drain(..));
+                }
+                stays
+            });
         }
         left.iter().for_each(|one| self.count_out(one));
     }
@@ -493,7 +499,7 @@ impl Received {
             return;
         }
         let former = match self.other.take() {
-            Some(other) if other.last > self.one.last => {
+            Some(other) if self.one.goes_before(&other) => {
                 Some(core::mem::replace(&mut self.one, other))
             }
             other => other,
@@ -528,9 +534,28 @@ impl Received {
 }
 
 impl Held {
-    /// Returns true if the other key is in use in place of this one.
+    /// Returns true if the other key is in use in place of this one. If both have opened packets, only the earlier key
+    /// can be the former one: somebody on the path may have withheld a packet under it, and send the packet now.
     fn is_former(&self, other: &Held) -> bool {
         let idle = |opened: Time| opened.since(self.last.max(self.since));
-        other.opened.is_some_and(|at| idle(at) >= FORMER_FOR)
+        let is_idle = other.opened.is_some_and(|(_, at)| idle(at) >= FORMER_FOR);
+        is_idle && (self.opened.is_none() || self.is_earlier(other) == Some(true))
+    }
+
+    /// Returns true if this key is to make room for a third one, and not the other: it is the earlier one or, if that
+    /// is not known, was of no use for longer.
+    fn goes_before(&self, other: &Held) -> bool {
+        self.is_earlier(other).unwrap_or(other.last > self.last)
+    }
+
+    /// Returns true if this key is the earlier of two that have opened packets, false if it is the later one. `None` if
+    /// their order is not known, because a key has opened nothing, or was received first and used last.
+    fn is_earlier(&self, other: &Held) -> Option<bool> {
+        let (first, others) = (self.opened?.0, other.opened?.0);
+        match (self.told.cmp(&other.told), first.cmp(&others)) {
+            (Ordering::Less | Ordering::Equal, Ordering::Less) => Some(true),
+            (Ordering::Greater | Ordering::Equal, Ordering::Greater) => Some(false),
+            _ => None,
+        }
     }
 }

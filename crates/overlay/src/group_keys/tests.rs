@@ -222,6 +222,40 @@ fn a_key_that_was_at_rest_when_another_was_told_still_opens_nothing_twice() {
 }
 
 #[test]
+fn a_withheld_packet_under_the_former_key_does_not_displace_the_present_one() {
+    let mut bench = Bench::new();
+    let (mut now, of) = (Time::ZERO, (SOURCE, group(1)));
+    let [mut old, mut new, mut third] = [(); 3].map(|()| bench.keys.make(now));
+    let withheld = [1, 2].map(|seq| packet(SOURCE, group(1), seq, &mut old));
+    let open = |bench: &mut Bench, now: Time, key: &mut SealingKey, seq: u32| {
+        let mut packet = packet(SOURCE, group(1), seq, key);
+        bench.received.open(now, Route::Tree, &mut packet)
+    };
+    let late = |bench: &mut Bench, now: Time, n: usize| {
+        let mut packet: Vec<u8> = withheld[n].clone();
+        bench.received.open(now, Route::Tree, &mut packet)
+    };
+    bench.tell(now, of, &old);
+    assert_eq!(open(&mut bench, now, &mut old, 3), Ok(()));
+    bench.tell(now, of, &new);
+    now += SECOND;
+    assert_eq!(open(&mut bench, now, &mut new, 4), Ok(()));
+    // The source sends nothing for a while, and somebody sends what was withheld.
+    now += SECOND * 12;
+    assert_eq!(late(&mut bench, now, 0), Ok(()));
+    bench.received.expire(now);
+    assert_eq!(open(&mut bench, now, &mut new, 5), Ok(()));
+    // A third key takes the place of the former one, even if the former was used last.
+    now += SECOND;
+    assert_eq!(late(&mut bench, now, 1), Ok(()));
+    bench.tell(now, of, &third);
+    assert_eq!(open(&mut bench, now, &mut new, 6), Ok(()));
+    assert_eq!(open(&mut bench, now, &mut third, 7), Ok(()));
+    let gone = open(&mut bench, now, &mut old, 8);
+    assert_eq!(gone, Err(Drop::EndNoSession));
+}
+
+#[test]
 fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
     let mut bench = Bench::new();
     let mut now = Time::ZERO;

@@ -15,7 +15,7 @@ use crate::groups::Membership;
 use crate::lately::Lately;
 use crate::request::{Delivery, Reply};
 use crate::resequence::{
-    FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, Losses, NODE_BYTES_MAX, Order, Resequencer, Verdict,
+    FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, Losses, NODE_BYTES_MAX, Order, Refused, Resequencer,
 };
 use crate::snapshot::{HeldStatus, HolderStatus};
 use crate::sockets::Sockets;
@@ -135,8 +135,9 @@ impl Handover {
                             ready = self.resequencer.relieve();
                         }
                     }
-                    Err((Verdict::TooLate, _)) => drop_one(Drop::TooLateForOrder, out),
-                    Err(_) => drop_one(Drop::ResequencerFull, out),
+                    Err((Refused::TooLate, _)) => drop_one(Drop::TooLateForOrder, out),
+                    Err((Refused::NoFlow, arrived)) => hand_over(now, client, arrived, out),
+                    Err((Refused::Full, _)) => drop_one(Drop::ResequencerFull, out),
                 }
             }
         }

@@ -84,7 +84,7 @@ fn nothing_is_held_beyond_its_deadline() {
     assert_eq!(
         r.push(ms(61), KEY, (106, Order::AtOnce), left, 106, &none())
             .map_err(|e| e.0),
-        Err(Verdict::TooLate)
+        Err(Refused::TooLate)
     );
     assert_eq!(drain(&mut r, ms(70)), [109]);
 }
@@ -110,6 +110,81 @@ fn handed_over(order: Order, arrivals: &[(u64, u32, u64)], until: u64) -> Vec<(u
     }
     assert_eq!(r.totals(), HeldTotals::default());
     got
+}
+
+/// Returns how often the node wakes for a flow of these arrivals. The node looks when a packet arrives, and at the time
+/// that it was told.
+fn wakes(order: Order, arrivals: &[(u64, u32, u64)], is_new: bool) -> usize {
+    let mut r = Resequencer::default();
+    if is_new {
+        r.join(ms(arrivals[0].0), KEY.0, KEY.1);
+    }
+    let (mut count, mut given) = (0, 0);
+    for (n, (at, seq, left)) in arrivals.iter().enumerate() {
+        let left = Some(Duration::from_millis(*left));
+        r.push(ms(*at), KEY, (*seq, order), left, *seq, &none())
+            .unwrap();
+        given += drain(&mut r, ms(*at)).len();
+        let until = arrivals.get(n + 1).map_or(Time::FAR, |next| ms(next.0));
+        while let Some(wake) = r.next_timeout().filter(|wake| *wake < until) {
+            count += 1;
+            assert!(count <= 10 * arrivals.len(), "at {wake}");
+            given += drain(&mut r, wake).len();
+        }
+    }
+    assert_eq!(given, arrivals.len());
+    count
+}
+
+#[test]
+fn a_flow_that_waits_for_its_pace_wakes_the_node_about_once_for_each_packet() {
+    let timed = Order::AsSent(Some(Duration::from_millis(200)));
+    let mut arrivals = steady(700);
+    assert!(wakes(timed, &arrivals, false) <= 1_400);
+    assert!(wakes(timed, &arrivals, true) <= 1_400);
+    for n in [220, 520] {
+        arrivals[n].0 += 70;
+        arrivals[n].2 -= 70;
+    }
+    arrivals.sort_unstable();
+    let all_wait = wakes(Order::AsSent(None), &arrivals, false);
+    assert!((150..=1_400).contains(&all_wait), "{all_wait}");
+}
+
+#[test]
+fn a_source_of_thousands_of_flows_takes_no_flow_of_others() {
+    let mut r = Resequencer::default();
+    let left = Some(Duration::from_millis(50));
+    let flow = |source: u32, port: usize| {
+        let (_, to, ..) = KEY;
+        (KEY.0, to, NodeAddr(source), VirtualPort(port as u16))
+    };
+    let mut push = |key: FlowKey, now: Time| {
+        let pushed = r.push(now, key, (105, Order::AtOnce), left, 1, &none());
+        r.pop(now, key);
+        pushed.map_err(|refused| refused.0)
+    };
+    for port in 0..MAX_FLOWS {
+        assert_eq!(push(flow(8, port), ms(port as u64)), Ok(()));
+    }
+    let now = ms(MAX_FLOWS as u64);
+    assert_eq!(push(flow(8, MAX_FLOWS), now), Err(Refused::NoFlow));
+    // Others take the room of its silent flows, until all have the same number.
+    for source in [9, 10] {
+        for port in 0..MAX_FLOWS / 3 {
+            assert_eq!(push(flow(source, port), now), Ok(()), "{source} {port}");
+        }
+    }
+    assert_eq!(push(flow(9, MAX_FLOWS), now), Ok(()));
+    assert_eq!(push(flow(9, MAX_FLOWS + 1), now), Err(Refused::NoFlow));
+    assert_eq!(r.totals().packets, 0);
+    // The oldest have gone, the youngest have not.
+    let mut push_again = |port| {
+        let pushed = r.push(now, flow(8, port), (104, Order::AtOnce), left, 1, &none());
+        pushed.map_err(|refused| refused.0)
+    };
+    assert_eq!(push_again(MAX_FLOWS - 1), Err(Refused::TooLate));
+    assert_eq!(push_again(0), Ok(()), "it begins anew");
 }
 
 /// Packets sent every 10 ms with 500 ms, over a delay of 50 ms; numbers from 100.
@@ -364,7 +439,7 @@ fn one_that_never_comes_costs_a_fast_flow_no_other() {
     let all = (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5);
     assert!(got.into_iter().eq(all));
     let late = r.push(ms(0), KEY, (5, Order::AtOnce), left, 5, &none());
-    assert_eq!(late.map_err(|e| e.0), Err(Verdict::TooLate));
+    assert_eq!(late.map_err(|e| e.0), Err(Refused::TooLate));
 }
 
 /// The key of a separate flow.
