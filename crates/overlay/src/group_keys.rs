@@ -21,6 +21,8 @@ mod own;
 mod received;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub(crate) use own::OwnKeys;
-pub(crate) use received::{ReceivedKeys, Waiting};
+pub(crate) use received::ReceivedKeys;
+pub(crate) use waiting::{Waiting, WaitingPackets};

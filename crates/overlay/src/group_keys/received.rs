@@ -1,18 +1,14 @@
-//! The keys of other nodes' sources, and the packets that wait for one.
+//! The keys of other nodes' sources.
 
-use crate::ends::{kept, uncover};
+use crate::ends::uncover;
 use crate::event::Drop;
 use crate::group_keys::own::ANSWERED_LATELY;
-use base::pool::KEPT_OVERHEAD;
 use base::token_bucket::TokenBucket;
-use base::{Burst, Duration, Map, NodeAddr, Pool, Time};
+use base::{Duration, Map, NodeAddr, Time};
 use core::cmp::Ordering;
-use core::ops::Bound;
 use secure::{OpenError, OpeningKey, Route};
-use std::collections::{BTreeMap, VecDeque};
 use wire::data::Header;
 use wire::link::{Clear, SessionIndex};
-use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// A source and one of its groups.
 pub(crate) type Of = (NodeAddr, NodeAddr);
@@ -30,19 +26,6 @@ const GONE_MAX: usize = 4;
 /// A key that has not opened anything for this long is forgotten. Its source uses another one by then, so nobody can
 /// send this key again to make the node accept repeated packets.
 const IDLE: Duration = Duration::from_secs(660);
-/// Maximum number of bytes of packets of one source that wait for a key, and of all sources. Choice: a key that is lost
-/// arrives 80 ms and a round trip later. 2 MiB are 10 000 packets of video per second for 140 ms. Over two paths each
-/// packet waits twice, so they are 5000 packets per second.
-const WAITING_BYTES_OF_SOURCE: usize = 2 << 20;
-const WAITING_BYTES: usize = 8 << 20;
-/// Number of packets that are delivered at once after their key has arrived, and the time until the next are. Choice: a
-/// third of what a client's socket holds by default, so that it can read between two deliveries.
-const DELIVERED_AT_ONCE: usize = 64;
-const DELIVER_AGAIN: Duration = Duration::from_millis(1);
-/// The interval at which the node looks for packets that have waited long enough.
-const EXPIRE_AGAIN: Duration = Duration::from_millis(100);
-/// How long a packet waits: as long as for the end of a handshake, which may be needed first.
-const WAITS_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
 /// Delay before the node asks for a key. Choice: not in the middle of a burst, so that it does not matter whether its
 /// packets arrived one by one; and the key may follow directly behind them.
 const ASK_AFTER: Duration = Duration::from_millis(1);
@@ -71,18 +54,6 @@ const ASKED_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct ReceivedKeys {
     keys: Map<Of, Received>,
-    waiting: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
-    /// When to look for packets that have waited long enough.
-    expire_at: Time,
-    /// Packets whose key has arrived, and those that have come behind them: they are delivered in order.
-    ready: BTreeMap<(Of, SessionIndex), VecDeque<Waiting>>,
-    deliver_at: Option<Time>,
-    /// The number of packets that have come behind others since the last delivery, and the key that was served last.
-    came_behind: usize,
-    served: Option<(Of, SessionIndex)>,
-    /// The bytes of all these packets by source, and of all sources.
-    waiting_of: Map<NodeAddr, usize>,
-    waiting_bytes: usize,
     asked: Map<Of, Asked>,
     asks: TokenBucket,
     /// Keys to ask for, and when to ask.
@@ -129,28 +100,10 @@ struct Held {
     is_left: bool,
 }
 
-/// A packet whose key is not known yet.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) at: Time,
-    /// A whole opened datagram.
-    pub(crate) packet: Burst,
-    pub(crate) route: Route,
-    of: Of,
-}
-
 impl ReceivedKeys {
     pub(crate) fn new() -> ReceivedKeys {
         ReceivedKeys {
             keys: Map::default(),
-            waiting: BTreeMap::new(),
-            expire_at: Time::ZERO,
-            ready: BTreeMap::new(),
-            deliver_at: None,
-            came_behind: 0,
-            served: None,
-            waiting_of: Map::default(),
-            waiting_bytes: 0,
             asked: Map::default(),
             asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
             to_ask: Vec::new(),
@@ -276,118 +229,6 @@ impl ReceivedKeys {
         }
     }
 
-    /// Keeps a packet whose key is not known yet. Returns false if there is no room.
-    pub(crate) fn wait(&mut self, now: Time, (packet, route): (&[u8], Route), pool: &Pool) -> bool {
-        self.expire_waiting(now);
-        let header = Header::trusted(packet);
-        let of = (header.source(), header.destination());
-        let Ok(clear) = Clear::parse(header.payload()) else {
-            return false;
-        };
-        let number = clear.session;
-        let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES + KEPT_OVERHEAD;
-        let held = self.waiting_of.get(&of.0).copied().unwrap_or_default();
-        if held + bytes > WAITING_BYTES_OF_SOURCE || self.waiting_bytes + bytes > WAITING_BYTES {
-            return false;
-        }
-        let Some(packet) = kept(packet, pool) else {
-            return false;
-        };
-        self.waiting_of.insert(of.0, held + bytes);
-        self.waiting_bytes += bytes;
-        let queue = match self.ready.get_mut(&(of, number)) {
-            Some(before) => {
-                self.came_behind += 1;
-                before
-            }
-            None => self.waiting.entry((of, number)).or_default(),
-        };
-        queue.push_back(Waiting {
-            at: now,
-            packet,
-            route,
-            of,
-        });
-        true
-    }
-
-    /// Returns true if packets under the same key as this one are still to be delivered before it.
-    pub(crate) fn is_behind(&self, header: &Header<&[u8]>) -> bool {
-        let of = (header.source(), header.destination());
-        !self.ready.is_empty()
-            && Clear::parse(header.payload())
-                .is_ok_and(|clear| self.ready.contains_key(&(of, clear.session)))
-    }
-
-    /// A key has arrived: the packets that have waited for it are to be delivered.
-    pub(crate) fn release(&mut self, now: Time, of: Of, number: SessionIndex) {
-        if let Some(its) = self.waiting.remove(&(of, number)) {
-            self.ready.entry((of, number)).or_default().extend(its);
-            self.deliver_at.get_or_insert(now);
-        }
-    }
-
-    /// Takes packets that are to be delivered now. The number of those that are left falls each time, however many come
-    /// behind them. Keys take turns.
-    pub(crate) fn take_ready(&mut self, now: Time) -> Vec<Waiting> {
-        let mut taken = Vec::new();
-        if self.deliver_at.take_if(|at| *at <= now).is_none() {
-            return taken;
-        }
-        let most = DELIVERED_AT_ONCE + core::mem::take(&mut self.came_behind);
-        while taken.len() < most
-            && let Some(key) = self.next_ready()
-            && let Some(queue) = self.ready.get_mut(&key)
-        {
-            let count = queue.len().min(most - taken.len());
-            taken.extend(queue.drain(..count));
-            if queue.is_empty() {
-                self.ready.remove(&key);
-            }
-            self.served = Some(key);
-        }
-        taken.iter().for_each(|one| self.count_out(one));
-        self.deliver_at = (!self.ready.is_empty()).then(|| now + DELIVER_AGAIN);
-        taken
-    }
-
-    /// Returns the key whose packets are delivered next: the one behind the last.
-    fn next_ready(&self) -> Option<(Of, SessionIndex)> {
-        let behind = self.served.and_then(|served| {
-            let behind = (Bound::Excluded(served), Bound::Unbounded);
-            self.ready.range(behind).next()
-        });
-        let next = behind.or_else(|| self.ready.first_key_value());
-        next.map(|(key, _)| *key)
-    }
-
-    /// Updates the counts after a packet has ended its wait.
-    fn count_out(&mut self, one: &Waiting) {
-        let bytes = one.packet.len() + KEPT_OVERHEAD;
-        self.waiting_bytes -= bytes;
-        let source = one.of.0;
-        let held = self.waiting_of.get(&source).copied().unwrap_or_default();
-        debug_assert!(held >= bytes, "counted when it came");
-        match held.saturating_sub(bytes) {
-            0 => drop(self.waiting_of.remove(&source)),
-            left => drop(self.waiting_of.insert(source, left)),
-        }
-    }
-
-    fn expire_waiting(&mut self, now: Time) {
-        if now < self.expire_at {
-            return;
-        }
-        self.expire_at = now + EXPIRE_AGAIN;
-        let mut expired = Vec::new();
-        self.waiting.retain(|_, queue| {
-            let old = queue.partition_point(|one| now.since(one.at) >= WAITS_FOR);
-            expired.extend(queue.drain(..old));
-            !queue.is_empty()
-        });
-        expired.iter().for_each(|one| self.count_out(one));
-    }
-
     /// A packet has arrived under an unknown key: the source is to be asked, but not for each packet.
     pub(crate) fn ask(&mut self, now: Time, of: Of, number: SessionIndex) {
         let is_answer = |asked: &Asked| !asked.is_refused || asked.number == number;
@@ -423,8 +264,7 @@ impl ReceivedKeys {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let both = [self.ask_at, self.deliver_at];
-        both.into_iter().flatten().min()
+        self.ask_at
     }
 
     /// The source refuses the key that it was asked for. A refusal from another node, or one that was not asked for,
@@ -447,22 +287,10 @@ impl ReceivedKeys {
             }
         }
         self.asked.retain(|(_, of), _| *of != group);
-        let mut left = Vec::new();
-        for queues in [&mut self.waiting, &mut self.ready] {
-            queues.retain(|(of, _), queue| {
-                let stays = of.1 != group;
-                if !stays {
-                    left.extend(queue.drain(..));
-                }
-                stays
-            });
-        }
-        left.iter().for_each(|one| self.count_out(one));
     }
 
     /// Slow housekeeping.
     pub(crate) fn expire(&mut self, now: Time) {
-        self.expire_waiting(now);
         self.keys
             .retain(|_, received| now.since(received.used) < IDLE);
         self.asked.retain(|_, asked| now < asked.again + ASKED_FOR);

@@ -1,7 +1,8 @@
 //! The two tables of keys, without a node.
 
 use super::own::{OwnKeys, Telling};
-use super::received::{ReceivedKeys, Waiting};
+use super::received::ReceivedKeys;
+use super::waiting::{Waiting, WaitingPackets};
 use crate::event::Drop;
 use base::pool::KEPT_OVERHEAD;
 use base::{Duration, NodeAddr, Pool, Time};
@@ -55,6 +56,7 @@ fn packet(source: NodeAddr, to: NodeAddr, seq: u32, key: &mut SealingKey) -> Vec
 struct Bench {
     keys: GroupKeys,
     received: ReceivedKeys,
+    waiting: WaitingPackets,
 }
 
 impl Bench {
@@ -62,6 +64,7 @@ impl Bench {
         Bench {
             keys: GroupKeys::new(&network(), &[1; 32]),
             received: ReceivedKeys::new(),
+            waiting: WaitingPackets::default(),
         }
     }
 
@@ -274,138 +277,6 @@ fn a_source_of_thousands_of_groups_takes_no_keys_of_others() {
     };
     assert_eq!(kept(SOURCE), 500);
     assert_eq!(kept(node(1)), 1_024 - 500);
-}
-
-/// Returns the numbers of packets that are delivered each millisecond after their key has arrived.
-fn released(
-    bench: &mut Bench,
-    mut now: Time,
-    of: (NodeAddr, NodeAddr),
-    key: SessionIndex,
-) -> Vec<usize> {
-    bench.received.release(now, of, key);
-    let mut counts = Vec::new();
-    while bench.received.next_timeout().is_some_and(|at| at <= now) {
-        counts.push(bench.received.take_ready(now).len());
-        now += Duration::from_millis(1);
-    }
-    counts
-}
-
-#[test]
-fn what_waits_is_bounded_by_source_and_in_all() {
-    let mut bench = Bench::new();
-    let pool = Pool::new(512, 1 << 17);
-    let mut now = Time::ZERO;
-    let mut key = bench.keys.make(now);
-    let number = key.number();
-    let packets: Vec<Vec<u8>> = (0..9)
-        .map(|source| packet(node(source), group(1), 1, &mut key))
-        .collect();
-    let fill = |bench: &mut Bench, now: Time, source: usize| {
-        let packet = &packets[source];
-        let waits = |_: &usize| bench.received.wait(now, (packet, Route::Tree), &pool);
-        (0..10_000).filter(waits).count()
-    };
-    // Others have their own room, up to four times that of one.
-    let bytes = CLEAR_BYTES + packets[0].len() + TAG_BYTES + KEPT_OVERHEAD;
-    let room = (2 << 20) / bytes;
-    for source in 0..4 {
-        assert_eq!(fill(&mut bench, now, source), room, "{source}");
-    }
-    let left = (8 << 20) / bytes - 4 * room;
-    assert_eq!(fill(&mut bench, now, 4), left, "no room is left in all");
-    // What has ended its wait takes no room any more, however it ended.
-    let of = (node(0), group(1));
-    let other = SessionIndex::new(number.value().wrapping_add(1));
-    assert!(released(&mut bench, now, of, other).is_empty());
-    let counts = released(&mut bench, now, of, number);
-    assert!(counts.iter().all(|count| *count <= 64), "not all at once");
-    assert_eq!(counts.iter().sum::<usize>(), room);
-    assert_eq!(fill(&mut bench, now, 0), room);
-    bench.received.leave(group(1));
-    for source in 0..4 {
-        assert_eq!(fill(&mut bench, now, source), room, "{source}");
-    }
-    now += SECOND * 4;
-    bench.received.expire(now);
-    assert!(released(&mut bench, now, of, number).is_empty());
-    for source in 5..9 {
-        assert_eq!(fill(&mut bench, now, source), room, "{source}");
-    }
-}
-
-#[test]
-fn keys_take_turns_and_a_fast_flow_ends_its_wait() {
-    let mut bench = Bench::new();
-    let pool = Pool::new(512, 1 << 17);
-    let mut now = Time::ZERO;
-    let mut key = bench.keys.make(now);
-    let number = key.number();
-    let [busy, other] = [1, 2].map(|n| packet(node(n), group(1), 1, &mut key));
-    let wait = |bench: &mut Bench, packet: &[u8], count: usize, now: Time| {
-        for _ in 0..count {
-            assert!(bench.received.wait(now, (packet, Route::Tree), &pool));
-        }
-    };
-    wait(&mut bench, &busy, 1_000, now);
-    wait(&mut bench, &other, 10, now);
-    for n in [1, 2] {
-        bench.received.release(now, (node(n), group(1)), number);
-    }
-    let (mut rounds, mut others) = (0, 0);
-    while bench.received.next_timeout().is_some() {
-        let taken = bench.received.take_ready(now);
-        others += taken
-            .iter()
-            .filter(|one| Header::trusted(&one.packet.bytes()[CLEAR_BYTES..]).source() == node(2))
-            .count();
-        rounds += 1;
-        assert!(others == 10 || rounds < 2, "it waits one turn");
-        // Twice as many come as are delivered at once.
-        if bench.received.next_timeout().is_some() {
-            wait(&mut bench, &busy, 128, now);
-        }
-        now += Duration::from_millis(1);
-    }
-    assert_eq!(rounds, 1_010usize.div_ceil(64));
-}
-
-#[test]
-fn what_comes_behind_packets_that_waited_is_delivered_behind_them() {
-    let mut bench = Bench::new();
-    let pool = Pool::new(64, 4_096);
-    let now = Time::ZERO;
-    let mut key = bench.keys.make(now);
-    let (of, number) = ((SOURCE, group(1)), key.number());
-    let mut wait = |bench: &mut Bench, seq: u32| {
-        let packet = packet(SOURCE, group(1), seq, &mut key);
-        let is_behind = bench.received.is_behind(&Header::trusted(&packet[..]));
-        assert!(bench.received.wait(now, (&packet, Route::Tree), &pool));
-        is_behind
-    };
-    let before: Vec<bool> = (0..100).map(|seq| wait(&mut bench, seq)).collect();
-    assert!(!before.contains(&true), "no key, nothing to be behind");
-    bench.received.release(now, of, number);
-    let numbers = |taken: Vec<Waiting>| -> Vec<u32> {
-        let seq = |one: &Waiting| {
-            Header::trusted(&one.packet.bytes()[CLEAR_BYTES..])
-                .flow_seq()
-                .0
-        };
-        taken.iter().map(seq).collect()
-    };
-    assert_eq!(
-        numbers(bench.received.take_ready(now)),
-        (0..64).collect::<Vec<_>>()
-    );
-    assert!(wait(&mut bench, 100), "36 are before it");
-    let later = now + Duration::from_millis(1);
-    assert_eq!(
-        numbers(bench.received.take_ready(later)),
-        (64..101).collect::<Vec<_>>()
-    );
-    assert_eq!(bench.received.next_timeout(), None);
 }
 
 #[test]
@@ -694,3 +565,5 @@ fn many_members_are_told_bit_by_bit() {
     let once: BTreeSet<NodeAddr> = all.iter().copied().collect();
     assert_eq!((all.len(), once), (100, members));
 }
+
+mod waiting;

@@ -69,6 +69,7 @@ impl Groups {
         }
         if change == Change::Left {
             self.keys.received.leave(group);
+            self.keys.waiting.leave(group);
         }
         if group.is_multicast() && router.builder(group) == TreeBuilder::Scribe {
             match change {

@@ -15,7 +15,7 @@ use crate::ends::{PORT, is_own};
 use crate::ends::{has_seal, uncover};
 use crate::event::Drop;
 use crate::flow::{self, FlowKey, Mark};
-use crate::group_keys::{OwnKeys, ReceivedKeys, Waiting};
+use crate::group_keys::{OwnKeys, ReceivedKeys, Waiting, WaitingPackets};
 use crate::node::Node;
 use crate::node::ends::{Around, CLASS, tag_of, whole_of};
 use crate::node::receive::{Verdict, drop_one, drop_some, ends_here};
@@ -41,6 +41,8 @@ pub(super) struct Keys {
     pub(super) own: OwnKeys,
     /// The keys with which this node opens.
     pub(super) received: ReceivedKeys,
+    /// The packets whose keys this node does not have yet.
+    pub(super) waiting: WaitingPackets,
     /// Whether all members of a group can open packets sealed for it.
     pub(super) openable: Map<NodeAddr, bool>,
 }
@@ -51,6 +53,7 @@ impl Keys {
             sealing,
             own: OwnKeys::new(network, seed),
             received: ReceivedKeys::new(),
+            waiting: WaitingPackets::default(),
             openable: Map::default(),
         }
     }
@@ -102,7 +105,7 @@ impl Keys {
         if !router.database().has_group_keys(of.0) {
             return false;
         }
-        let is_kept = self.received.wait(now, (packet, route), pool);
+        let is_kept = self.waiting.wait(now, (packet, route), pool);
         if let Ok(clear) = Clear::parse(header.payload()) {
             self.received.ask(now, of, clear.session);
         }
@@ -125,12 +128,18 @@ impl Keys {
     pub(super) fn expire(&mut self, now: Time) {
         self.own.tend(now);
         self.received.expire(now);
+        self.waiting.expire(now);
     }
 
     /// Returns when members are to get keys, or sources are to be asked for them.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        let both = [self.own.next_timeout(), self.received.next_timeout()];
-        both.into_iter().flatten().min()
+        let own = self.own.next_timeout();
+        let all = [
+            own,
+            self.received.next_timeout(),
+            self.waiting.next_timeout(),
+        ];
+        all.into_iter().flatten().min()
     }
 }
 
@@ -251,8 +260,8 @@ impl Node {
             let key = FlowKey::of(&header);
             let keys = &mut self.groups.keys;
             if may_wait
-                && keys.received.is_behind(&Header::trusted(&*packet))
-                && keys.received.wait(now, (packet, route), out.pool())
+                && keys.waiting.is_behind(&Header::trusted(&*packet))
+                && keys.waiting.wait(now, (packet, route), out.pool())
             {
                 return;
             }
@@ -331,7 +340,7 @@ impl Node {
                     // The source sees no members: it sends the next key to nodes that have asked for this one.
                     self.send_key(now, source, &GroupKey::Asked(name), out);
                 }
-                self.groups.keys.received.release(now, of, name.number);
+                self.groups.keys.waiting.release(now, (of, name.number));
             }
         }
     }
@@ -381,7 +390,7 @@ impl Node {
     /// Delivers what has waited for keys, asks for keys, and sends members the keys that they lack. Called once per
     /// flush.
     pub(in crate::node) fn drive_group_keys(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        for waited in self.groups.keys.received.take_ready(now) {
+        for waited in self.groups.keys.waiting.take_ready(now) {
             self.deliver_waited(now, waited, out);
         }
         for ((source, group), number) in self.groups.keys.received.take_to_ask(now) {
