@@ -146,13 +146,20 @@ impl Reassembly {
     }
 
     /// Removes the oldest datagram if there are too many, of this source or in total: a datagram that has waited long
-    /// is the least likely to become whole.
+    /// is the least likely to become whole. In total, only the sources with the most datagrams lose one.
     fn make_room(&mut self, source: NodeAddr) {
-        let of_source = |key: &Key| key.from.0 == source;
-        let own = self.partial.keys().filter(|key| of_source(key)).count();
-        let oldest = match (own >= PARTIAL_PER_SOURCE_MAX, self.len() >= PARTIAL_MAX) {
-            (true, _) => self.oldest(of_source),
-            (false, true) => self.oldest(|_| true),
+        let is_full = self.len() >= PARTIAL_MAX;
+        let own = self.partial.keys().filter(|key| key.from.0 == source);
+        let oldest = match (own.count() >= PARTIAL_PER_SOURCE_MAX, is_full) {
+            (true, _) => self.oldest(|key| key.from.0 == source),
+            (false, true) => {
+                let mut counts: Map<NodeAddr, usize> = Map::default();
+                for key in self.partial.keys() {
+                    *counts.entry(key.from.0).or_default() += 1;
+                }
+                let most = counts.values().max();
+                self.oldest(|key| counts.get(&key.from.0) == most)
+            }
             (false, false) => None,
         };
         if let Some(oldest) = oldest {
@@ -275,13 +282,20 @@ mod tests {
             all.on_fragment(at(200), key(source, 0), first, Remaining::NONE, &pool);
         }
         assert_eq!(all.len(), PARTIAL_MAX);
+        // A source with many datagrams takes no place of one with few.
+        for id in 1..100 {
+            all.on_fragment(at(200), key(199, id), first, Remaining::NONE, &pool);
+        }
+        for source in 137..199 {
+            assert!(all.partial.contains_key(&key(source, 0)), "{source}");
+        }
         let wrong = Fragment {
             total: 2_999,
             ..parts[0].0
         };
         let told = all.on_fragment(
             at(300),
-            key(199, 0),
+            key(199, 99),
             (wrong, first.1),
             Remaining::NONE,
             &pool,

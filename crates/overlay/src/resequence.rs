@@ -23,7 +23,7 @@
 //! one packet is lost, and not all packets until the deadline. At the node's limit, the flow that holds most gives up
 //! its gap, so that its trouble costs no other flow. A held packet does not stay in the buffer in which it arrived,
 //! because the node needs buffers for receiving. It moves into memory of its size ([`Hold::keep`]), and without such
-//! memory it does not wait.
+//! memory it does not wait. The number of flows is limited too. A flow for which there is no room is not put in order.
 
 use base::{ClientId, Duration, Map, NodeAddr, Pool, Time, VirtualPort};
 use flow::{Flow, Held};
@@ -83,7 +83,7 @@ pub struct HeldTotals {
     pub packets: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Gaps that were given up because the limit was reached.
+    /// Gaps that were given up for lack of room, and packets for whose flow there was no room.
     pub given_up: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct Resequencer<T> {
     joined: Map<(ClientId, (NodeAddr, VirtualPort)), Time>,
     /// When to look at which flow.
     agenda: BTreeSet<(Time, FlowKey)>,
-    /// When a packet was last handed over at its sender's pace.
+    /// When a packet that had waited was last handed over at its sender's pace.
     paced_at: Time,
     totals: HeldTotals,
     node_bytes_max: usize,
@@ -203,8 +203,6 @@ impl<T: Hold> Resequencer<T> {
         if popped.is_none() {
             let wake = flow.wake_at(now);
             schedule(&mut self.agenda, key, flow, wake);
-        } else if flow.order != Order::AtOnce {
-            self.paced_at = now;
         }
         popped
     }
@@ -255,6 +253,11 @@ impl<T: Hold> Resequencer<T> {
             && at <= now
         {
             if let Some(item) = self.pop(now, key) {
+                // Packets that leave when they arrive postpone nothing.
+                let flow = self.flows.get(&key);
+                if flow.is_some_and(|flow| flow.order != Order::AtOnce) {
+                    self.paced_at = now;
+                }
                 return Some((key, item));
             }
         }

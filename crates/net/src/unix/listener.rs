@@ -106,6 +106,10 @@ impl SeqListener {
     /// Accepts the next waiting connection, if there is one. If the process is out of descriptors, the client is
     /// refused and the error returned.
     pub fn accept(&mut self) -> io::Result<Option<SeqStream>> {
+        // Another process may have taken the last one when this one was refused.
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
         loop {
             match self.accept_fd() {
                 Ok(fd) => return Ok(Some(SeqStream::from_fd(fd))),

@@ -120,7 +120,8 @@ impl Announce {
                 runs.set(run.into());
                 *knows_run = true;
             }
-            _ => {}
+            // A spell from before the neighbour's restart ends: nothing follows it, and its end would stay due.
+            _ => runs.set(runs.announced),
         }
         match last {
             Some(_) => {
@@ -201,6 +202,18 @@ mod tests {
         let s = s.expect("it has changed");
         assert!(at(s).since(began) <= Duration::from_secs(2), "{s}");
         assert_eq!(announce.protection(true).unwrap().run_256ths(), Some(1_024));
+    }
+
+    #[test]
+    fn a_neighbor_that_restarts_leaves_no_spell_behind() {
+        let mut announce = up(0.05);
+        announce.on_lane(at(101), lane(2.0, 16), false);
+        announce.on_lane(at(102), lane(5.0, 16), false);
+        assert!(announce.next_timeout().is_some(), "a change waits");
+        // The restarted neighbour has reported no run yet.
+        announce.on_lane(at(103), lane(0.0, 16), false);
+        assert_eq!(announce.next_timeout(), None);
+        assert_eq!(announce.protection(true).unwrap().run_256ths(), Some(512));
     }
 
     #[test]

@@ -339,12 +339,18 @@ impl Trees {
         } else if let Some(root) = view.topology.index(key.source)
             && let Some(own) = view.topology.index(view.own)
         {
+            let members = view.membership.receivers(key.group);
+            let mut nodes = members
+                .filter_map(|member| view.topology.index(member))
+                .peekable();
+            // Without members no tree is computed, whatever sources packets name.
+            if nodes.peek().is_none() {
+                return self.follow(now, place, branches, view);
+            }
             let tree = source_tree(&mut self.trees, now, (key, root), view);
             self.seen.clear();
             self.seen.resize(view.topology.node_count(), false);
             self.members.clear();
-            let members = view.membership.receivers(key.group);
-            let nodes = members.filter_map(|member| view.topology.index(member));
             let reached = nodes.filter_map(|node| Some((tree.distance(node)?, node)));
             self.members.extend(reached);
             // Choice: copies leave one after the other, so the branch to the farthest member leaves first.
@@ -357,6 +363,11 @@ impl Trees {
                 }
             }
         }
+        self.follow(now, place, branches, view);
+    }
+
+    /// Sets the branches of a slot.
+    fn follow(&mut self, now: Time, place: usize, branches: Vec<LinkIndex>, view: View<'_>) {
         let slot = &mut self.slots[place];
         slot.set_links(now, branches);
         slot.follows = Some(view.generation);

@@ -223,9 +223,11 @@ impl Node {
     pub(super) fn on_stream_timeouts(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(index) = self.streams.pop_due(now) {
             self.streams.touch(index);
-            let done = self.streams.at(index).map(|stream| stream.on_timeout(now));
-            if let Some(Err(why)) = done {
-                self.abort(now, index, why, out);
+            match self.streams.at(index).map(|stream| stream.on_timeout(now)) {
+                Some(Err(why)) => self.abort(now, index, why, out),
+                // Perhaps there was no buffer for bytes that are complete.
+                Some(Ok(())) => self.deliver_stream(now, index, out),
+                None => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use super::code::{Decoder, DecoderStats};
 use super::missing::{Answers, MISSING_LIMIT, Missing, RoundTrip, Step, Strike, Table};
 use super::window::PacedWindow;
 use base::seq::Seen;
-use base::token_bucket::RatioBucket;
+use base::token_bucket::{RatioBucket, TokenBucket};
 use base::{Duration, Time};
 use wire::control::Repair;
 use wire::data::{LaneSeq, Remaining};
@@ -29,6 +29,10 @@ const SPACING_MAX: Duration = Duration::from_millis(20);
 /// Without a deadline, an answer is useful for this long after the gap was seen; histories forget sooner.
 const NO_DEADLINE_SLACK: Duration = Duration::from_millis(500);
 
+/// Missing packets noted per second, and at once: somebody who skips numbers again and again does not make the node
+/// note thousands for each packet. Choice: a third of the packets of the fastest lane, and two full tables.
+const NOTED_PER_S: f64 = 200_000.0;
+const NOTED_BURST: f64 = 2.0 * MISSING_LIMIT as f64;
 /// Requests allowed per packet received: at 10 % loss seven for each packet lost, more than two strikes and a last one
 /// sent three times, even if none is ever answered. More copies of the last one come from what was saved up.
 pub(super) const REQUEST_RATIO: f64 = 0.75;
@@ -116,6 +120,8 @@ pub struct Receiver {
     /// No request before this moment, because the budget is used up.
     hold_until: Time,
     budget: RatioBucket,
+    /// How many more missing packets may be noted.
+    noted: TokenBucket,
     /// The round trip at the last poll.
     rtt: RoundTrip,
     last_round: LastRound,
@@ -148,6 +154,7 @@ impl Receiver {
             ready: Vec::new(),
             hold_until: Time::ZERO,
             budget: RatioBucket::new(REQUEST_RATIO, REQUEST_BURST),
+            noted: TokenBucket::new(NOTED_PER_S, NOTED_BURST, Time::ZERO),
             rtt: Duration::ZERO.into(),
             last_round: LastRound::LEAST,
             last_remaining: Remaining::NONE,
@@ -407,7 +414,9 @@ impl Receiver {
         }
         self.stats.missing += count;
         self.young.missing += count;
-        let skipped = count.saturating_sub(MISSING_LIMIT as u64);
+        let room = (self.noted.available(now) as u64).min(MISSING_LIMIT as u64);
+        let skipped = count.saturating_sub(room);
+        self.noted.try_take(now, (count - skipped) as f64);
         self.stats.forgotten += skipped;
         let slack = match self.last_remaining.duration() {
             Some(left) => left.saturating_sub(self.last_rest),
@@ -479,6 +488,12 @@ impl Receiver {
         while let Some(entry) = self.missing.pop_due(now) {
             let seq = entry.seq;
             if self.budget.available() < 1.0 {
+                // Without a budget, the node looks again soon, but not for a packet that cannot be in time any more.
+                if now + self.rtt.least > entry.useful_until {
+                    self.missing.take(seq);
+                    self.stats.given_up += 1;
+                    continue;
+                }
                 again.push((seq, now));
                 self.hold_until = now + THROTTLED_WAIT;
                 self.stats.throttled += 1;

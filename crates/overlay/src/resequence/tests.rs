@@ -152,6 +152,33 @@ fn a_flow_that_waits_for_its_pace_wakes_the_node_about_once_for_each_packet() {
 }
 
 #[test]
+fn packets_that_leave_as_they_arrive_postpone_no_other_flow() {
+    let mut r = Resequencer::default();
+    let left = Some(Duration::from_millis(50));
+    for seq in [105, 107] {
+        r.push(ms(0), KEY, (seq, Order::AtOnce), left, seq, &none())
+            .unwrap();
+    }
+    assert_eq!(drain(&mut r, ms(0)), [105]);
+    let (client, to, _, port) = KEY;
+    let busy = (client, to, NodeAddr(9), port);
+    for n in 0..600u32 {
+        let now = ms(0) + Duration::from_micros(u64::from(n) * 100);
+        let order = Order::AsSent(None);
+        r.push(now, busy, (105 + n, order), left, n, &none())
+            .unwrap();
+        assert_eq!(r.pop(now, busy), Some(n));
+        if r.next_timeout().is_some_and(|at| at <= now) {
+            let due: Vec<u32> = core::iter::from_fn(|| r.pop_due(now))
+                .map(|(_, seq)| seq)
+                .collect();
+            assert_eq!((now, due), (ms(49), vec![107]));
+        }
+    }
+    assert_eq!(r.totals().packets, 0);
+}
+
+#[test]
 fn a_source_of_thousands_of_flows_takes_no_flow_of_others() {
     let mut r = Resequencer::default();
     let left = Some(Duration::from_millis(50));

@@ -18,7 +18,7 @@ use base::{Duration, Time, seq};
 
 /// The most ranges that are kept, of 16 bytes each: the largest window with one loss in a dozen needs this many. A peer
 /// that sends every other byte gets no farther.
-const RANGES_KEPT: usize = 16_384;
+pub(super) const RANGES_KEPT: usize = 16_384;
 /// The bytes of the length field before each message.
 pub(crate) const LENGTH_BYTES: usize = 4;
 /// The bytes of the number and the length before each message that expires.

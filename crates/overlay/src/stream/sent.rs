@@ -11,6 +11,7 @@
 //! decides how long a segment over such links may stay behind ([`Patience`]).
 
 use super::ranges::Ranges;
+use super::receiver::RANGES_KEPT;
 use base::{Duration, Time};
 use congestion::delivery::{Delivered, Sampler, Stamp};
 use std::collections::VecDeque;
@@ -232,7 +233,9 @@ impl Scoreboard {
     }
 
     fn on_range(&mut self, now: Time, (from, to): (u64, u64), echo: Option<Time>, news: &mut News) {
-        if from >= to {
+        // A peer keeps no more ranges itself.
+        let is_full = self.sacked.len() >= RANGES_KEPT && !self.sacked.adjoins(from, to);
+        if from >= to || is_full {
             return;
         }
         let mut parts = core::mem::take(&mut self.parts);
@@ -440,6 +443,17 @@ mod tests {
             board.on_sent(ms(i), chunk);
         }
         board
+    }
+
+    #[test]
+    fn a_peer_that_reports_every_other_byte_fills_no_memory() {
+        let mut board = sent(1_000);
+        let every_other = (0..40_000).map(|n| (2 * n + 1, 2 * n + 2));
+        board.on_ack(ms(1_001), 0, every_other, None);
+        assert_eq!(board.sacked.len(), RANGES_KEPT);
+        // What closes a gap still counts.
+        let news = board.on_ack(ms(1_002), 0, [(100, 300)].into_iter(), None);
+        assert!(news.bytes >= 200, "{news:?}");
     }
 
     #[test]

@@ -61,10 +61,12 @@ impl<O: Overlay> Loop<O> {
         if error.kind() == io::ErrorKind::Interrupted {
             return;
         }
-        if self.device.is_here() {
-            self.device.lose();
+        // The kernel would report the error again and again, also if the interface was down before it disappeared.
+        let was_here = self.device.is_here();
+        self.device.lose();
+        self.next_look = now + LOOK_FOR_EVERY;
+        if was_here {
             self.on_port_gone(now);
-            self.next_look = now + LOOK_FOR_EVERY;
         }
     }
 

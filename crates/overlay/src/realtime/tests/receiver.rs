@@ -312,6 +312,54 @@ fn losses_at_full_rate_are_all_asked_for() {
 }
 
 #[test]
+fn numbers_that_jump_again_and_again_are_noted_at_a_limited_rate() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 0);
+    let jump = |receiver: &mut Receiver, now: Time, n: u64| {
+        receiver.on_tail_probe(now, LaneSeq::of(1 + 4_096 * n));
+    };
+    for n in 1..=100 {
+        jump(&mut receiver, at_us(n), n);
+    }
+    // The packets of the second jump are still on the list, less some for which others have come.
+    assert_eq!(receiver.missing_len(), 4_096);
+    let before = receiver.missing_len();
+    arrive(&mut receiver, at_us(200), 8_000);
+    assert_eq!(receiver.missing_len(), before - 1);
+    // After a while, packets are noted again.
+    jump(&mut receiver, at_us(100_000), 101);
+    arrive(&mut receiver, at_us(100_001), 8_001);
+    assert_eq!(receiver.missing_len(), 4_096);
+    arrive(&mut receiver, at_us(100_002), 4_096 * 101 - 1);
+    assert_eq!(receiver.missing_len(), 4_095);
+    let stats = receiver.stats();
+    assert_eq!(stats.missing, 4_096 * 101);
+}
+
+#[test]
+fn without_a_budget_nothing_wakes_the_node_for_what_is_too_late() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive_in_a_hurry(&mut receiver, at_us(0), 0);
+    // Most is lost, so that the budget is used up. Then the lane falls silent.
+    let mut now = at_us(0);
+    for burst in 1..=20u64 {
+        now = at_us(4_000 * burst);
+        arrive_in_a_hurry(&mut receiver, now, 200 * burst);
+        polled(&mut receiver, now);
+    }
+    assert!(receiver.missing_len() > 1_000);
+    let mut wakes = 0;
+    while let Some(at) = receiver.next_timeout() {
+        now = now.max(at);
+        polled(&mut receiver, now);
+        wakes += 1;
+        assert!(wakes < 1_000, "{now}");
+    }
+    assert!(receiver.stats().throttled > 0);
+    assert_eq!(receiver.missing_len(), 0);
+}
+
+#[test]
 fn idle_memory_is_given_back_and_resets_forget() {
     let mut receiver = Receiver::new(Settings::modern());
     arrive(&mut receiver, at_us(0), 0);
