@@ -111,8 +111,8 @@ impl ReceivedKeys {
         }
     }
 
-    /// Opens a packet in place, from its header on. The packet then begins [`CLEAR_BYTES`] later and ends [`TAG_BYTES`]
-    /// earlier.
+    /// Opens a packet in place, from its header on. The packet then begins [`wire::CLEAR_BYTES`] later and ends
+    /// [`wire::TAG_BYTES`] earlier.
     pub(crate) fn open(&mut self, now: Time, route: Route, packet: &mut [u8]) -> Result<(), Drop> {
         let header = Header::trusted(&*packet);
         let (bound, from) = (header.bound(), header.payload_offset());
