@@ -12,6 +12,7 @@ mod inlet;
 pub mod line;
 mod outlet;
 mod outward;
+mod pace;
 mod watch;
 
 pub use inlet::{Inlet, Packet, Place};

@@ -1,12 +1,14 @@
 //! A stream out of the overlay, which one thread passes to a [`Sink`].
 
 use super::line::{Core, Event, Shared};
+use super::pace::Pace;
 use super::{Inlet, Watch};
 use base::{Duration, Time};
 use client::Error;
 use net::epoll::{Interest, Poller};
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 /// Maximum number of messages of the node per turn: each contains up to 64 packets.
 const MESSAGES_PER_TURN: usize = 8;
@@ -32,6 +34,7 @@ pub(crate) struct Outward<S: Sink> {
     inlet: Inlet,
     sink: S,
     watch: Watch,
+    pace: Pace,
     failed: u64,
 }
 
@@ -47,6 +50,7 @@ impl<S: Sink> Outward<S> {
             inlet,
             sink,
             watch: Watch::default(),
+            pace: Pace::default(),
             failed: 0,
         };
         this.wait_for_node()?;
@@ -63,15 +67,24 @@ impl<S: Sink> Outward<S> {
     /// Passes on the packets that arrived together. Returns false if there are none.
     fn pass(&mut self, now: Time) -> Result<bool, Error> {
         let Outward {
+            shared,
             inlet,
             sink,
             watch,
+            pace,
             failed,
             ..
         } = self;
+        let mut leaves_at = shared.clock.now();
         inlet.receive(now, |packet| {
             watch.on_packet(now, packet.payload, packet.recovered);
-            *failed += sink.send(now, packet.payload);
+            let wait = pace.wait(leaves_at);
+            if wait > Duration::ZERO {
+                // The thread has nothing else to do, and the node keeps what does not fit into this socket.
+                thread::sleep(core::time::Duration::from_nanos(wait.as_nanos()));
+                leaves_at = shared.clock.now();
+            }
+            *failed += sink.send(leaves_at, packet.payload);
         })
     }
 }
