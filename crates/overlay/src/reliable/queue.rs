@@ -16,16 +16,16 @@
 //! own packets to leave, and not for those of other flows.
 //!
 //! If the queue is full and a packet comes of a flow that has less than its share, the packet replaces the last packet
-//! of the longest flow. The buffers of packets are reused, so that nothing is allocated after warm-up.
+//! of the longest flow. The packets of one neighbour cannot fill the queue. The buffers of packets are reused, so that nothing is allocated after warm-up.
 
 mod held;
+mod limits;
 mod room;
 mod turns;
 
 pub use held::Toward;
 pub(super) use turns::Takes;
 
-use super::{QUEUE_BYTES, QUEUE_PACKETS};
 use crate::flow::FlowKey;
 use base::{Map, Time};
 use std::collections::VecDeque;
@@ -154,11 +154,7 @@ impl Queue {
         came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
         let place = self.place(bytes);
-        let mut out = None;
-        if self.packets >= QUEUE_PACKETS || self.bytes + bytes.len() > QUEUE_BYTES {
-            let bytes_over = (self.bytes + bytes.len()).saturating_sub(QUEUE_BYTES);
-            out = Some(self.make_room(place, bytes_over).ok_or(Full)?);
-        }
+        let out = self.admit(place, bytes.len(), came)?;
         let mut buffer = self.buffer(bytes.len());
         buffer.extend_from_slice(bytes);
         self.put(
@@ -277,30 +273,6 @@ impl Queue {
         self.ready.append(&mut flow.waiters);
         self.places.remove(&flow.key);
         self.free.push(place);
-    }
-
-    /// Removes the last packet of the longest flow and returns it, unless that flow is the one at `place` or has at
-    /// most a turn's bytes more than that one. The packet must have at least `least` bytes, because short packets make
-    /// no room for long ones.
-    fn make_room(&mut self, place: u32, least: usize) -> Option<Packet> {
-        let own = &self.flows[place as usize];
-        let is_listed = own.is_new || own.is_old || own.is_aside;
-        let own_bytes = own.bytes;
-        let longest = (0..self.flows.len()).max_by_key(|&at| self.flows[at].packets.len());
-        let last = |flow: &Flow| flow.packets.back().map_or(0, |packet| packet.bytes.len());
-        let longest = longest
-            .filter(|&other| other != place as usize)
-            .filter(|&other| self.flows[other].bytes > own_bytes + QUANTUM)
-            .filter(|&other| last(&self.flows[other]) >= least);
-        let Some(longest) = longest else {
-            if !is_listed {
-                self.retire(place);
-            }
-            return None;
-        };
-        let packet = self.flows[longest].packets.pop_back()?;
-        self.count_out(longest as u32, &packet);
-        Some(packet)
     }
 
     /// Updates the counts after a packet has left its flow.

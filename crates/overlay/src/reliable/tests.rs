@@ -4,4 +4,4 @@ mod monte_carlo;
 mod scripts;
 mod waits;
 mod ways;
-mod world;
+pub(super) mod world;

@@ -199,6 +199,20 @@ impl Queue {
         }
     }
 
+    /// Forgets a flow that stood aside and has no packets any more.
+    pub(super) fn leave_aside(&mut self, place: u32, toward: Toward) {
+        let flow = &mut self.flows[place as usize];
+        flow.is_aside = false;
+        let is_listed = flow.is_new || flow.is_old;
+        if let Some(held) = self.held.get_mut(&toward) {
+            held.new.retain(|other| *other != place);
+            held.old.retain(|other| *other != place);
+        }
+        if !is_listed {
+            self.retire(place);
+        }
+    }
+
     /// Gives a flow that stood aside turns again.
     fn enlist(&mut self, place: u32, is_new: bool) {
         let flow = &mut self.flows[place as usize];

@@ -7,8 +7,9 @@
 //!   flow c              has room, unless the whole queue is full ────┘
 //! ```
 
-use super::{QUEUE_PACKETS, Queue};
+use super::Queue;
 use crate::flow::FlowKey;
+use crate::reliable::QUEUE_PACKETS;
 
 /// Packets of the queue that are reserved for flows without a packet in it.
 const KEPT_FOR_NEW: usize = 256;

@@ -7,7 +7,7 @@ use base::{Duration, NodeAddr, Time};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, Message, Messages};
-use wire::data::{LaneSeq, Routing};
+use wire::data::{Header, LaneSeq, Routing};
 
 /// Returns the content of an acknowledgement, its ranges as a set.
 fn told(receiver: &mut Receiver) -> (u64, u64, BTreeSet<u64>) {
@@ -63,7 +63,7 @@ proptest! {
         let most = 150 * shortest;
         while sent.iter().all(|(_, bytes)| *bytes < most) {
             let packet = queue.pop(Takes::ALL).unwrap();
-            let flow = usize::from(wire::data::Header::trusted(&packet.bytes[..]).source_port().0);
+            let flow = usize::from(Header::trusted(&packet.bytes[..]).source_port().0);
             prop_assert_eq!(number(&packet.bytes), sent[flow].0, "first in, first out");
             sent[flow].0 += 1;
             sent[flow].1 += packet.bytes.len();

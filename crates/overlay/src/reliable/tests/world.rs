@@ -14,12 +14,12 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-pub(super) fn at(ms_: u64) -> Time {
+pub(in crate::reliable) fn at(ms_: u64) -> Time {
     Time::ZERO + ms(ms_)
 }
 
 /// Returns a packet of a flow, with `bytes` bytes in all.
-pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
+pub(in crate::reliable) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
     emit(flow, number, bytes, Remaining::NONE)
 }
 
