@@ -61,8 +61,10 @@ pub struct Clients {
     /// Clients that have not sent Hello, in the order of connecting. Clients that have greeted or gone are removed
     /// later.
     ungreeted: VecDeque<ClientId>,
-    /// Clients that are held back until there are buffers again.
+    /// Clients that are held back until there are small buffers again.
     held: Vec<ClientId>,
+    /// Clients whose streams are held back until there are large buffers again.
+    held_streams: Vec<ClientId>,
     /// Clients whose descriptors may have to be watched for something else than before.
     changed: Vec<ClientId>,
     /// Requests of the clients' streams to the engine, in addition to those that the clients send.
@@ -128,6 +130,7 @@ impl Clients {
             last_id: 0,
             ungreeted: VecDeque::new(),
             held: Vec::new(),
+            held_streams: Vec::new(),
             changed: Vec::new(),
             asks: VecDeque::new(),
             consuming: Vec::new(),
@@ -206,13 +209,19 @@ impl Clients {
         self.clients.remove(&id);
     }
 
-    /// Returns the next request of a client to the engine, if there is one.
+    /// Returns the next request of a client to the engine, if there is one. Messages that need no engine are handled
+    /// here, a limited number of them: the poller reports the rest again.
     pub fn read(&mut self, id: ClientId, pool: &Pool) -> Result<Option<Request>, Gone> {
         let node = self.node;
         let client = self.clients.get_mut(&id).ok_or(Gone)?;
-        loop {
-            if let Some(request) = client.next_sent(pool) {
-                return Ok(Some(request));
+        for _ in 0..READS_PER_TURN {
+            let before = client.waiting.len();
+            let next = client.next_sent(pool);
+            if before == 0 && !client.waiting.is_empty() {
+                self.changed.push(id);
+            }
+            if next.is_some() {
+                return Ok(next);
             }
             if client.failed {
                 return Err(Gone);
@@ -272,6 +281,7 @@ impl Clients {
                 return Ok(request);
             }
         }
+        Ok(None)
     }
 
     /// Returns true if a client has sent datagrams that are already received but not taken. Its socket does not show
@@ -326,21 +336,26 @@ impl Clients {
         }
     }
 
-    /// Releases the clients that were held back, if there are buffers again.
+    /// Releases the clients and streams that were held back, if there are buffers again.
     pub fn release_held(&mut self, pool: &Pool) {
-        if self.held.is_empty() || pool.small().is_none() {
-            return;
+        if !self.held.is_empty() && pool.small().is_some() {
+            for id in self.held.drain(..) {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.held = false;
+                    self.changed.push(id);
+                }
+            }
         }
-        for id in self.held.drain(..) {
-            if let Some(client) = self.clients.get_mut(&id) {
-                client.held = false;
-                if let Some(end) = client.end() {
+        // Streams are read into large buffers.
+        if !self.held_streams.is_empty() && pool.large().is_some() {
+            for id in self.held_streams.drain(..) {
+                if let Some(end) = self.clients.get_mut(&id).and_then(Client::end) {
                     end.held = false;
                     if end.is_hung_up() {
                         self.resumed.push(id);
                     }
+                    self.changed.push(id);
                 }
-                self.changed.push(id);
             }
         }
     }
@@ -406,6 +421,9 @@ impl Clients {
                 remaining,
                 payload,
             } => {
+                if !client.takes_datagrams() {
+                    return Err(Drop::NoSocket);
+                }
                 let header = Datagram {
                     group,
                     source: from,

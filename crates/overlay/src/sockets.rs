@@ -332,8 +332,7 @@ impl Sockets {
         if let Some(client) = self.by_port.get(&port) {
             return Some(*client);
         }
-        let (_, (last, client)) = self.ranges.range(..=port).next_back()?;
-        (port <= *last).then_some(*client)
+        self.range_of(port).map(|(_, client)| client)
     }
 
     /// Returns what bound sockets send: from which port, with which options, and where to. In no particular order but
@@ -366,16 +365,31 @@ impl Sockets {
         self.by_client.is_empty()
     }
 
+    /// Returns the next free one of the automatic ports, which it passes in a circle.
     fn free_port(&mut self) -> Option<VirtualPort> {
         let span = u16::MAX - EPHEMERAL_FIRST + 1;
-        for _ in 0..span {
-            let port = VirtualPort(EPHEMERAL_FIRST + self.next_ephemeral % span);
-            self.next_ephemeral = self.next_ephemeral.wrapping_add(1);
-            if self.owner(port).is_none() {
+        let mut passed = 0;
+        while passed < span {
+            let at = self.next_ephemeral % span;
+            let port = VirtualPort(EPHEMERAL_FIRST + at);
+            // A range is passed in one step: it can contain all ports.
+            let step = match self.range_of(port) {
+                Some((last, _)) => (last.0 - port.0).saturating_add(1),
+                None => 1,
+            };
+            self.next_ephemeral = at.wrapping_add(step);
+            if step == 1 && self.owner(port).is_none() {
                 return Some(port);
             }
+            passed = passed.saturating_add(step);
         }
         None
+    }
+
+    /// Returns the last port and the client of the range that contains a port.
+    fn range_of(&self, port: VirtualPort) -> Option<(VirtualPort, ClientId)> {
+        let (_, &(last, client)) = self.ranges.range(..=port).next_back()?;
+        (port <= last).then_some((last, client))
     }
 }
 
@@ -460,6 +474,26 @@ mod tests {
         let mut rng = Rng::new(3);
         let again = sockets.bind_range(more, (VirtualPort(45_000), VirtualPort(45_000)), &mut rng);
         assert_eq!(again, Ok(VirtualPort(45_000)));
+    }
+
+    #[test]
+    fn automatic_ports_are_those_outside_of_ranges() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        let range = |first, last| (VirtualPort(first), VirtualPort(last));
+        let low = range(EPHEMERAL_FIRST - 9, EPHEMERAL_FIRST + 9);
+        sockets.bind_range(ClientId(1), low, &mut rng).unwrap();
+        let high = range(EPHEMERAL_FIRST + 11, u16::MAX);
+        sockets.bind_range(ClientId(2), high, &mut rng).unwrap();
+        let mut any = |sockets: &mut Sockets, client| {
+            sockets.bind(ClientId(client), VirtualPort(0), &mut rng)
+        };
+        let only = VirtualPort(EPHEMERAL_FIRST + 10);
+        assert_eq!(any(&mut sockets, 3), Ok(only));
+        assert_eq!(any(&mut sockets, 4), Err(RequestError::Exhausted));
+        sockets.close(ClientId(3));
+        assert_eq!(any(&mut sockets, 4), Ok(only));
+        sockets.close(ClientId(2));
+        assert_eq!(any(&mut sockets, 5), Ok(VirtualPort(EPHEMERAL_FIRST + 11)));
     }
 
     #[test]

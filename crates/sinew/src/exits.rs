@@ -143,6 +143,8 @@ impl Serving {
         if !matches!(why, Error::Closed) {
             let text = format!("exit: port {port} is not served: {why}");
             self.lines.say(&text);
+            // Without the handle, the listener is closed: the node refuses calls, and a reload opens the port again.
+            self.open().ports.remove(&port);
         }
     }
 
@@ -162,6 +164,7 @@ impl Serving {
         if !matches!(why, Error::Closed) {
             self.lines
                 .say(&format!("exit: gateways are not served: {why}"));
+            self.open().beyond = None;
         }
     }
 

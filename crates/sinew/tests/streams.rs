@@ -394,6 +394,10 @@ fn a_tcp_port_is_carried_and_half_closed_both_ways() {
     let closed = events.recv().unwrap();
     assert!(closed.contains("220000 bytes to the overlay"), "{closed}");
 
+    // A datagram to the port of an exit, longer than any message to a listener.
+    let long = Target::parse("10.7.0.2:2081").unwrap();
+    let stranger = world.client("ams").bind(0, Options::best_effort()).unwrap();
+    stranger.send_to(&[7; 1_000], long).unwrap();
     // A target that refuses, and a port that is no exit.
     for (port, why) in [(2081, "the peer has ended"), (2082, "nobody takes")] {
         let (at, events) = near(&world, port);

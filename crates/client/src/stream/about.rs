@@ -171,7 +171,9 @@ impl About {
             let len = match self.notices.recv_into(&mut buffer)? {
                 Received::Message(len) => len,
                 Received::Empty => break,
-                Received::Truncated(_) | Received::Closed => {
+                // No message about streams is so long.
+                Received::Truncated(_) => continue,
+                Received::Closed => {
                     told.closed = true;
                     break;
                 }

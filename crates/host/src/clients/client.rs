@@ -19,6 +19,10 @@ const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Number of answers that may wait for a client that does not read, before it is disconnected.
 pub(super) const MAX_WAITING_ANSWERS: usize = 64;
 
+/// Number of messages that are read for the announcement that a stream ends in order. Choice: more than the kernel keeps
+/// for a socket, so that only a client that writes all the time exceeds it.
+const MESSAGES_BEFORE_END: usize = 1_024;
+
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) stream: SeqStream,
@@ -42,6 +46,8 @@ pub(super) struct Client {
     pub(super) held: bool,
     pub(super) failed: bool,
     pub(super) role: Role,
+    /// It accepts streams.
+    pub(super) listens: bool,
     /// It has announced that its data to the stream ends in order.
     finishing: bool,
     /// It has closed this connection and keeps its stream: nothing can be sent to it.
@@ -72,6 +78,7 @@ impl Client {
             held: false,
             failed: false,
             role: Role::Socket,
+            listens: false,
             finishing: false,
             deaf: false,
             watched: Some(Interest::READ),
@@ -110,7 +117,10 @@ impl Client {
     /// before that end, so the messages that it has sent until now are read first.
     pub(super) fn has_finished(&mut self) -> bool {
         let mut bytes = [0; 16];
-        while !self.finishing {
+        for _ in 0..MESSAGES_BEFORE_END {
+            if self.finishing {
+                break;
+            }
             let message = match self.stream.recv_into(&mut bytes) {
                 Ok(Received::Message(len)) => &bytes[..len],
                 Ok(Received::Truncated(_)) => continue,
@@ -124,7 +134,7 @@ impl Client {
                 _ => {}
             }
         }
-        true
+        self.finishing
     }
 
     /// Reports why its stream has ended prematurely.
@@ -164,6 +174,14 @@ impl Client {
             }
             _ if !self.greeted => {
                 self.fail(ErrorCode::Version, "say Hello first");
+                None
+            }
+            // A refusal would pass for the answer of the peer.
+            ipc::Request::Options(_) if matches!(self.role, Role::Connecting(_)) => {
+                self.error(
+                    ErrorCode::AlreadyBound,
+                    "set the options before the socket connects",
+                );
                 None
             }
             ipc::Request::Options(options) => Some(Request::Options(options)),
@@ -376,6 +394,11 @@ impl Client {
     pub(super) fn end_turn(&mut self) -> (u32, u32) {
         self.flush();
         core::mem::take(&mut self.lost)
+    }
+
+    /// Returns true if it takes datagrams. Programs with a stream, or with a listener, expect only what concerns these.
+    pub(super) fn takes_datagrams(&self) -> bool {
+        matches!(self.role, Role::Socket) && !self.listens
     }
 
     /// Returns true if it has a range of ports.

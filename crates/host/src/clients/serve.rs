@@ -89,9 +89,8 @@ impl Clients {
         let Some(end) = client.end() else {
             return Ok(None);
         };
-        if let Read::NoBuffer = read {
-            end.held = true;
-            self.held.push(id);
+        if matches!(read, Read::NoBuffer) && !core::mem::replace(&mut end.held, true) {
+            self.held_streams.push(id);
         }
         if end.interest() != before {
             self.changed.push(id);
@@ -161,6 +160,7 @@ impl Clients {
         let client = self.clients.get_mut(&id).ok_or(Drop::NoSocket)?;
         match reply {
             StreamReply::Listening => {
+                client.listens = true;
                 client.answer(&ipc::Reply::Done {
                     request: kind::LISTEN,
                 });
@@ -193,6 +193,7 @@ impl Clients {
             }
             StreamReply::Expired { given_up, missed } => {
                 client.answer(&ipc::Reply::Expired { given_up, missed });
+                self.changed.push(id);
             }
             StreamReply::Reset(reason) => self.on_reset(id, reason),
         }
@@ -284,7 +285,8 @@ impl Clients {
         if let Role::Connecting(_) = client.role {
             // The client may try again, or connect elsewhere.
             client.role = Role::Socket;
-            client.port = None;
+            // A listener keeps its port.
+            client.port = client.port.filter(|_| client.listens);
             client.reset(reason);
             self.changed.push(id);
         } else {

@@ -468,6 +468,22 @@ fn one_that_asks_and_never_reads_is_sent_away() {
 }
 
 #[test]
+fn messages_that_need_no_engine_are_handled_in_turns() {
+    let mut world = World::new(4);
+    let (id, stream) = world.greeted();
+    let finish = |n: usize| (0..n).for_each(|_| say(&stream, &ipc::Request::Finish));
+    finish(READS_PER_TURN + 1);
+    let answers = |world: &mut World| {
+        assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
+        core::iter::from_fn(|| Some(hear(&stream)).filter(|heard| !heard.is_empty())).count()
+    };
+    assert_eq!(
+        [answers(&mut world), answers(&mut world)],
+        [READS_PER_TURN, 1]
+    );
+}
+
+#[test]
 fn without_buffers_clients_wait_and_nothing_is_lost() {
     let mut world = World {
         clients: Clients::new(NODE),

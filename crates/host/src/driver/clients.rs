@@ -93,12 +93,11 @@ impl Driver {
     }
 
     fn read_stream(&mut self, id: ClientId) {
-        // The data that a closed stream still holds is bounded by the kernel's buffer and by the credit.
-        let reads = match self.io.clients.is_hung_up(id) {
-            true => usize::MAX,
-            false => STREAM_READS_PER_TURN,
-        };
-        for _ in 0..reads {
+        let mut reads = 0;
+        // The poller reports a stream again that has more, but not one that the client has closed, which can also be
+        // the finding of a read. The data that it still holds is bounded by the kernel's buffer and by the credit.
+        while reads < STREAM_READS_PER_TURN || self.io.clients.is_hung_up(id) {
+            reads += 1;
             match self.io.clients.read_stream(id, &self.io.pool) {
                 Ok(Some(request)) => {
                     let input = Input::Request {

@@ -170,10 +170,20 @@ impl Local {
     /// A client has gone. Returns the groups that the node leaves with it.
     pub fn close(&mut self, client: ClientId) -> Vec<NodeAddr> {
         let joins = self.by_client.remove(&client).unwrap_or_default();
-        let left = joins.into_iter().filter(|&(group, port)| {
-            self.remove(group, Subscriber { port, client }) == Change::Left
+        // A client can join one group at all ports, so each group is searched once.
+        let mut groups: Vec<NodeAddr> = joins.into_iter().map(|(group, _)| group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.retain(|group| {
+            let Some(joined) = self.groups.get_mut(group) else {
+                return false;
+            };
+            let before = joined.subscribers.len();
+            joined.subscribers.retain(|one| one.client != client);
+            self.joins -= before - joined.subscribers.len();
+            self.leave_if_empty(*group) == Change::Left
         });
-        left.map(|(group, _)| group).collect()
+        groups
     }
 
     /// Returns true if the node has clients in the group.
@@ -341,13 +351,19 @@ impl Local {
         };
         joined.subscribers.remove(place);
         self.joins -= 1;
-        if !joined.subscribers.is_empty() {
-            return Change::Nothing;
+        self.leave_if_empty(group)
+    }
+
+    fn leave_if_empty(&mut self, group: NodeAddr) -> Change {
+        match self.groups.get(&group) {
+            Some(joined) if joined.subscribers.is_empty() => {
+                let part = joined.part;
+                self.leave_part(group, part);
+                self.groups.remove(&group);
+                Change::Left
+            }
+            _ => Change::Nothing,
         }
-        let part = joined.part;
-        self.leave_part(group, part);
-        self.groups.remove(&group);
-        Change::Left
     }
 
     fn leave_part(&mut self, group: NodeAddr, part: Option<u8>) {
@@ -400,6 +416,34 @@ mod tests {
             permits: told.permits,
         };
         repr.emit(&mut [0; 2_000], |_| [0; 64]).is_ok()
+    }
+
+    #[test]
+    fn a_client_that_goes_leaves_its_groups_at_all_ports_and_others_stay() {
+        let mut local = Local::default();
+        let groups = [1, 2, 3].map(|n| NodeAddr(0xef01_0000 + n));
+        let [goes, stays] = [ClientId(1), ClientId(2)];
+        for group in groups {
+            for port in (100..2_000).rev() {
+                local
+                    .join(goes, group, VirtualPort(port), TreeBuilder::LinkState)
+                    .unwrap();
+            }
+        }
+        local
+            .join(stays, groups[1], VirtualPort(500), TreeBuilder::LinkState)
+            .unwrap();
+        assert_eq!(local.close(goes), [groups[0], groups[2]]);
+        assert_eq!(
+            groups.map(|group| local.is_member(group)),
+            [false, true, false]
+        );
+        assert_eq!(local.joins, 1);
+        assert_eq!(
+            local.leave(stays, groups[1], VirtualPort(500)),
+            Change::Left
+        );
+        assert_eq!(local.joins, 0);
     }
 
     /// A node without aims can keep as many settings as a node of a version that did not know aims.

@@ -277,17 +277,22 @@ impl Streams {
 
     /// Notes that a client takes no more connections. Returns those that wait, to be refused.
     pub(crate) fn stop_listening(&mut self, client: ClientId) -> Vec<u32> {
-        let listens = |(port, listener): (&VirtualPort, &Listener)| {
-            (listener.client == client).then_some(*port)
-        };
-        let Some(port) = self.listeners.iter().find_map(listens) else {
+        // Its socket may have changed its port meanwhile.
+        let mut ports = Vec::new();
+        self.listeners.retain(|port, listener| {
+            let is_its = listener.client == client;
+            if is_its {
+                ports.push(*port);
+            }
+            !is_its
+        });
+        if ports.is_empty() {
             return Vec::new();
-        };
-        self.listeners.remove(&port);
+        }
         let mut waiting: Vec<(StreamId, u32)> = Vec::new();
         for (stream, index) in &self.waiting {
             let slot = &self.slots[*index as usize];
-            let at_port = |connection: &Connection| connection.key.port == port;
+            let at_port = |connection: &Connection| ports.contains(&connection.key.port);
             if slot.connection.as_deref().is_some_and(at_port) {
                 waiting.push((*stream, *index));
             }

@@ -477,3 +477,55 @@ fn thousands_of_streams_opened_and_dropped_leave_nothing() {
     assert!(!world.clients.has_asks());
     assert_eq!(world.pool.in_use(), (0, 0));
 }
+
+#[test]
+fn programs_with_a_stream_or_a_listener_get_no_datagrams() {
+    let mut world = World::new(8);
+    let (listener, connection) = world.listening();
+    let (stream, other, _data) = world.connected(Framing::Bytes);
+    for (id, connection) in [(listener, &connection), (stream, &other)] {
+        let long = world.datagram(&[7; 1_000]);
+        assert_eq!(world.clients.deliver(id, long), Err(Drop::NoSocket));
+        assert_eq!(hear(connection), [0; 0]);
+    }
+}
+
+#[test]
+fn a_listener_whose_own_call_is_refused_keeps_its_port() {
+    let mut world = World::new(8);
+    let (id, stream) = world.listening();
+    let bound = world.clients.clients[&id].port;
+    assert!(bound.is_some());
+    say(&stream, &ipc::Request::ConnectStream(PEER, Framing::Bytes));
+    assert!(world.clients.read(id, &world.pool).unwrap().is_some());
+    // What would be refused now would pass for the peer's answer.
+    say(&stream, &ipc::Request::Options(Default::default()));
+    assert!(world.clients.read(id, &world.pool).unwrap().is_none());
+    assert_eq!(
+        hear(&stream)[..2],
+        [kind::ERROR, ErrorCode::AlreadyBound.to_byte()]
+    );
+    world.tell(id, StreamReply::Reset(ResetReason::Refused));
+    assert_eq!(world.clients.clients[&id].port, bound);
+}
+
+#[test]
+fn a_stream_waits_for_a_large_buffer() {
+    let mut world = World::new(8);
+    world.pool = Pool::new(1, 64);
+    let (id, _connection, data) = world.connected(Framing::Bytes);
+    let bytes = 1_000;
+    world.tell(id, StreamReply::Credit { bytes });
+    ByteStream::from(data.try_clone().unwrap())
+        .send(b"x")
+        .unwrap();
+    let large = world.pool.large();
+    assert!(world.read(id).is_none());
+    world.clients.release_held(&world.pool);
+    let is_read = |watched: Option<Interest>| watched.is_some_and(|interest| interest.read);
+    assert!(!is_read(world.watched(id).1), "or the loop would spin");
+    drop(large);
+    world.clients.release_held(&world.pool);
+    assert!(is_read(world.watched(id).1));
+    assert!(matches!(world.read(id), Some(StreamRequest::Write { .. })));
+}
