@@ -16,7 +16,8 @@
 //! own packets to leave, and not for those of other flows.
 //!
 //! If the queue is full and a packet comes of a flow that has less than its share, the packet replaces the last packet
-//! of the longest flow. The packets of one neighbour cannot fill the queue. The buffers of packets are reused, so that nothing is allocated after warm-up.
+//! of the longest flow. The packets of one neighbour cannot fill the queue. The buffers of packets are reused, so that
+//! nothing is allocated after warm-up.
 
 mod held;
 mod limits;

@@ -27,14 +27,13 @@ impl Queue {
         bytes: usize,
         came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
-        let is_beyond = came.is_some_and(|came| self.is_beyond_share(came));
-        if is_beyond {
-            return self.make_room(place, 0, came).map(Some);
+        let over = (self.bytes + bytes).saturating_sub(QUEUE_BYTES);
+        if came.is_some_and(|came| self.is_beyond_share(came)) {
+            return self.make_room(place, over, came).map(Some);
         }
-        if self.packets < QUEUE_PACKETS && self.bytes + bytes <= QUEUE_BYTES {
+        if self.packets < QUEUE_PACKETS && over == 0 {
             return Ok(None);
         }
-        let over = (self.bytes + bytes).saturating_sub(QUEUE_BYTES);
         self.make_room(place, over, None).map(Some)
     }
 
@@ -100,6 +99,19 @@ mod tests {
             while queue.pop(Takes::ALL).is_some() {}
             assert_eq!((queue.len(), queue.bytes(), queue.flows()), (0, 0, 0));
         }
+    }
+
+    #[test]
+    fn what_replaces_packets_of_its_own_link_keeps_the_limit_of_bytes() {
+        let mut queue = Queue::default();
+        let came = Some(0);
+        for n in 0..QUEUE_PACKETS as u32 {
+            let _ = queue.push(at(0), &packet(1, n, 1_400), came);
+        }
+        for flow in 2..500 {
+            let _ = queue.push(at(0), &packet(flow, 0, 9_000), came);
+        }
+        assert!(queue.bytes() <= QUEUE_BYTES, "{}", queue.bytes());
     }
 
     #[test]
