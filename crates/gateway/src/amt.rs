@@ -10,10 +10,13 @@
 //! out. The relay shares three things with the multicast bridge: the tables of IGMP, the messages to the node, and the
 //! form in which packets cross. So it distributes what a bridge sends.
 
+pub mod counters;
 pub mod message;
 pub mod relay;
+mod tunnel;
 
-pub use relay::{Counters, Refused, Relay, Settings};
+pub use counters::{Counters, Refused};
+pub use relay::{Relay, Settings};
 
 use crate::alive::Over;
 use crate::multicast::members::{Change, Members};
@@ -22,11 +25,15 @@ use base::{Duration, NodeAddr, Time};
 use client::{Error, Told};
 use net::Clock;
 use net::epoll::{Interest, Poller, Waker};
+use net::poll::{Polled, poll};
+use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use wire::ipc::ErrorCode;
 
 /// The time between checks for due work: a leave takes effect later by at most this time.
@@ -35,6 +42,16 @@ const TICK: Duration = Duration::from_millis(100);
 const NODE_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of datagrams, and of messages of the node, per turn.
 const PER_TURN: usize = 64;
+/// The number of copies after which a turn takes no further message of the node: some 50 ms of sending, so that the
+/// reports of receivers are read in time.
+const COPIES_PER_TURN: u64 = 16_384;
+/// How long one turn waits in all for the network to take more, before it drops copies. Choice: the kernel
+/// reports room when half of [`SEND_BYTES`] are sent, which takes a network card of 100 Mbit/s half of this time.
+const PATIENCE: core::time::Duration = core::time::Duration::from_millis(100);
+/// The number of bytes that may wait in the socket, as the kernel counts them: some 900 packets of video. Choice: this
+/// is less than the thousand packets that the queue of an interface takes by default, so that this queue never drops a
+/// packet of the relay unseen.
+const SEND_BYTES: usize = 1 << 20;
 /// The maximum length of a datagram.
 const DATAGRAM_BYTES: usize = 65_536;
 
@@ -84,6 +101,9 @@ impl Service {
     ) -> Result<Service, Error> {
         let link = overlay.connect()?;
         socket.set_nonblocking(true)?;
+        // A smaller buffer is no error: then the relay waits more often.
+        net::udp::enlarge(&socket);
+        let _ = SockRef::from(&socket).set_send_buffer_size(SEND_BYTES);
         let poller = Poller::new()?;
         let shared = Arc::new(Shared {
             waker: Waker::new()?,
@@ -105,6 +125,7 @@ impl Service {
             wishes: Wishes {
                 socket,
                 members: Members::new(now),
+                patience: PATIENCE,
             },
             bytes: vec![0; DATAGRAM_BYTES],
             next_node: now,
@@ -146,12 +167,29 @@ impl Drop for Service {
 struct Wishes {
     socket: UdpSocket,
     members: Members,
+    /// How long this turn may still wait for the network.
+    patience: core::time::Duration,
+}
+
+impl Wishes {
+    /// Waits until the network takes more. Returns false if the turn has no time left.
+    fn wait(&mut self) -> bool {
+        let from = Instant::now();
+        let mut socket = [Polled::new(self.socket.as_fd(), false, true)];
+        let is_ready = !self.patience.is_zero() && poll(&mut socket, Some(self.patience)).is_ok();
+        self.patience = self.patience.saturating_sub(from.elapsed());
+        is_ready && socket[0].writable()
+    }
 }
 
 impl relay::Outlet for Wishes {
-    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
-        // If the kernel has no room, the datagram is lost, as on any network.
-        let _ = self.socket.send_to(bytes, to);
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
+        loop {
+            match self.socket.send_to(bytes, to) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.wait() => {}
+                result => return result.is_ok(),
+            }
+        }
     }
 
     fn member(&mut self, group: NodeAddr, is_wanted: bool) {
@@ -181,6 +219,7 @@ impl<O: Overlay> Loop<O> {
                 return;
             }
             let now = self.clock.now();
+            self.wishes.patience = PATIENCE;
             self.receive(now);
             self.take(now);
             if now >= next_tick {
@@ -210,7 +249,11 @@ impl<O: Overlay> Loop<O> {
 
     /// Takes messages from the node.
     fn take(&mut self, now: Time) {
+        let enough = self.relay.counters().sent + COPIES_PER_TURN;
         for _ in 0..PER_TURN {
+            if self.relay.counters().sent >= enough {
+                break;
+            }
             let Some(link) = &mut self.link else {
                 return;
             };

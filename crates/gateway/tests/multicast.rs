@@ -354,6 +354,40 @@ fn hosts_of_ipv6_join_by_mld_and_get_packets_until_they_leave() {
 }
 
 #[test]
+fn a_tap_that_was_switched_off_gets_its_routes_again() {
+    let Some([a, b]) = namespaces("a_tap_that_was_switched_off_gets_its_routes_again") else {
+        return;
+    };
+    let hub = Hub::default();
+    let one = start(&a, &hub, tap(A), |_| ());
+    let _two = start(&b, &hub, tap(B), |_| ());
+    let shown = |args: &[&str]| {
+        let mut command = a.command("ip").unwrap();
+        let output = command.args(args).args(["dev", "mc0"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let seen = || {
+        let table = ["route", "show", "table", "all"];
+        let routes = ["-4", "-6"].map(|family| shown(&[&[family][..], &table].concat()));
+        (
+            routes,
+            shown(&["-4", "addr", "show"]),
+            shown(&["-6", "addr", "show"]),
+        )
+    };
+    let before = seen();
+    a.ip(&["link", "set", "mc0", "down"]).unwrap();
+    one.wait_for("gone");
+    a.ip(&["link", "set", "mc0", "up"]).unwrap();
+    one.wait_for("is there");
+    assert_eq!(seen(), before);
+    let (sender, receiver) = (program(&a, A), program(&b, B));
+    receiver.join_multicast_v4(&GROUP, &B).unwrap();
+    hub.wait_for(1, GROUP, true);
+    reaches(&sender, &receiver, GROUP, b"again");
+}
+
+#[test]
 fn a_program_gets_the_sources_that_it_named_and_no_others() {
     let Some([a, b]) = namespaces("a_program_gets_the_sources_that_it_named") else {
         return;

@@ -22,6 +22,10 @@ const OFFLOAD_BYTES: usize = 10;
 const SLOT_BYTES: usize = OFFLOAD_BYTES + 65_535 + 14;
 /// Bytes that may wait: at 40 k packets/s of 1 kB 8 MiB are 200 ms.
 const RECEIVE_BYTES: libc::c_int = 8 << 20;
+/// Bytes that may wait to be sent, as the kernel counts them, which doubles this number: some 900 frames of video, or
+/// 10 ms at 1 Gbit/s. Choice: this is less than the thousand frames that the queue of an interface takes by default, so
+/// that what does not fit is refused here, and counted.
+const SEND_BYTES: libc::c_int = 1 << 20;
 /// Longest head of a frame: Ethernet, and an IPv4 header with all options.
 pub const HEAD_BYTES_MAX: usize = 14 + 60;
 
@@ -119,9 +123,12 @@ impl Port {
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW)?;
         filter(fd.as_fd(), own)?;
         sys::set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
-        for name in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-            if sys::set_option(fd.as_fd(), libc::SOL_SOCKET, name, RECEIVE_BYTES).is_ok() {
-                break;
+        for (force, polite, bytes) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BYTES),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BYTES),
+        ] {
+            if sys::set_option(fd.as_fd(), libc::SOL_SOCKET, force, bytes).is_err() {
+                let _ = sys::set_option(fd.as_fd(), libc::SOL_SOCKET, polite, bytes);
             }
         }
         bind(fd.as_fd(), index)?;

@@ -284,8 +284,9 @@ fn amt(data: &[u8]) {
 
     struct Answers(Vec<Vec<u8>>);
     impl Outlet for Answers {
-        fn send(&mut self, _: core::net::SocketAddr, bytes: &[u8]) {
+        fn send(&mut self, _: core::net::SocketAddr, bytes: &[u8]) -> bool {
             self.0.push(bytes.to_vec());
+            true
         }
         fn member(&mut self, _: NodeAddr, _: bool) {
             panic!("nobody has shown a MAC");

@@ -9,17 +9,19 @@
 //! The relay stores nothing for an address until an update returns the MAC that was sent to that address. Until then,
 //! the address gets no more than one short answer for each question. [RFC 7450 §5.3.3]
 
+use super::counters::{Counters, Refused};
 use super::message::{MAC_BYTES, Mac, Message};
+use super::tunnel::{ASKS, HOST, Host, Said, Tunnel, host};
 use crate::multicast::channel::carrier;
 use crate::multicast::drops::Drop as Why;
 use crate::multicast::igmp::emit::Speaker;
-use crate::multicast::igmp::{self, Address, Message as Igmp, Querier, Query, Timing, mld};
+use crate::multicast::igmp::{Address, Message as Igmp, Querier, Query, Timing, mld};
 use crate::multicast::packet::{ETHERNET_BYTES, Ip, PROTOCOL_IGMP};
-use crate::multicast::rules::{Rules, is_source_specific};
+use crate::multicast::rules::Rules;
 use base::token_bucket::TokenBucket;
 use base::{Duration, NodeAddr, Time};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::collections::{BTreeMap, BTreeSet};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
 use subtle::ConstantTimeEq as _;
 
 /// The maximum number of receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
@@ -27,94 +29,22 @@ pub const TUNNELS_MAX: usize = 1_024;
 /// The maximum number of receivers of one host, which may be behind one address translator. Choice: a /64 of IPv6
 /// counts as one host, which may send from any address in it.
 pub const TUNNELS_PER_HOST_MAX: usize = 32;
-/// The maximum number of groups of one receiver, for each family of addresses.
+/// The maximum number of groups of one receiver, for each family of addresses. Here and below, each source of a
+/// source-specific group counts as a group, because it takes a place of the node.
 pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
+/// The maximum number of different groups of all receivers of one host: an eighth of the places of a node.
+pub const GROUPS_PER_HOST_MAX: usize = 244;
 /// The number of answers per second to senders that have not yet proved their address: 1000 of 60 bytes are half a
 /// Mbit/s, whomever they hit.
 const ANSWERS_PER_S: f64 = 1_000.0;
-/// The number of answers to one receiver per second, and at once. A receiver asks for IPv4 and IPv6 every half minute
-/// or so. Others that use its address cannot cause more traffic to it.
-const ANSWERS_TO_RECEIVER_PER_S: f64 = 2.0;
-const ANSWERS_TO_RECEIVER_AT_ONCE: f64 = 4.0;
 /// How long a secret is used for MACs. MACs of the previous secret are still valid, so a gateway has this time to
 /// answer.
 const SECRET_EVERY: Duration = Duration::from_secs(120);
 
-/// Why something was refused. The order is that of the counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refused {
-    /// Not an AMT message, or one that only relays send.
-    Malformed,
-    /// A MAC that was not given to this address.
-    Mac,
-    /// More questions than are answered.
-    Flood,
-    /// The maximum number of receivers has been reached.
-    Full,
-    /// The maximum number of receivers of one host has been reached.
-    AddressFull,
-    /// Incorrect IGMP or MLD.
-    Igmp,
-    /// A group that must not be relayed, or a join that names no source where it must.
-    Group,
-    /// More groups or sources than one receiver may have.
-    TooMany,
-    /// An incorrect packet of the overlay.
-    Forged,
-    /// A packet of the overlay that no receiver wants.
-    NoMember,
-}
-
-impl Refused {
-    /// All reasons, in the order of their counters.
-    pub const ALL: [Refused; 10] = [
-        Refused::Malformed,
-        Refused::Mac,
-        Refused::Flood,
-        Refused::Full,
-        Refused::AddressFull,
-        Refused::Igmp,
-        Refused::Group,
-        Refused::TooMany,
-        Refused::Forged,
-        Refused::NoMember,
-    ];
-
-    /// Returns the counter's name.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Refused::Malformed => "malformed",
-            Refused::Mac => "mac",
-            Refused::Flood => "flood",
-            Refused::Full => "full",
-            Refused::AddressFull => "address_full",
-            Refused::Igmp => "igmp",
-            Refused::Group => "group",
-            Refused::TooMany => "too_many",
-            Refused::Forged => "forged",
-            Refused::NoMember => "no_member",
-        }
-    }
-}
-
-/// Counters of a relay's work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Number of packets that came from the overlay.
-    pub packets: u64,
-    /// Number of copies that were sent to receivers.
-    pub sent: u64,
-    /// Number of bytes of these copies, with the header of AMT.
-    pub sent_bytes: u64,
-    /// Numbers of refusals, by reason.
-    pub refused: [u64; Refused::ALL.len()],
-}
-
 /// The interface through which a relay acts.
 pub trait Outlet {
-    /// Sends a datagram.
-    fn send(&mut self, to: SocketAddr, bytes: &[u8]);
+    /// Sends a datagram. Returns false if that was not possible.
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool;
     /// Reports that the overlay's group is wanted, or no longer wanted.
     fn member(&mut self, group: NodeAddr, is_wanted: bool);
 }
@@ -136,7 +66,7 @@ pub struct Relay {
     settings: Settings,
     started: Time,
     tunnels: BTreeMap<SocketAddr, Tunnel>,
-    per_host: BTreeMap<IpAddr, usize>,
+    hosts: BTreeMap<IpAddr, Host>,
     /// For each group of the overlay, the receivers that want something of it.
     wanted: BTreeMap<NodeAddr, BTreeMap<SocketAddr, u32>>,
     /// The budget for answers to senders that are not receivers. Receivers have their own, so that strangers who ask
@@ -147,50 +77,6 @@ pub struct Relay {
     query: Vec<u8>,
 }
 
-/// The wishes of one receiver.
-#[derive(Debug)]
-struct Tunnel {
-    v4: Querier,
-    v6: Querier<Ipv6Addr>,
-    answers: TokenBucket,
-}
-
-impl Tunnel {
-    fn new(now: Time) -> Tunnel {
-        Tunnel {
-            v4: Tunnel::side(Ipv4Addr::UNSPECIFIED, now),
-            v6: Tunnel::side(ASKS, now),
-            answers: TokenBucket::new(ANSWERS_TO_RECEIVER_PER_S, ANSWERS_TO_RECEIVER_AT_ONCE, now),
-        }
-    }
-
-    fn side<A: Address>(own: A, now: Time) -> Querier<A> {
-        let side = Querier::new(Timing::default(), own, true, now);
-        side.with_host_groups(GROUPS_PER_TUNNEL_MAX)
-    }
-
-    fn wants(&self, now: Time, ip: &Ip) -> bool {
-        match (ip.destination, ip.source) {
-            (IpAddr::V4(group), IpAddr::V4(source)) => self.v4.wants(now, group, source),
-            (IpAddr::V6(group), IpAddr::V6(source)) => self.v6.wants(now, group, source),
-            _ => false,
-        }
-    }
-
-    fn next_timeout(&self) -> Time {
-        self.v4.next_timeout().min(self.v6.next_timeout())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.v4.groups().len() + self.v6.groups().len() == 0
-    }
-}
-
-/// The source address of MLD queries: any address of the link, as a router's must be. [RFC 3810 §5.1.14]
-const ASKS: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
-/// The Ethernet address of the one host behind a tunnel, for the tables of IGMP.
-const HOST: [u8; 6] = [0x02, 0x53, 0x4e, 0, 0, 0];
-
 impl Relay {
     /// Creates a relay without receivers.
     #[must_use]
@@ -199,7 +85,7 @@ impl Relay {
             settings,
             started: now,
             tunnels: BTreeMap::new(),
-            per_host: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             wanted: BTreeMap::new(),
             answers: TokenBucket::new(ANSWERS_PER_S, ANSWERS_PER_S, now),
             counters: Counters::default(),
@@ -254,9 +140,13 @@ impl Relay {
         for to in all.keys() {
             let tunnel = self.tunnels.get(to);
             if tunnel.is_some_and(|tunnel| tunnel.wants(now, &ip)) {
-                out.send(*to, &self.bytes);
-                self.counters.sent += 1;
-                self.counters.sent_bytes += self.bytes.len() as u64;
+                match out.send(*to, &self.bytes) {
+                    true => {
+                        self.counters.sent += 1;
+                        self.counters.sent_bytes += self.bytes.len() as u64;
+                    }
+                    false => self.counters.refuse(Refused::NotSent),
+                }
             }
         }
     }
@@ -341,8 +231,8 @@ impl Relay {
         }
         self.bytes.clear();
         message.emit(&mut self.bytes);
-        out.send(to, &self.bytes);
-        Ok(())
+        let sent = out.send(to, &self.bytes);
+        sent.then_some(()).ok_or(Refused::NotSent)
     }
 
     fn ask(
@@ -406,9 +296,16 @@ impl Relay {
             mac: HOST,
             address: source,
         };
+        let taken = self
+            .hosts
+            .get(&host(from))
+            .map_or(0, |host| host.groups.len());
+        let room = GROUPS_PER_HOST_MAX.saturating_sub(taken);
         if let Some(tunnel) = self.tunnels.get_mut(&from) {
-            let rules = &self.settings.rules;
-            side(tunnel).on_message(now, speaker, &message, rules, &mut said);
+            let (rules, side) = (&self.settings.rules, side(tunnel));
+            let own = side.host_groups(HOST);
+            side.set_host_groups(GROUPS_PER_TUNNEL_MAX.min(own + room));
+            side.on_message(now, speaker, &message, rules, &mut said);
         }
         self.follow(from, said, out);
         Ok(())
@@ -422,13 +319,13 @@ impl Relay {
             return Err(Refused::AddressFull);
         }
         self.tunnels.insert(from, Tunnel::new(now));
-        *self.per_host.entry(host(from)).or_insert(0) += 1;
+        self.hosts.entry(host(from)).or_default().tunnels += 1;
         Ok(())
     }
 
     /// Returns true if another receiver of this host is allowed.
     fn has_room(&self, from: SocketAddr) -> bool {
-        let own = self.per_host.get(&host(from)).copied().unwrap_or(0);
+        let own = self.hosts.get(&host(from)).map_or(0, |host| host.tunnels);
         let is_known = self.tunnels.contains_key(&from);
         is_known || (self.tunnels.len() < TUNNELS_MAX && own < TUNNELS_PER_HOST_MAX)
     }
@@ -448,32 +345,43 @@ impl Relay {
             self.refuse(why);
         }
         for (by, is_wanted) in said.changes {
-            let before = self.wanted.contains_key(&by);
-            let all = self.wanted.entry(by).or_default();
-            let uses = all.entry(at).or_insert(0);
-            *uses = match is_wanted {
-                true => *uses + 1,
-                false => uses.saturating_sub(1),
-            };
-            if *uses == 0 {
-                all.remove(&at);
-            }
-            let is = !all.is_empty();
-            if !is {
-                self.wanted.remove(&by);
-            }
-            if is != before {
-                out.member(by, is);
-            }
+            self.want(at, by, is_wanted, out);
         }
         if self.tunnels.get(&at).is_some_and(Tunnel::is_idle) {
             self.tunnels.remove(&at);
-            if let Some(count) = self.per_host.get_mut(&host(at)) {
-                *count -= 1;
-                if *count == 0 {
-                    self.per_host.remove(&host(at));
+            if let Some(own) = self.hosts.get_mut(&host(at)) {
+                own.tunnels -= 1;
+                if own.tunnels == 0 {
+                    assert!(own.groups.is_empty(), "no receiver wants these groups");
+                    self.hosts.remove(&host(at));
                 }
             }
+        }
+    }
+
+    /// Records that a receiver wants one more thing of an overlay's group, or one fewer.
+    fn want(&mut self, at: SocketAddr, by: NodeAddr, is_wanted: bool, out: &mut impl Outlet) {
+        let was = self.wanted.contains_key(&by);
+        let all = self.wanted.entry(by).or_default();
+        let uses = all.entry(at).or_insert(0);
+        let before = *uses;
+        *uses = match is_wanted {
+            true => before + 1,
+            false => before.saturating_sub(1),
+        };
+        let after = *uses;
+        if after == 0 {
+            all.remove(&at);
+        }
+        let is = !all.is_empty();
+        if !is {
+            self.wanted.remove(&by);
+        }
+        if let Some(own) = self.hosts.get_mut(&host(at)) {
+            own.count(by, before > 0, after > 0);
+        }
+        if is != was {
+            out.member(by, is);
         }
     }
 
@@ -517,15 +425,7 @@ impl Relay {
     }
 
     fn refuse(&mut self, why: Refused) {
-        self.counters.refused[why as usize] += 1;
-    }
-}
-
-/// Returns the owner of an address: a host with IPv6 may use its whole network of 64 bits.
-fn host(at: SocketAddr) -> IpAddr {
-    match at.ip() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        self.counters.refuse(why);
     }
 }
 
@@ -545,38 +445,6 @@ fn write_query<A: Address>(frame: &mut Vec<u8>, own: A) {
         interval: timing.query_interval,
     };
     A::query(frame, speaker, &asked);
-}
-
-/// The consequences of a receiver's report.
-#[derive(Debug, Default)]
-struct Said {
-    changes: Vec<(NodeAddr, bool)>,
-    refused: BTreeSet<Refused>,
-}
-
-impl<A: Address> igmp::Outlet<A> for Said {
-    // Choice: a receiver is only queried by the answers to its own requests.
-    fn query(&mut self, _: &Query<'_, A>) {}
-
-    fn member(&mut self, group: A, is_wanted: bool) {
-        if !is_source_specific(group) {
-            let by = carrier(group, A::UNSPECIFIED);
-            self.changes.push((by, is_wanted));
-        }
-    }
-
-    fn channel(&mut self, group: A, source: A, is_wanted: bool) {
-        self.changes.push((carrier(group, source), is_wanted));
-    }
-
-    fn refused(&mut self, _: Speaker<A>, _: A, reason: Why) {
-        self.refused.insert(match reason {
-            Why::JoinNotAllowed | Why::JoinWithoutSource => Refused::Group,
-            _ => Refused::TooMany,
-        });
-    }
-
-    fn unanswered(&mut self, _: A) {}
 }
 
 #[cfg(test)]

@@ -138,6 +138,9 @@ impl Device {
         if is_new && matches!(self.place, Place::Interface { .. }) {
             self.wire = Some(Wire::Packet(packet::Port::open(found.index, hello::KIND)?));
         }
+        if is_new {
+            self.configure()?;
+        }
         self.interface = now;
         Ok(Found::Here {
             port: Port {
@@ -235,14 +238,10 @@ impl Device {
         })
     }
 
-    /// Makes the TAP and sets it up, if the place is a TAP.
+    /// Makes the TAP and switches it on, if the place is a TAP.
     fn make_tap(&mut self) -> io::Result<()> {
         let Place::Tap {
-            name,
-            address,
-            address_v6,
-            mtu,
-            routes,
+            name, address, mtu, ..
         } = &self.place
         else {
             return Ok(());
@@ -261,6 +260,28 @@ impl Device {
         // Nobody else on this wire can have the same address.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
         interface::set_up(name)?;
+        let buffer = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
+        let takes_trains = Cell::new(true);
+        self.wire = Some(Wire::Tap {
+            tap,
+            buffer,
+            takes_trains,
+        });
+        Ok(())
+    }
+
+    /// Gives the TAP, if the place is one, its IPv6 address and its routes. The kernel removes both whenever an
+    /// interface is switched off.
+    fn configure(&self) -> io::Result<()> {
+        let Place::Tap {
+            name,
+            address_v6,
+            routes,
+            ..
+        } = &self.place
+        else {
+            return Ok(());
+        };
         let mut has_v6 = false;
         if let Some(address) = *address_v6 {
             // A host can lack IPv6. Then it has no programs that need it.
@@ -269,13 +290,6 @@ impl Device {
         for &(network, bits) in routes.iter().filter(|(n, _)| n.is_ipv4() || has_v6) {
             interface::add_route(name, network, bits)?;
         }
-        let buffer = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
-        let takes_trains = Cell::new(true);
-        self.wire = Some(Wire::Tap {
-            tap,
-            buffer,
-            takes_trains,
-        });
         Ok(())
     }
 

@@ -17,6 +17,7 @@ pub mod group;
 pub mod host;
 pub mod message;
 pub mod mld;
+mod places;
 pub mod querier;
 
 #[cfg(test)]

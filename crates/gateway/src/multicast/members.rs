@@ -6,10 +6,12 @@
 //! ```
 //! Only differences are sent, and at a limited rate: each join that is new to a node is a record that every node of the
 //! overlay stores. So if programs of a network join and leave extremely often, this costs their own bridge some work,
-//! but other nodes little.
+//! but other nodes little. The groups take turns, in a circle of their addresses, so that groups that change often do
+//! not keep others waiting.
 
 use base::token_bucket::TokenBucket;
 use base::{Duration, NodeAddr, Time};
+use core::ops::Bound::{Excluded, Unbounded};
 use std::collections::BTreeSet;
 
 /// Maximum number of joins that are sent at once. A site has some dozens of programs, and starts them together.
@@ -29,6 +31,8 @@ pub struct Members {
     joined: BTreeSet<NodeAddr>,
     /// Groups that may be in only one of `wanted` and `joined`.
     changed: BTreeSet<NodeAddr>,
+    /// The changed group that had the last turn.
+    last: NodeAddr,
     /// Groups that are wanted, but that the node has refused or would refuse now.
     parked: BTreeSet<NodeAddr>,
     /// When the joins of the parked groups are sent again.
@@ -56,6 +60,7 @@ impl Members {
             wanted: BTreeSet::new(),
             joined: BTreeSet::new(),
             changed: BTreeSet::new(),
+            last: NodeAddr::default(),
             parked: BTreeSet::new(),
             retry_at: Time::FAR,
             retry: RETRY,
@@ -113,13 +118,14 @@ impl Members {
         if self.retry_at <= now {
             self.say_parked(now);
         }
-        while let Some(&group) = self.changed.first() {
+        while let Some(group) = self.turn() {
             let (wanted, joined) = (self.wanted.contains(&group), self.joined.contains(&group));
             let is_parked = wanted && !joined && self.is_full;
             if wanted != joined && !is_parked && !self.budget.try_take(now, 1.0) {
                 return None;
             }
-            self.changed.pop_first();
+            self.changed.remove(&group);
+            self.last = group;
             match (wanted, joined) {
                 (true, false) if is_parked => drop(self.parked.insert(group)),
                 (true, false) => {
@@ -134,6 +140,12 @@ impl Members {
             }
         }
         None
+    }
+
+    /// Returns the changed group that follows the last one.
+    fn turn(&self) -> Option<NodeAddr> {
+        let mut after = self.changed.range((Excluded(self.last), Unbounded));
+        after.next().or(self.changed.first()).copied()
     }
 
     fn say_parked(&mut self, now: Time) {
@@ -311,6 +323,24 @@ mod tests {
         assert_eq!(members.next_timeout(now), now + RETRY);
         let later = now + RETRY;
         assert_eq!(members.next(later), Some(Change::Join(group(1))));
+    }
+
+    #[test]
+    fn groups_that_change_all_the_time_keep_no_other_waiting() {
+        let mut now = Time::ZERO;
+        let mut members = Members::new(now);
+        members.want(group(9_999), true);
+        // 500 groups with lower addresses change 1000 times per second.
+        let mut joined = BTreeSet::new();
+        for turn in 0..10_000u32 {
+            members.want(group(turn % 500), turn / 500 % 2 == 0);
+            now += Duration::from_millis(1);
+            if let Some(Change::Join(group)) = members.next(now) {
+                joined.insert(group);
+            }
+        }
+        assert!(joined.contains(&group(9_999)));
+        assert_eq!(joined.len(), 501, "each of them has had its turn");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct MulticastArgs {
     /// Join this group on the network, for switches that forward it only to members; may be repeated
     #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
     pub join: Vec<(IpAddr, Vec<IpAddr>)>,
-    /// Groups that one host, by its Ethernet address, may be the first to join
+    /// Groups, and sources of source-specific groups, that one host, by its Ethernet address, may be the first to join
     #[arg(long, value_name = "NUMBER", default_value_t = HOST_GROUPS)]
     pub host_groups: usize,
     /// Highest rate of one source

@@ -4,6 +4,7 @@ use super::super::message::Message;
 use super::*;
 use crate::multicast::igmp::{RecordKind, emit};
 use crate::multicast::packet;
+use core::net::Ipv6Addr;
 use proptest::prelude::*;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -14,11 +15,15 @@ const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 9);
 struct Out {
     sent: Vec<(SocketAddr, Vec<u8>)>,
     members: Vec<(NodeAddr, bool)>,
+    is_blocked: bool,
 }
 
 impl Outlet for Out {
-    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
-        self.sent.push((to, bytes.to_vec()));
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
+        if !self.is_blocked {
+            self.sent.push((to, bytes.to_vec()));
+        }
+        !self.is_blocked
     }
     fn member(&mut self, group: NodeAddr, is_wanted: bool) {
         self.members.push((group, is_wanted));
@@ -171,7 +176,7 @@ fn a_gateway_finds_the_relay_joins_receives_and_leaves() {
     world.wait(Timing::default().membership());
     assert_eq!((world.relay.tunnels(), world.relay.groups()), (0, 0));
     assert_eq!(world.out.members[1..], [(group, false)]);
-    assert!(world.relay.per_host.is_empty());
+    assert!(world.relay.hosts.is_empty());
 }
 
 #[test]
@@ -335,7 +340,53 @@ fn a_network_of_one_host_of_ipv6_leaves_places_to_others() {
     assert_eq!(world.relay.tunnels(), TUNNELS_PER_HOST_MAX + 1);
     // Receivers that leave release their places.
     world.wait(Timing::default().membership());
-    assert!(world.relay.per_host.is_empty());
+    assert!(world.relay.hosts.is_empty());
+}
+
+#[test]
+fn the_receivers_of_one_host_leave_places_of_the_node_to_others() {
+    let mut world = World::new();
+    let here = |port: u16| SocketAddr::new("192.0.2.9".parse().unwrap(), port);
+    let source = |n: u32| Ipv4Addr::from_bits(0x0a05_0000 + n);
+    let ssm = |n: u32| Ipv4Addr::from_bits(0xe801_0000 + n);
+    // Each receiver names 32 sources of each of 64 groups.
+    let sources: Vec<_> = (0..32).map(source).collect();
+    for port in 0..TUNNELS_PER_HOST_MAX as u16 {
+        let (mac, _) = world.request(here(port), 5);
+        for n in 0..64 {
+            let group = ssm(u32::from(port) * 64 + n);
+            world.report(
+                here(port),
+                (mac, 5),
+                &[(RecordKind::Allow, group, &sources)],
+            );
+        }
+        world.now += Duration::from_secs(1);
+    }
+    assert_eq!(world.relay.groups(), GROUPS_PER_HOST_MAX);
+    // A receiver elsewhere gets what it wants.
+    world.join(at(1), RecordKind::Allow, SSM, &[SOURCE]);
+    assert_eq!(world.receivers(SSM, SOURCE), [at(1)]);
+    // Another receiver of the host has the same groups, and when they have ended, others.
+    world.wait(Timing::default().membership());
+    assert_eq!((world.relay.groups(), world.relay.hosts.len()), (0, 0));
+    world.join(here(1), RecordKind::Allow, SSM, &[SOURCE]);
+    world.join(here(2), RecordKind::Allow, SSM, &[SOURCE]);
+    assert_eq!(world.receivers(SSM, SOURCE), [here(1), here(2)]);
+    assert_eq!(world.relay.groups(), 1);
+}
+
+#[test]
+fn what_the_network_does_not_take_is_counted_and_not_as_sent() {
+    let mut world = World::new();
+    world.join(at(1), RecordKind::ToExclude, GROUP, &[]);
+    assert_eq!(world.receivers(GROUP, SOURCE), [at(1)]);
+    let sent = world.relay.counters().sent;
+    world.out.is_blocked = true;
+    assert_eq!(world.receivers(GROUP, SOURCE), []);
+    world.say(at(1), &Message::Discovery { nonce: 1 });
+    assert_eq!(world.refused(Refused::NotSent), 2);
+    assert_eq!(world.relay.counters().sent, sent);
 }
 
 #[test]

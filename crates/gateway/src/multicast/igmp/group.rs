@@ -71,8 +71,10 @@ pub(super) struct Terms<'a> {
     pub(super) is_querier: bool,
     /// The host that makes the change.
     pub(super) host: Mac,
-    /// Number of further sources for which the table has room.
+    /// Number of sources that the group may have, as far as the table has room.
     pub(super) room: usize,
+    /// Number of sources of the group that this host may be the first to name.
+    pub(super) host_room: usize,
 }
 
 /// A query that is due.
@@ -120,6 +122,18 @@ impl<A: Address> Group<A> {
     pub fn included(&self) -> Option<impl Iterator<Item = A> + '_> {
         let addresses = self.sources.iter().map(|source| source.address);
         (!self.is_exclude).then_some(addresses)
+    }
+
+    /// Returns all sources, each with the host that was the first to name it.
+    pub(super) fn owned(&self) -> impl Iterator<Item = (A, Mac)> + '_ {
+        self.sources
+            .iter()
+            .map(|source| (source.address, source.owner))
+    }
+
+    /// Returns how many sources this host was the first to name.
+    pub(super) fn sources_of(&self, host: Mac) -> usize {
+        self.owned().filter(|(_, owner)| *owner == host).count()
     }
 
     /// Returns how many sources the group has.
@@ -273,7 +287,6 @@ impl<A: Address> Group<A> {
         terms: Terms<'_>,
         refused: &mut Refused,
     ) {
-        let of_host = |source: &&Source<A>| source.owner == terms.host;
         match self.find(address) {
             Ok(at) => {
                 if renew {
@@ -283,7 +296,7 @@ impl<A: Address> Group<A> {
             Err(_) if self.sources.len() >= SOURCES_PER_GROUP_MAX.min(terms.room) => {
                 refused.of_all += 1;
             }
-            Err(_) if self.sources.iter().filter(of_host).count() >= SOURCES_PER_HOST_MAX => {
+            Err(_) if self.sources_of(terms.host) >= terms.host_room => {
                 refused.of_host += 1;
             }
             Err(at) => {

@@ -553,3 +553,48 @@ fn one_host_that_forges_joins_takes_no_place_of_others() {
     router.report(RecordKind::ToExclude, new, &[]);
     assert!(router.querier.group(new).is_some());
 }
+
+#[test]
+fn each_source_of_a_source_specific_group_takes_a_place_of_its_host() {
+    let mut router = Router::new();
+    let ssm = |n: u32| Ipv4Addr::from_bits(0xe801_0000 + n);
+    let channels = |router: &Router, n: u32| {
+        let group = router.querier.group(ssm(n));
+        group.map_or(0, |group| group.sources())
+    };
+    let of_all = |router: &Router| (0..64).map(|n| channels(router, n)).sum::<usize>();
+    let many: Vec<_> = (0..20).map(source).collect();
+    (0..64).for_each(|n| router.report(RecordKind::Allow, ssm(n), &many));
+    assert_eq!(of_all(&router), HOST_GROUPS);
+    // A group without sources counts as one, and has no place either.
+    router.report(RecordKind::ToExclude, group(1), &[]);
+    assert!(router.querier.group(group(1)).is_none());
+    assert_eq!(
+        router.out.refused,
+        vec![Drop::HostTooMany; 64 * 20 - HOST_GROUPS + 1]
+    );
+    // Another host has its own places, also in a group that the first one named.
+    router.mac[5] = 2;
+    router.report(RecordKind::Allow, ssm(0), &[source(100)]);
+    router.report(RecordKind::ToExclude, group(1), &[]);
+    assert_eq!(
+        (channels(&router, 0), router.querier.host_groups(router.mac)),
+        (21, 2)
+    );
+    // What the first host no longer names makes room.
+    router.mac[5] = 1;
+    router.report(RecordKind::Block, ssm(0), &many[..5]);
+    router.until(router.now + Duration::from_secs(3));
+    router.report(RecordKind::Allow, ssm(70), &many);
+    assert_eq!((channels(&router, 0), channels(&router, 70)), (16, 5));
+    router.until(router.now + Timing::default().membership());
+    assert_eq!(
+        (
+            router.querier.groups().len(),
+            router.querier.host_groups(router.mac)
+        ),
+        (0, 0)
+    );
+    router.mac[5] = 2;
+    assert_eq!(router.querier.host_groups(router.mac), 0);
+}

@@ -6,12 +6,14 @@
 //!   time ──▶ query(..): general ones, and of what somebody has left
 //! ```
 //! The table is bounded: beyond [`GROUPS_MAX`] and [`SOURCES_MAX`], joins are refused and counted, and existing entries
-//! stay. The groups and sources that a host was the first to name count for this host, by its Ethernet address, and
-//! their number is limited: a host that forges reports takes no place of other hosts.
+//! stay. What a host was the first to name counts for this host, by its Ethernet address, and is limited: a host that
+//! forges reports takes no place of other hosts. The unit is what takes a place in a node, which is a group, or each
+//! source of a source-specific group ([`carrier`](crate::multicast::channel::carrier)).
 
 use super::emit::Speaker;
-use super::group::{Group, Refused, Terms};
+use super::group::{Group, Refused, SOURCES_PER_HOST_MAX, Terms};
 use super::message::{Asked, Message, RecordKind, Sources};
+use super::places::Places;
 use super::{Address, Timing, message};
 use crate::multicast::drops::Drop;
 use crate::multicast::packet::Mac;
@@ -24,8 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const GROUPS_MAX: usize = 65_536;
 /// Maximum number of sources of all groups together: 32 bytes each, 8 MB.
 pub const SOURCES_MAX: usize = 262_144;
-/// The default number of groups that one host may be the first to join. Choice: the programs of one host join some
-/// dozens of groups. Eight hosts that join as many as they can fill a node's 1953 places.
+/// The default number of groups that one host may be the first to join, where each source of a source-specific group
+/// counts as one. Choice: the programs of one host join some dozens of groups. It takes eight hosts that join as many
+/// as they can to fill a node's 1953 places, or four that do so in both families of addresses.
 pub const HOST_GROUPS: usize = 256;
 
 /// A query to be sent.
@@ -66,9 +69,7 @@ pub struct Querier<A = Ipv4Addr> {
     own: A,
     asks: bool,
     groups: BTreeMap<A, Group<A>>,
-    /// How many groups each host was the first to join; hosts without such groups have no entry.
-    hosts: BTreeMap<Mac, usize>,
-    host_groups: usize,
+    hosts: Places,
     due: BTreeSet<(Time, A)>,
     /// Number of sources of all groups.
     sources: usize,
@@ -109,8 +110,7 @@ impl<A: Address> Querier<A> {
             own,
             asks,
             groups: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-            host_groups: HOST_GROUPS,
+            hosts: Places::new(HOST_GROUPS),
             due: BTreeSet::new(),
             sources: 0,
             other: None,
@@ -122,13 +122,22 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    /// Sets how many groups one host may be the first to join.
+    /// Sets how many groups one host may be the first to join; see [`HOST_GROUPS`].
     #[must_use]
-    pub fn with_host_groups(self, host_groups: usize) -> Querier<A> {
-        Querier {
-            host_groups,
-            ..self
-        }
+    pub fn with_host_groups(mut self, host_groups: usize) -> Querier<A> {
+        self.set_host_groups(host_groups);
+        self
+    }
+
+    /// Sets this number for the joins from now on. Existing groups stay.
+    pub fn set_host_groups(&mut self, host_groups: usize) {
+        self.hosts.most = host_groups;
+    }
+
+    /// Returns how many of these groups a host has.
+    #[must_use]
+    pub fn host_groups(&self, host: Mac) -> usize {
+        self.hosts.of(host)
     }
 
     /// Returns whether a member here wants the packet.
@@ -176,7 +185,7 @@ impl<A: Address> Querier<A> {
         self.sources = 0;
         for (address, group) in core::mem::take(&mut self.groups) {
             out.member(address, false);
-            for source in channels(address, &group) {
+            for (source, _) in channels(address, &group) {
                 out.channel(address, source, false);
             }
         }
@@ -333,13 +342,20 @@ impl<A: Address> Querier<A> {
                 return out.refused(change.from, address, Drop::JoinTooMany);
             }
             let owner = change.from.mac;
-            let owned = self.hosts.get(&owner).copied().unwrap_or(0);
-            if owned >= self.host_groups {
-                return out.refused(change.from, address, Drop::HostTooMany);
+            if !is_source_specific(address) {
+                if self.hosts.room(owner) == 0 {
+                    return out.refused(change.from, address, Drop::HostTooMany);
+                }
+                self.hosts.take(owner);
             }
-            self.hosts.insert(owner, owned + 1);
             self.groups.insert(address, Group::of(owner));
         }
+        let own = self.groups.get(&address);
+        let own = own.map_or(0, |group| group.sources_of(change.from.mac));
+        let host_room = match is_source_specific(address) {
+            true => SOURCES_PER_HOST_MAX.min(own + self.hosts.room(change.from.mac)),
+            false => SOURCES_PER_HOST_MAX,
+        };
         let mut named = core::mem::take(&mut self.named);
         named.clear();
         named.extend(sources.iter());
@@ -363,6 +379,7 @@ impl<A: Address> Querier<A> {
                 is_querier,
                 host: change.from.mac,
                 room,
+                host_room,
             };
             refused = group.apply(kind, named, terms);
             group.is_confirmed |= change.is_current;
@@ -411,14 +428,9 @@ impl<A: Address> Querier<A> {
         });
         self.sources = self.sources - before + group.sources();
         let has: Vec<_> = channels(address, group).collect();
-        for source in had.iter().filter(|source| !has.contains(source)) {
-            out.channel(address, *source, false);
-        }
-        for source in has.iter().filter(|source| !had.contains(source)) {
-            out.channel(address, *source, true);
-        }
         group.due = group.next();
         let (due, is_wanted, is_confirmed) = (group.due, group.is_wanted(), group.is_confirmed);
+        self.follow(address, &had, &has, out);
         if was_known {
             self.due.remove(&(was_due, address));
         }
@@ -438,15 +450,32 @@ impl<A: Address> Querier<A> {
         }
     }
 
-    fn remove(&mut self, address: A) {
-        let Some(group) = self.groups.remove(&address) else {
-            return;
-        };
-        if let Some(owned) = self.hosts.get_mut(&group.owner) {
-            *owned -= 1;
-            if *owned == 0 {
-                self.hosts.remove(&group.owner);
+    /// Reports the changes of a group's channels, and counts them for their hosts.
+    fn follow(&mut self, address: A, had: &[(A, Mac)], has: &[(A, Mac)], out: &mut impl Outlet<A>) {
+        let is_in = |all: &[(A, Mac)], source: A| all.iter().any(|(one, _)| *one == source);
+        for channel @ &(source, host) in had {
+            if !is_in(has, source) {
+                out.channel(address, source, false);
             }
+            // The host differs if the source's time has run out, and another host has named it since.
+            if !has.contains(channel) {
+                self.hosts.give_back(host);
+            }
+        }
+        for channel @ &(source, host) in has {
+            if !is_in(had, source) {
+                out.channel(address, source, true);
+            }
+            if !had.contains(channel) {
+                self.hosts.take(host);
+            }
+        }
+    }
+
+    fn remove(&mut self, address: A) {
+        let group = self.groups.remove(&address);
+        if let Some(group) = group.filter(|_| !is_source_specific(address)) {
+            self.hosts.give_back(group.owner);
         }
     }
 
@@ -471,8 +500,9 @@ impl<A: Address> Querier<A> {
     }
 }
 
-/// Returns the wanted sources of a source-specific group; none for another group.
-fn channels<A: Address>(address: A, group: &Group<A>) -> impl Iterator<Item = A> + '_ {
-    let included = is_source_specific(address).then(|| group.included());
-    included.flatten().into_iter().flatten()
+/// Returns the wanted sources of a source-specific group, each with the host that was the first to name it; none for
+/// another group.
+fn channels<A: Address>(address: A, group: &Group<A>) -> impl Iterator<Item = (A, Mac)> + '_ {
+    let included = is_source_specific(address).then(|| group.owned());
+    included.into_iter().flatten()
 }
