@@ -10,7 +10,7 @@
 //! present. These bytes and [`MAX_SECONDS`] limit the memory.
 
 use rubato::audioadapter_buffers::direct::SequentialSliceOfVecs;
-use rubato::{Fft, FixedSync, Resampler, WindowFunction};
+use rubato::{Async, FixedAsync, Resampler, SincInterpolationParameters};
 
 use crate::SAMPLE_RATE_HZ;
 use crate::g711::Law;
@@ -323,13 +323,15 @@ fn resample(mono: Vec<f32>, rate_hz: u32) -> Vec<f32> {
     if rate_hz == SAMPLE_RATE_HZ {
         return mono;
     }
-    /// Frames per FFT block; the filter has the same length, which makes it sharp at the band's edge.
-    const BLOCK: usize = 4096;
+    /// Frames per step of the resampler. The result does not depend on it.
+    const CHUNK: usize = 4_096;
     let frames = mono.len();
-    let (from, to) = (rate_hz as usize, SAMPLE_RATE_HZ as usize);
-    let window = WindowFunction::BlackmanHarris2;
-    let mut resampler = Fft::<f32>::new_custom(from, to, BLOCK, 1, 1, window, FixedSync::Both)
-        .expect("rates are not zero and there is a channel");
+    let ratio = f64::from(SAMPLE_RATE_HZ) / f64::from(rate_hz);
+    // Choice: `rubato` also resamples by FFT, which is faster. But its FFT is generic, and to compile that would take
+    // longer than everything else in this crate.
+    let filter = SincInterpolationParameters::default();
+    let mut resampler = Async::<f32>::new_sinc(ratio, 1.0, &filter, CHUNK, 1, FixedAsync::Input)
+        .expect("the ratio is positive and there is a channel");
     let channels = [mono];
     let input =
         SequentialSliceOfVecs::new(&channels, 1, frames).expect("one channel of just this length");
