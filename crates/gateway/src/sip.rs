@@ -14,13 +14,15 @@
 //! exists. It ends with BYE, which `proxy` forwards. If an end or a node is lost, `calls` sends a BYE. `dialog` handles
 //! requests within a call, `transactions` is the use of the SIP stack, `watch` checks whether the other gateways are
 //! alive, and `hop` contains the neighbors. `message` contains what a proxy edits, and `overlay` the transport between
-//! gateways. `inspect` drops excess messages before they cost anything. Messages, transactions and the transports of
-//! the Internet come from the crate rsipstack. All of this runs on one thread, beside the thread for media.
+//! gateways. `inspect` drops excess messages before they cost anything. `tcp` has the connections by TCP, and `inside`
+//! is what happens in the loop of the stack. Messages, transactions and the transport by UDP come from the crate
+//! rsipstack. All of this runs on one thread, beside the thread for media.
 
 mod call;
 mod calls;
 mod dialog;
 mod hop;
+mod inside;
 mod inspect;
 mod invite;
 mod message;
@@ -45,6 +47,7 @@ use crate::alive::Over;
 use crate::allow::Allowed;
 use crate::domains::Domains;
 use crate::media::{self, Plane, Shadow, Why};
+use crate::slots::Slots;
 use base::NodeAddr;
 use calls::Table;
 use client::{Node, Options};
@@ -53,19 +56,21 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use hop::Names;
+use inside::{Inside, NoNames};
 use inspect::Gated;
 use overlay::OverlaySocket;
-use places::Places;
-use proxy::Proxy;
+use places::{Places, Ports};
+use proxy::{Proxy, REFUSALS_MAX};
 use routes::Routes;
 use rsipstack::EndpointBuilder;
 use rsipstack::transport::udp::UdpConnection;
 use rsipstack::transport::{SipConnection, TransportLayer};
 use std::hash::RandomState;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use steering::Own;
+use tcp::Streams;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
@@ -155,16 +160,18 @@ pub struct Counters {
     pub forged: Counter,
     /// Requests that had passed too many hops.
     pub too_many_hops: Counter,
-    /// Requests that were refused for lack of room.
+    /// Requests and TCP connections that were refused or ended for lack of room.
     pub overload: Counter,
     /// Messages of sources that send too many.
     pub flood: Counter,
-    /// Datagrams that are not SIP.
+    /// Datagrams that are not SIP, and TCP connections that were closed because of bytes that are not SIP.
     pub nonsense: Counter,
     /// Answers whose description could not be steered.
     pub bad_answers: Counter,
     /// Answers that were not sent to an address, because it had not proven that it receives them.
     pub unproven: Counter,
+    /// TCP connections that were closed, because their peer did not read what the gateway sent.
+    pub unread: Counter,
 }
 
 /// The reason why a gateway cannot start.
@@ -322,11 +329,19 @@ async fn start(
     let overlay = SipConnection::Udp(overlay.map_err(failed)?);
     let (udp, tcp, at) = listen(settings.listen, &gate).await.map_err(failed)?;
     let port = at.port();
-    let transports = TransportLayer::new(stopped.clone());
+    let transports = TransportLayer::new_with_domain_resolver(stopped.clone(), Box::new(NoNames));
+    let streams = Streams::new(gate.clone(), counters.clone(), stopped.clone());
+    let stack = Arc::new(OnceLock::new());
+    let inside = Inside {
+        gate: gate.clone(),
+        streams: streams.clone(),
+        stack: stack.clone(),
+    };
     for connection in [udp.clone(), overlay.clone()] {
         transports.add_transport(connection);
     }
     let tell = orders.clone();
+    let ports = Ports::new(&settings.media);
     let plane = Plane::start(media::Settings {
         node: settings.node.clone(),
         udp: settings.media,
@@ -350,11 +365,12 @@ async fn start(
             timerc: settings.answer_within + places::LINGER,
             ..Default::default()
         })
-        .with_transport_inspector(Box::new(inspect::Inside(gate.clone())));
+        .with_transport_inspector(Box::new(inside));
     if let Some(trace) = settings.trace.clone() {
         builder.with_inspector(Box::new(inspect::Tracer(trace)));
     }
     let endpoint = builder.build();
+    stack.get_or_init(|| Arc::downgrade(&endpoint.inner));
     let names = Names {
         node,
         port,
@@ -374,6 +390,7 @@ async fn start(
             lookup: settings.lookup,
             found: Mutex::default(),
         },
+        ports,
         shadow_at: plane.shadow_port().map(|port| {
             let ip = settings.public.unwrap_or(settings.listen.ip());
             SocketAddr::new(ip, port)
@@ -391,6 +408,8 @@ async fn start(
         report: settings.report,
         counters,
         places: Places::new(),
+        streams: streams.clone(),
+        refusals: Slots::new(REFUSALS_MAX),
         gate,
         tags: RandomState::new(),
         trace: settings.trace.map(inspect::Tracer),
@@ -399,8 +418,7 @@ async fn start(
     let proxy = Arc::new(proxy);
     let asking = proxy.clone();
     tokio::spawn(async move { asking.routes.find_servers().await });
-    let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());
-    tokio::spawn(tcp::serve(tcp, at, serving, counters, stopped.clone()));
+    tokio::spawn(streams.accept(tcp, endpoint.inner.clone()));
     Ok(Started {
         proxy,
         at,
@@ -427,7 +445,7 @@ async fn listen(
         let udp = SipConnection::Udp(udp);
         let port = udp.get_addr().addr.port.map_or(wanted.port(), u16::from);
         let at = SocketAddr::new(wanted.ip(), port);
-        match tcp::bind(at).await {
+        match tcp::bind(at) {
             Ok(tcp) => return Ok((udp, tcp, at)),
             Err(_) if wanted.port() == 0 && tries < PORT_TRIES => tries += 1,
             Err(error) => return Err(error.into()),
@@ -444,7 +462,7 @@ async fn run(
         return;
     };
     let serving = endpoint.inner.clone();
-    let mut serving = tokio::spawn(async move { serving.serve().await });
+    let mut serving = tokio::spawn(inside::serve(async move { serving.serve().await }));
     let watch = tokio::spawn(watch::run(proxy.clone()));
     loop {
         tokio::select! {

@@ -6,6 +6,8 @@
 //!     ├── it has some to spare ──▶ the oldest of these go for it
 //!     └── another one has more ──▶ the oldest that can go, of whoever has most
 //! ```
+//! A table may also permit each holder several times as many places as are free ([`Slots::with_share`]).
+//!
 //! A holder may also have a fixed maximum. Once it has that many places, it gets another one only in exchange for a
 //! spare one of its own.
 //!
@@ -23,6 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Slots<K: Ord = ()> {
     table: Arc<Mutex<Table<K>>>,
     most: usize,
+    /// A holder may have at most this number of times as many places as are free.
+    times: usize,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,12 @@ pub struct Slot<K: Ord + Clone = ()> {
 impl<K: Ord + Clone> Slots<K> {
     /// Creates `most` places.
     pub fn new(most: usize) -> Slots<K> {
+        Slots::with_share(most, 1)
+    }
+
+    /// Creates `most` places, of which a holder may have at most `times` as many as are free: alone, `times` parts of
+    /// `times + 1`.
+    pub fn with_share(most: usize, times: usize) -> Slots<K> {
         let table = Table {
             next: 0,
             size: 0,
@@ -73,6 +83,7 @@ impl<K: Ord + Clone> Slots<K> {
         Slots {
             table: Arc::new(Mutex::new(table)),
             most,
+            times,
         }
     }
 
@@ -93,7 +104,7 @@ impl<K: Ord + Clone> Slots<K> {
 
     fn take_within(&self, by: K, size: usize, own_most: usize) -> Option<Slot<K>> {
         let mut table = locked(&self.table);
-        let (has_room, ended) = table.make_room(&by, size, (self.most, own_most));
+        let (has_room, ended) = table.make_room(&by, size, (self.most, own_most, self.times));
         let slot = has_room.then(|| self.slot(&mut table, by, size));
         drop(table);
         ended.into_iter().for_each(|end| end());
@@ -186,11 +197,12 @@ impl<K: Ord + Clone> Table<K> {
         &mut self,
         by: &K,
         size: usize,
-        (most, own_most): (usize, usize),
+        (most, own_most, times): (usize, usize, usize),
     ) -> (bool, Vec<End>) {
         let held = self.by.get(by).map_or(0, |holder| holder.size);
         let may_have_more = held + size <= own_most;
-        if may_have_more && held + size <= most.saturating_sub(self.size) {
+        let free = most.saturating_sub(self.size);
+        if may_have_more && size <= free && held + size <= times.saturating_mul(free) {
             return (true, Vec::new());
         }
         let (mut found, mut freed) = (Vec::new(), 0);
@@ -260,6 +272,7 @@ impl<K: Ord> Clone for Slots<K> {
         Slots {
             table: Arc::clone(&self.table),
             most: self.most,
+            times: self.times,
         }
     }
 }
@@ -315,6 +328,16 @@ mod tests {
         drop((first, others));
         assert_eq!(slots.taken(), 0);
         assert!(locked(&slots.table).by.is_empty());
+    }
+
+    #[test]
+    fn a_larger_share_leaves_less_room_but_some() {
+        let slots = Slots::with_share(8, 3);
+        let first = all(&slots, 0);
+        assert_eq!(first.len(), 6, "alone, three quarters");
+        let next = slots.take_for(1);
+        assert!(next.is_some() && slots.take_for(2).is_some());
+        assert!(slots.take_sized(3, 2).is_none(), "there is one");
     }
 
     #[test]

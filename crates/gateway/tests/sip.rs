@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod network;
+#[path = "sip/ports.rs"]
+mod ports;
 #[path = "sip/refused.rs"]
 mod refused;
+#[path = "sip/streams.rs"]
+mod streams;
 mod ua;
 #[path = "sip/unanswered.rs"]
 mod unanswered;

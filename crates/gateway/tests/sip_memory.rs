@@ -13,7 +13,8 @@ use gateway::domains::{Certified, Table};
 use gateway::sip::{Gateway, Settings};
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ua::Ua;
@@ -341,4 +342,59 @@ fn a_flood_of_calls_costs_little() {
         growth.iter().all(|bytes| *bytes <= GROWTH_MAX),
         "{growth:?}"
     );
+}
+
+/// Requests by TCP that are long, come as fast as they can be sent, and are all refused.
+fn refused_by_tcp(count: usize) -> impl Iterator<Item = String> {
+    let at = SocketAddr::from(([127, 0, 1, 0], 5_060));
+    let subject = format!("Subject: {}\r\n", "a".repeat(8_000));
+    let refused = "sip:nobody.example";
+    let name = format!("From: \"{}\" <", "a".repeat(8_000));
+    (0..count).map(move |number| {
+        let asked = request("REGISTER", refused, at, number, (&subject, ""));
+        let asked = asked.replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+        asked.replace("From: <", &name)
+    })
+}
+
+#[test]
+fn a_flood_by_tcp_whose_answers_nobody_reads_costs_little() {
+    let site = Site::start("sip-unread-memory");
+    let to = site.gateway.local();
+    MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    let mut tcp = TcpStream::connect(to).unwrap();
+    let writes = std::thread::spawn(move || {
+        let mut asked = refused_by_tcp(usize::MAX);
+        while tcp.write_all(asked.next().unwrap().as_bytes()).is_ok() {}
+    });
+    let growth = || MOST.load(Ordering::Relaxed) - site.before;
+    let mut number = 0;
+    while !writes.is_finished() && growth() <= GROWTH_MAX {
+        number += 1;
+        site.is_there(number);
+    }
+    assert!(growth() <= GROWTH_MAX, "{}", growth());
+    assert_eq!(site.gateway.counters().unread.value(), 1);
+}
+
+#[test]
+fn a_flood_by_tcp_that_is_read_costs_little() {
+    let site = Site::start("sip-fast-memory");
+    let to = site.gateway.local();
+    MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    let mut tcp = TcpStream::connect(to).unwrap();
+    let mut reads = tcp.try_clone().unwrap();
+    let reads = std::thread::spawn(move || {
+        let mut bytes = vec![0; 65_536];
+        while reads.read(&mut bytes).is_ok_and(|len| len > 0) {}
+    });
+    for asked in refused_by_tcp(2_500) {
+        tcp.write_all(asked.as_bytes()).unwrap();
+    }
+    site.is_there(1);
+    let growth = MOST.load(Ordering::Relaxed) - site.before;
+    tcp.shutdown(std::net::Shutdown::Both).unwrap();
+    reads.join().unwrap();
+    assert!(growth <= GROWTH_MAX, "{growth}");
+    assert_eq!(site.gateway.counters().flood.value(), 0);
 }

@@ -166,7 +166,10 @@ impl Proxy {
         let numbers: Vec<u64> = locked(&self.calls).calls.keys().copied().collect();
         for number in numbers {
             self.hang_up(number, End::Stopped, None).await;
+            // Many calls may have one connection, which sends nothing meanwhile.
+            tokio::task::yield_now().await;
         }
+        self.streams.finish().await;
         self.plane.stop();
     }
 }

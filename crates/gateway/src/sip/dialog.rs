@@ -51,6 +51,7 @@ impl Proxy {
             known.on_request(side, request);
             side
         };
+        self.may_stay(from);
         Ok(Some((call, side)))
     }
 

@@ -5,17 +5,22 @@
 //! until it has proven that it receives the answers. The proof is a request with the tag of an answer, such as the ACK.
 //! An attacker who controls a callee knows the tags of its answers, and can forge this proof for another address.
 
-use super::{Counters, message, places};
+use super::{Counters, inside, message, places};
+use core::future::poll_fn;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
 use rsipstack::platform::net::UdpSocket;
 use rsipstack::sip::{SipMessage, Transport};
-use rsipstack::transaction::endpoint::{MessageInspector, TransportEventInspector};
-use rsipstack::transport::{SipAddr, SipConnection, TransportEvent};
+use rsipstack::transaction::endpoint::MessageInspector;
+use rsipstack::transport::{SipAddr, SipConnection};
 use std::collections::{HashMap, VecDeque};
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tokio::task::unconstrained;
 
 /// Maximum number of messages per second from one source: 400 calls that a PBX sets up and ends, at five messages each.
 const RATE_PER_S: f64 = 2_000.0;
@@ -25,6 +30,8 @@ const BURST: f64 = 2_000.0;
 const WAITING_MAX: usize = 4 << 20;
 /// The same limit for one source, so that a source that sends too much delays only itself.
 const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 8;
+/// The time after which a message of a stream is offered again, if there was no room for it.
+const AGAIN: Duration = Duration::from_millis(20);
 /// Maximum number of sources that are remembered. If there are more, unproven sources are forgotten first.
 const SOURCES_MAX: usize = 8_192;
 
@@ -55,6 +62,16 @@ pub enum Direction {
 
 /// Receives every message: its direction, its source or destination, if known, and its text.
 pub type Trace = Arc<dyn Fn(Direction, Option<SocketAddr>, &str) + Send + Sync>;
+
+/// Whether a message of a stream may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Now,
+    /// After this time, it may be offered again.
+    After(Duration),
+    /// It costs more than one source may have.
+    Never,
+}
 
 /// Limits the messages of each source. The check is where datagrams are received, before they cost anything, because
 /// the stack's queue behind it has no limit of its own.
@@ -103,6 +120,14 @@ impl Source {
             tags: VecDeque::new(),
         }
     }
+
+    /// Returns the tokens that the source has now.
+    fn refill(&mut self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.tokens = (self.tokens + passed * RATE_PER_S).min(BURST);
+        self.at = now;
+        self.tokens
+    }
 }
 
 impl State {
@@ -134,23 +159,45 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides whether a message with this cost may pass. If so, it counts as waiting until it is taken up.
+    /// Decides whether a datagram with this cost may pass. If so, it counts as waiting until it is taken up.
     fn lets(&self, from: IpAddr, cost: usize, now: Instant) -> bool {
+        let may = self.takes(from, cost, now);
+        if !may {
+            self.counters.flood.add();
+        }
+        may
+    }
+
+    /// Returns how long a source with a stream must wait until it may send another message.
+    pub(super) fn wait(&self, from: IpAddr, now: Instant) -> Option<Duration> {
+        let mut state = self.locked();
+        let missing = 1.0 - state.source(from, now).refill(now);
+        (missing > 0.0).then(|| Duration::from_secs_f64(missing / RATE_PER_S))
+    }
+
+    /// Decides the same for a message of a stream. Nothing is lost: TCP slows the sender down while the message waits.
+    pub(super) fn lets_wait(&self, from: IpAddr, cost: usize, now: Instant) -> Pass {
+        if cost > WAITING_OF_ONE_MAX {
+            self.counters.flood.add();
+            return Pass::Never;
+        }
+        match self.takes(from, cost, now) {
+            true => Pass::Now,
+            false => Pass::After(AGAIN),
+        }
+    }
+
+    fn takes(&self, from: IpAddr, cost: usize, now: Instant) -> bool {
         let mut state = self.locked();
         let is_full = state.waiting + cost > WAITING_MAX;
         let source = state.source(from, now);
-        let passed = now.saturating_duration_since(source.at).as_secs_f64();
-        source.tokens = (source.tokens + passed * RATE_PER_S).min(BURST);
-        source.at = now;
         let has_room = source.waiting_all + cost <= WAITING_OF_ONE_MAX;
-        let may = !is_full && source.tokens >= 1.0 && has_room;
+        let may = source.refill(now) >= 1.0 && !is_full && has_room;
         if may {
             source.tokens -= 1.0;
             source.waiting.push_back(cost);
             source.waiting_all += cost;
             state.waiting += cost;
-        } else {
-            self.counters.flood.add();
         }
         may
     }
@@ -229,7 +276,7 @@ impl Gate {
     }
 
     /// Records that the stack has taken up the first waiting message of this source.
-    fn taken_up(&self, from: IpAddr) {
+    pub(super) fn taken_up(&self, from: IpAddr) {
         let mut state = self.locked();
         if let Some(source) = state.sources.get_mut(&from)
             && let Some(cost) = source.waiting.pop_front()
@@ -245,7 +292,7 @@ impl Gate {
 }
 
 /// Returns the cost of a waiting message.
-fn cost(message: &SipMessage) -> usize {
+pub(super) fn cost(message: &SipMessage) -> usize {
     match message {
         SipMessage::Request(request) => places::cost(&request.headers, &request.body),
         SipMessage::Response(response) => places::cost(&response.headers, &response.body),
@@ -296,32 +343,20 @@ impl<S: UdpSocket> UdpSocket for Gated<S> {
             // The answer counts as lost.
             return Ok(bytes.len());
         }
-        self.socket.send_to(bytes, to).await
+        let mut sending = pin!(self.socket.send_to(bytes, to));
+        if !inside::is_loop() {
+            return sending.await;
+        }
+        let once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx)));
+        match unconstrained(once).await {
+            Poll::Ready(sent) => sent,
+            // There is no room for the datagram, so it is lost. All that the loop sends is sent again on demand.
+            Poll::Pending => Ok(bytes.len()),
+        }
     }
 
     fn local_addr(&self) -> rsipstack::Result<SocketAddr> {
         self.socket.local_addr()
-    }
-}
-
-/// The gate at the point where the stack takes up messages.
-pub(super) struct Inside(pub(super) Arc<Gate>);
-
-#[async_trait::async_trait]
-impl TransportEventInspector for Inside {
-    async fn handle(&self, event: TransportEvent) -> Option<TransportEvent> {
-        let TransportEvent::Incoming(message, connection, from) = &event else {
-            return Some(event);
-        };
-        let Ok(from) = from.get_socketaddr() else {
-            return Some(event);
-        };
-        // The stack itself reads streams, and TCP slows their senders down.
-        if connection.is_reliable() && !self.0.lets(from.ip(), cost(message), Instant::now()) {
-            return None;
-        }
-        self.0.taken_up(from.ip());
-        Some(event)
     }
 }
 

@@ -20,7 +20,7 @@ use super::Event;
 use super::call::{Call, End};
 use super::hop::{Face, Hop};
 use super::message;
-use super::places::{InvitePlace, LINGER};
+use super::places::{self, InvitePlace, LINGER};
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
 use super::transactions::{respond, responses, responses_to_invite};
@@ -346,7 +346,8 @@ impl Driver {
         let mut new = None;
         if !self.is_plain {
             let reach = [reach(&from, hop), reach(hop, &from)];
-            new = Steering::open(&proxy.plane, proxy.own.clone(), reach)
+            let ports = (proxy.ports.clone(), places::asker(&from));
+            new = Steering::open(&proxy.plane, proxy.own.clone(), reach, ports)
                 .map_err(|refused| Rejection::new(refused.status(), refused))?;
         }
         let id = new.as_ref().map(Steering::id);

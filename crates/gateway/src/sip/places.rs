@@ -1,4 +1,4 @@
-//! Memory for the transactions of hosts and nodes, shared so that none of them can take all of it.
+//! Memory for the transactions of hosts and nodes, and media ports, shared so that none of them can take all.
 //!
 //! ```text
 //!   request ── waits for its next hop ──▶ answered, kept for repetitions ── LINGER ──▶ gone
@@ -15,6 +15,7 @@
 
 use super::hop::{Face, Hop};
 use crate::slots::{Slot, Slots};
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use net::places::Origin;
 use rsipstack::sip::{Header, Headers};
@@ -146,6 +147,24 @@ impl Places {
             gone,
             left: CancellationToken::new(),
         })
+    }
+}
+
+/// The media ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Ports(Slots<Asker>);
+
+impl Ports {
+    /// Shares the streams for which there are ports: two for each, RTP and RTCP. Choice: one host or node may begin the
+    /// calls of three quarters of them. With the default range, these are as many calls as a gateway has, so that a
+    /// site may have a single PBX.
+    pub(crate) fn new(udp: &RangeInclusive<u16>) -> Ports {
+        Ports(Slots::with_share(udp.len() / 2, 3))
+    }
+
+    /// Takes the ports of one stream for this party, if it may have them.
+    pub(crate) fn take(&self, by: Asker) -> Option<Slot<Asker>> {
+        self.0.take_for(by)
     }
 }
 

@@ -9,17 +9,19 @@ use super::calls::Table;
 use super::hop::{Face, Hop, Names, SIP_PORT, is_of_site};
 use super::inspect::{Gate, Tracer};
 use super::message;
-use super::places::{self, LINGER, Place, Places, Standing};
+use super::places::{self, LINGER, Place, Places, Ports, Standing};
 use super::routes::{Nowhere, Routes};
 use super::steering::Own;
+use super::tcp::Streams;
 use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
+use crate::slots::Slots;
 use base::NodeAddr;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
-use rsipstack::sip::{Method, Request, Response, Uri};
+use rsipstack::sip::{Method, Request, Response, Transport, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
 use rsipstack::transaction::transaction::{Transaction, TransactionEvent};
 use rsipstack::transport::SipConnection;
@@ -59,6 +61,7 @@ pub(crate) struct Proxy {
     pub(crate) routes: Routes,
     pub(crate) plane: Plane,
     pub(crate) own: Own,
+    pub(crate) ports: Ports,
     /// The address at which mirrored media is received, if enabled.
     pub(crate) shadow_at: Option<SocketAddr>,
     /// The hosts that may use the access face; `None` means hosts of the site.
@@ -70,6 +73,10 @@ pub(crate) struct Proxy {
     pub(crate) report: Arc<dyn Fn(Event) + Send + Sync>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) places: Places,
+    /// The connections by TCP.
+    pub(crate) streams: Arc<Streams>,
+    /// The places of refusals that are not sent yet.
+    pub(crate) refusals: Slots,
     /// The state of the senders of datagrams.
     pub(crate) gate: Arc<Gate>,
     /// Makes the tags of this gateway's own answers.
@@ -78,6 +85,9 @@ pub(crate) struct Proxy {
     /// How long a callee may take to answer.
     pub(crate) answer_within: Duration,
 }
+
+/// Number of refusals for lack of room that wait until they are sent. Each keeps some kB.
+pub(crate) const REFUSALS_MAX: usize = 512;
 
 /// Locks a call for a short time.
 pub(crate) fn locked<T>(call: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,13 +160,6 @@ impl Proxy {
         })
     }
 
-    /// Refuses a request for which there is no place.
-    fn turn_away(self: &Arc<Self>, transaction: Transaction, why: &str) {
-        self.counters.overload.add();
-        let (proxy, rejection) = (self.clone(), Rejection::new(503, why));
-        tokio::spawn(async move { proxy.reject(transaction, &rejection).await });
-    }
-
     /// Returns the neighbor from which a request came.
     fn hop_of(&self, transaction: &Transaction) -> Option<Hop> {
         let connection = transaction.connection.as_ref()?;
@@ -167,7 +170,12 @@ impl Proxy {
                 ..Hop::overlay(NodeAddr(0))
             });
         }
-        let mut hop = Hop::access(at, connection.transport());
+        // The stack does not know that its channels are TCP.
+        let transport = match connection.is_reliable() {
+            true => Transport::Tcp,
+            false => Transport::Udp,
+        };
+        let mut hop = Hop::access(at, transport);
         hop.stream = connection.is_reliable().then(|| connection.clone());
         Some(hop)
     }
@@ -194,10 +202,18 @@ impl Proxy {
             (_, Some(allowed)) => allowed.admits(ip, SIP_PORT),
         };
         if may {
+            self.may_stay(from);
             return Ok(());
         }
         self.counters.not_allowed.add();
         Err(Rejection::new(403, "this address may not use the gateway"))
+    }
+
+    /// Notes that a request of this neighbor was admitted. If it came by TCP, the connection stays.
+    pub(crate) fn may_stay(&self, from: &Hop) {
+        if from.stream.is_some() {
+            self.streams.stays(from.at);
+        }
     }
 
     /// Removes our Routes and counts the hop. Returns the call that the Routes identify.

@@ -14,7 +14,9 @@
 //! beyond, nothing is steered. A local end that is aware of the overlay announces itself; its announcement passes, and
 //! its media does not go through this gateway.
 
+use super::places::{Asker, Ports};
 use crate::media::{self, Plane, Report};
+use crate::slots::Slot;
 use base::{NodeAddr, VirtualPort};
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -24,6 +26,10 @@ use voice::sdp::{
     Announce, End, Exchange, ExchangeError, MediaEdit, Rewrite, RewriteError, Sdp, SdpError,
     Section, Side, Steer, Treatment,
 };
+
+/// Number of sections of one call whose media this gateway carries: sound, pictures, a shared screen and one more.
+/// Choice: media of further sections goes directly, as it would without an overlay.
+const STREAMS_MAX: usize = 4;
 
 /// The way in which media reaches a side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub(crate) enum Refused {
     Call(#[from] CallError),
     #[error(transparent)]
     Media(#[from] media::Error),
+    #[error("too many media ports of this host")]
+    Share,
     #[error("the session description cannot be led here: {0}")]
     Rewrite(#[from] RewriteError),
 }
@@ -57,7 +65,7 @@ impl Refused {
             Refused::Exchange(ExchangeError::OfferOpen { .. }) => 491,
             Refused::Exchange(_) => 488,
             Refused::Call(CallError::Loop) => 482,
-            Refused::Call(_) | Refused::Media(_) => 503,
+            Refused::Call(_) | Refused::Media(_) | Refused::Share => 503,
         }
     }
 }
@@ -88,6 +96,13 @@ pub(crate) struct Passed {
     pub(crate) is_announced: bool,
 }
 
+/// The ports of a stream, for both sides, and their share.
+#[derive(Debug)]
+struct Leased {
+    ports: [LocalPorts; 2],
+    _share: Slot<Asker>,
+}
+
 /// The media of one call.
 #[derive(Debug)]
 pub(crate) struct Steering {
@@ -96,7 +111,10 @@ pub(crate) struct Steering {
     own: Own,
     reach: [Reach; 2],
     exchange: Exchange,
-    streams: BTreeMap<u8, [LocalPorts; 2]>,
+    streams: BTreeMap<u8, Leased>,
+    ports: Ports,
+    /// The party that began the call: the ports count as its ports.
+    by: Asker,
     /// The remote ends of an offer that is not answered yet.
     pending: Vec<(StreamId, Side, Remote)>,
     /// Whether an offer was answered before: then a refusal of the last offer leaves the media as it was.
@@ -109,6 +127,7 @@ impl Steering {
         plane: &Plane,
         own: Own,
         reach: [Reach; 2],
+        (ports, by): (Ports, Asker),
     ) -> Result<Option<Self>, Refused> {
         let beyond = reach.iter().filter(|reach| **reach == Reach::Beyond);
         if beyond.count() != 1 {
@@ -121,6 +140,8 @@ impl Steering {
             reach,
             exchange: Exchange::new(),
             streams: BTreeMap::new(),
+            ports,
+            by,
             pending: Vec::new(),
             is_answered: false,
         }))
@@ -231,7 +252,8 @@ impl Steering {
         media: u8,
         section: &Section<'_>,
     ) -> Result<MediaEdit, Refused> {
-        if section.port == 0 || !section.is_steerable() {
+        let has_place = self.streams.contains_key(&media) || self.streams.len() < STREAMS_MAX;
+        if section.port == 0 || !section.is_steerable() || !has_place {
             return Ok(MediaEdit::Keep);
         }
         let announce = section.announce.clone().ok().flatten();
@@ -269,7 +291,7 @@ impl Steering {
         media: u8,
         section: &Section<'_>,
     ) -> Result<MediaEdit, Refused> {
-        let Some(ports) = self.streams.get(&media).copied() else {
+        let Some(ports) = self.streams.get(&media).map(|leased| leased.ports) else {
             return Ok(MediaEdit::Keep);
         };
         let streams = self.exchange.streams();
@@ -307,15 +329,20 @@ impl Steering {
 
     /// Returns the ports of this gateway for a stream, for both sides.
     fn stream(&mut self, media: u8) -> Result<[LocalPorts; 2], Refused> {
-        if let Some(ports) = self.streams.get(&media) {
-            return Ok(*ports);
+        if let Some(leased) = self.streams.get(&media) {
+            return Ok(leased.ports);
         }
+        let share = self.ports.take(self.by).ok_or(Refused::Share)?;
         let carriers = self.reach.map(|reach| match reach {
             Reach::Local(_) => (Carrier::Udp, Need::Pair),
             Reach::Beyond => (Carrier::Overlay, Need::Pair),
         });
         let ports = self.plane.add_stream(self.stream_id(media), carriers)?;
-        self.streams.insert(media, ports);
+        let leased = Leased {
+            ports,
+            _share: share,
+        };
+        self.streams.insert(media, leased);
         Ok(ports)
     }
 

@@ -12,12 +12,13 @@ use rsipstack::sip::{Header, Request, Response, SipMessage, StatusCode, Transpor
 use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::transaction::{Transaction, TransactionEvent, TransactionEventSender};
 use rsipstack::transport::{SipAddr, SipConnection};
+use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The time within which a TCP connection to a neighbor must be established.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The time within which a refusal for lack of room must be sent.
+const REFUSE_WITHIN: Duration = Duration::from_secs(2);
 /// Number of seconds after which a request that was refused for lack of room may be repeated.
 const RETRY_AFTER_S: u32 = 5;
 
@@ -42,13 +43,12 @@ impl Proxy {
                 Rejection::new(503, "the gateway does not listen for this kind of address")
             });
         }
-        let target = address(hop);
-        let lookup = self.endpoint.transport_layer.lookup(&target, None);
-        match tokio::time::timeout(CONNECT_TIMEOUT, lookup).await {
-            Ok(Ok((connection, _))) => Ok(connection),
-            Ok(Err(error)) => Err(Rejection::new(503, error)),
-            Err(_) => Err(Rejection::new(503, "the next hop does not answer")),
+        if hop.transport != Transport::Tcp {
+            return Err(Rejection::new(503, "the gateway has only UDP and TCP"));
         }
+        let is_server = self.routes.is_server(hop.at.ip());
+        let connected = self.streams.connect(&self.endpoint, hop.at, is_server);
+        connected.await.map_err(|error| Rejection::new(503, error))
     }
 
     /// Sends a request in a transaction of its own. Returns its responses, until the transaction is over.
@@ -99,6 +99,31 @@ impl Proxy {
     pub(crate) async fn reject(&self, transaction: Transaction, rejection: &Rejection) {
         let response = self.refusal(&transaction.original, rejection);
         self.answer(&transaction, response).await;
+    }
+
+    /// Refuses a request for which there is no place. Only the answer is kept until it is sent.
+    pub(crate) fn turn_away(self: &Arc<Self>, transaction: Transaction, why: &str) {
+        self.counters.overload.add();
+        let response = self.refusal(&transaction.original, &Rejection::new(503, why));
+        let Some(connection) = transaction.connection.clone() else {
+            return;
+        };
+        // A connection by TCP hands over one request at a time, and takes the answer at once.
+        let place = match connection.is_reliable() {
+            true => None,
+            // Without a place, the request counts as lost: it comes again.
+            false => match self.refusals.take() {
+                Some(place) => Some(place),
+                None => return,
+            },
+        };
+        let (proxy, to) = (self.clone(), transaction.destination.clone());
+        drop(transaction);
+        tokio::spawn(async move {
+            let told = proxy.tell(&connection, response.into(), to.as_ref());
+            let _ = tokio::time::timeout(REFUSE_WITHIN, told).await;
+            drop(place);
+        });
     }
 
     /// Sends an answer without the transaction, so that the transaction neither repeats it nor keeps it.

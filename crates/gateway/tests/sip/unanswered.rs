@@ -89,3 +89,18 @@ fn a_new_offer_that_nobody_answers_leaves_the_call_as_it_is() {
     assert_eq!(w.a.gateway.calls().len(), 1);
     w.hang_up(&mut call);
 }
+
+/// The stack would ask a name server for the host of the INVITE, and handle no other message meanwhile.
+#[test]
+fn a_repeated_refusal_is_acknowledged_to_where_it_came_from() {
+    let mut w = World::new("repeated");
+    let invite = w.invite(&w.alice.sdp(""));
+    assert!(invite.text.contains("INVITE sip:bob@b.example "));
+    w.bob.respond(&invite, "603 Decline", "");
+    let first = w.bob.until("ACK");
+    w.bob.respond(&invite, "603 Decline", "");
+    let mut bytes = [0; 4_000];
+    let (len, from) = w.bob.sip.recv_from(&mut bytes).unwrap();
+    assert_eq!(std::str::from_utf8(&bytes[..len]).unwrap(), first.text);
+    assert_eq!(from, w.b.at());
+}

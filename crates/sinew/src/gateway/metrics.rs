@@ -38,7 +38,7 @@ impl Source for Numbers {
 }
 
 /// Key, whether the number is a counter, and its help text.
-const COUNTERS: [(&str, bool, &str); 20] = [
+const COUNTERS: [(&str, bool, &str); 21] = [
     ("calls", false, "Calls whose media passes now."),
     ("answered", true, "Calls answered."),
     ("ended", true, "Calls ended."),
@@ -61,14 +61,18 @@ const COUNTERS: [(&str, bool, &str); 20] = [
     (
         "overload",
         true,
-        "Requests refused because there was no room for them.",
+        "Requests refused because there was no room for them, and TCP connections closed for this reason.",
     ),
     (
         "flood",
         true,
         "Messages dropped because their source sends too many.",
     ),
-    ("nonsense", true, "Datagrams that are not SIP."),
+    (
+        "nonsense",
+        true,
+        "Datagrams that are not SIP, and TCP connections closed because of such bytes.",
+    ),
     (
         "bad_answers",
         true,
@@ -78,6 +82,11 @@ const COUNTERS: [(&str, bool, &str); 20] = [
         "unproven",
         true,
         "Answers not repeated to an address that has not shown that it hears them.",
+    ),
+    (
+        "unread",
+        true,
+        "TCP connections closed because the peer did not read.",
     ),
     ("expired", true, "Calls that ended without a BYE."),
     (

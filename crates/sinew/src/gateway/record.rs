@@ -221,6 +221,7 @@ pub fn counters(gateway: &Gateway) -> Value {
         "nonsense": sip.nonsense.value(),
         "bad_answers": sip.bad_answers.value(),
         "unproven": sip.unproven.value(),
+        "unread": sip.unread.value(),
         "calls": media.calls,
         "expired": media.expired,
         "nodes_lost": media.nodes_lost,

@@ -134,3 +134,55 @@ fn what_waits_is_bounded_for_each_and_for_all() {
     gate.taken_up(source(99));
     assert_eq!(gate.locked().waiting, WAITING_MAX);
 }
+
+/// A socket that has no room for anything.
+struct Full;
+
+#[async_trait::async_trait]
+impl UdpSocket for Full {
+    async fn recv_from(&self, _: &mut [u8]) -> rsipstack::Result<(usize, SocketAddr)> {
+        core::future::pending().await
+    }
+
+    async fn send_to(&self, _: &[u8], _: SocketAddr) -> rsipstack::Result<usize> {
+        core::future::pending().await
+    }
+
+    fn local_addr(&self) -> rsipstack::Result<SocketAddr> {
+        Ok(([192, 0, 2, 1], 5060).into())
+    }
+}
+
+#[test]
+fn only_the_loop_of_the_stack_does_not_wait_for_room() {
+    let gated = Gated {
+        socket: Full,
+        gate: gate(),
+        is_spoofable: false,
+    };
+    let once = |sending: &mut (dyn Future<Output = rsipstack::Result<usize>> + Unpin)| {
+        let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+        core::pin::Pin::new(sending).poll(&mut context)
+    };
+    let to = ([192, 0, 2, 2], 5060).into();
+    assert!(once(&mut gated.send_to(b"BYE", to)).is_pending());
+    let mut sending = pin!(inside::serve(gated.send_to(b"BYE", to)));
+    assert!(matches!(once(&mut sending), Poll::Ready(Ok(3))));
+}
+
+#[test]
+fn a_message_of_a_stream_waits_and_is_not_lost() {
+    let (gate, from, now) = (gate(), IpAddr::from([192, 0, 2, 1]), Instant::now());
+    for _ in 0..BURST as usize {
+        assert_eq!(gate.wait(from, now), None);
+        assert_eq!(gate.lets_wait(from, COST, now), Pass::Now);
+        gate.taken_up(from);
+    }
+    let wait = gate.wait(from, now).unwrap();
+    assert!(wait <= Duration::from_millis(1), "{wait:?}");
+    assert_eq!(gate.lets_wait(from, COST, now), Pass::After(AGAIN));
+    assert_eq!(gate.wait(from, now + 2 * wait), None);
+    assert_eq!(gate.counters.flood.value(), 0);
+    let passes = gate.lets_wait(from, WAITING_OF_ONE_MAX + 1, now + wait);
+    assert_eq!((passes, gate.counters.flood.value()), (Pass::Never, 1));
+}
